@@ -15,6 +15,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
+use definitions::StreamDefinition;
 use definitions::parse::parse_stream;
 use engine::events::event_schema;
 use futures::TryStreamExt;
@@ -168,7 +169,7 @@ impl Batch {
         Ok((before, apart))
     }
 
-    /// Writes a stream's events by day, partition and offset.
+    /// Writes a stream's events by day, the columns of the stream's `cluster_by`, partition and offset.
     async fn write_events(
         &self,
         state: &CatalogState,
@@ -176,10 +177,14 @@ impl Batch {
         versions: ArchiveVersions,
         files: &[&FileRecord],
     ) -> Result<FileRecord> {
-        let schema = schema_of(state, stream, versions)?;
+        let definition = definition_of(state, stream, versions)?;
+        let schema = event_schema(&definition);
         let name = ObjectName::Archive { stream: stream.clone(), checkpoint };
-        let order = [event_day(&schema)?, col(PARTITION, &schema)?, col(OFFSET, &schema)?];
-        let (session, sorted) = self.sorted(files, schema.clone(), order.to_vec())?;
+        let mut order = vec![event_day(&schema)?];
+        for column in definition.cluster_by.iter().map(String::as_str).chain([PARTITION, OFFSET]) {
+            order.push(col(column, &schema)?);
+        }
+        let (session, sorted) = self.sorted(files, schema.clone(), order)?;
         let mut batches = execute_stream(sorted, session.task_ctx())?;
         let mut upload = ArchiveUpload::begin(&self.storage, name, versions, schema).await?;
         while let Some(batch) = batches.try_next().await? {
@@ -260,8 +265,8 @@ fn only_version(state: &CatalogState, stream: &Arc<str>) -> Option<u32> {
     versions.next().filter(|_| versions.next().is_none()).map(|record| record.version)
 }
 
-/// Returns the schema of the archive files that these versions made.
-fn schema_of(state: &CatalogState, stream: &Arc<str>, versions: ArchiveVersions) -> Result<SchemaRef> {
+/// Returns the definition by which these versions' archive files were decoded.
+fn definition_of(state: &CatalogState, stream: &Arc<str>, versions: ArchiveVersions) -> Result<StreamDefinition> {
     let is_version = |version: u32| version == versions.decoded_by;
     let mut of_stream = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && record.name == *stream);
     let record = of_stream.find(|record| is_version(record.version));
@@ -269,7 +274,7 @@ fn schema_of(state: &CatalogState, stream: &Arc<str>, versions: ArchiveVersions)
         let error = Error::corrupt("the catalog does not have the definition that an archive file was decoded by");
         error.with("stream", stream).with("version", versions.decoded_by)
     })?;
-    Ok(event_schema(&parse_stream(&record.sql)?))
+    parse_stream(&record.sql)
 }
 
 /// The day of an event: days of microseconds since 1970-01-01 UTC.

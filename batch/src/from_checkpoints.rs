@@ -8,7 +8,7 @@ use committed::lacking::events_of;
 use committed::registry::{LiveView, Registry};
 use types::Result;
 use types::files::{FileKind, FileRecord};
-use types::vector::Vector;
+use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
@@ -23,14 +23,25 @@ impl Batch {
     /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
     pub async fn replay_start(&self, view: &str, t: RunTime) -> Result<Vector> {
         let state = self.catalog.state().await?;
-        let version = version_to_run(&state, view)?;
+        self.replay_start_of(&state, (view, version_to_run(&state, view)?), t).await
+    }
+
+    /// What a replay has to pin: all from where it starts, and nothing of the streams that it does not read.
+    pub(crate) async fn replay_pin(&self, state: &CatalogState, view: (&str, u32), t: RunTime) -> Result<Vector> {
+        let start = self.replay_start_of(state, view, t).await?;
+        let read: BTreeSet<&PartitionId> = start.iter().map(|(partition, _)| partition).collect();
+        let at = |partition: &PartitionId, committed| if read.contains(partition) { start.get(partition) } else { committed };
+        Ok(state.vector().iter().map(|(partition, committed)| (partition.clone(), at(partition, committed))).collect())
+    }
+
+    async fn replay_start_of(&self, state: &CatalogState, (view, version): (&str, u32), t: RunTime) -> Result<Vector> {
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
-        let registry = Registry::load(&state, &self.functions).await?;
+        let registry = Registry::load(state, &self.functions).await?;
         let live = view_of(&registry, &run)?;
-        let before = manifest_before(self, &state, live).await?;
-        let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
+        let before = manifest_before(self, state, live).await?;
+        let inputs = RunInputs::at_cut(state, &run, (live, before.as_ref()), t)?;
         let mut start = Vector::new();
-        let checkpoints = countable(&state, live, &inputs);
+        let checkpoints = countable(state, live, &inputs);
         let ranges = checkpoints.into_iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
         let is_read = |(checkpoint, range): &(&CheckpointRecord, &CheckpointRange)| {
             let stream = &range.partition.stream;

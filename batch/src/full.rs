@@ -1,6 +1,7 @@
 //! A full run: recomputes the snapshot from the archive up to the cut, for a linked view with its join.
 
 use definitions::StreamDefinition;
+use engine::events::plan_schema;
 use engine::states::FailureSink;
 use types::Result;
 use types::files::FileRecord;
@@ -11,7 +12,8 @@ use crate::decide::bucket_count;
 use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::progress::EventsRead;
-use crate::recompute::{recompute, scan_archive};
+use crate::recompute::{files_of, recompute, scan_archive};
+use crate::shared_scan::Reads;
 
 /// Returns the recomputed snapshot.
 pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
@@ -36,8 +38,22 @@ async fn recompute_states(
     buckets: u32,
     sinks: (&FailureSink, &EventsRead),
 ) -> Result<Vec<BucketRows>> {
-    let (storage, threads) = (&attempt.batch.storage, attempt.batch.settings.thread_count());
-    let source =
-        |stream: &StreamDefinition, columns: &[usize]| scan_archive(storage, stream, columns, (files, &attempt.inputs.cut), threads);
+    let (storage, threads, cut) = (&attempt.batch.storage, attempt.batch.settings.thread_count(), &attempt.inputs.cut);
+    let source = |stream: &StreamDefinition, columns: &[usize]| {
+        let reads = Reads {
+            storage,
+            stream: &stream.name,
+            files: files_of(files, stream),
+            schema: plan_schema(stream),
+            columns,
+            cut: cut.clone(),
+            threads,
+            context: attempt.session.task_ctx(),
+        };
+        match attempt.batch.shared_scan.join(reads)? {
+            Some(rows) => Ok(rows),
+            None => scan_archive(storage, stream, columns, (files, cut), threads),
+        }
+    };
     recompute(&attempt.shuffle(buckets), &attempt.session, &source, sinks).await
 }

@@ -15,6 +15,7 @@ use crate::join::LocalCopies;
 use crate::lease::KeepLease;
 use crate::memory::Resident;
 use crate::progress::EventsRead;
+use crate::shared_scan::SharedScan;
 
 /// The batch layer of one process.
 #[derive(Clone)]
@@ -29,6 +30,19 @@ pub struct Batch {
     pub worker: String,
     /// What runs of linked views leave to the next ones.
     pub copies: LocalCopies,
+    /// The place of the next run in a scan of the archive that several share.
+    pub shared_scan: SharedScan,
+}
+
+impl Batch {
+    /// Returns the layer for each of several runs that are made at the same time under one memory limit. Those that
+    /// recompute from this stream's archive share a scan of it.
+    pub fn sharing_scan(&self, stream: &Arc<str>, runs: usize) -> Vec<Batch> {
+        let memory_limit_bytes = self.settings.memory_limit_bytes / runs.max(1);
+        let settings = BatchSettings { memory_limit_bytes, ..self.settings.clone() };
+        let layer = |shared_scan| Batch { settings: settings.clone(), shared_scan, ..self.clone() };
+        SharedScan::of(stream, runs).into_iter().map(layer).collect()
+    }
 }
 
 /// Settings of batch runs.

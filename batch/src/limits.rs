@@ -60,7 +60,7 @@ impl Limits {
         let limit_mib = self.memory_limit_bytes(settings) >> 20;
         match self.is_lower_than(settings) {
             true => error.with("help", format_args!("raise `memory_limit` in the view's options, which is {limit_mib} MiB")),
-            false => error.with("help", format_args!("raise `memory_limit` in [batch], which is {limit_mib} MiB")),
+            false => error.with("help", format_args!("raise `memory_limit` in [batch]: this run may take {limit_mib} MiB of it")),
         }
     }
 

@@ -89,10 +89,14 @@ pub(crate) fn scan_archive(
     (files, cut): (&[FileRecord], &Vector),
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
-    let files: Vec<FileRecord> = files.iter().filter(is_of_stream).cloned().collect();
+    let files = files_of(files, stream);
     let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
     archive_plan(storage, &files, plan_schema(stream), &ranges, Some(columns), threads)
+}
+
+pub(crate) fn files_of(files: &[FileRecord], stream: &StreamDefinition) -> Vec<FileRecord> {
+    let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
+    files.iter().filter(is_of_stream).cloned().collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunS
 use committed::damage::{Finder, report_damage, with_help};
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
+use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
@@ -17,6 +18,7 @@ use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
 use crate::limits::Limits;
 use crate::memory::Resident;
+use crate::mode::RunMode;
 use crate::progress::EventsRead;
 use crate::request::RunRequest;
 use crate::snapshot::make_snapshot;
@@ -24,7 +26,7 @@ use crate::snapshot::make_snapshot;
 impl Batch {
     /// Runs one view and returns the record of the run: succeeded, or skipped if there is nothing new.
     ///
-    /// Errors: `Conflict` if another process is running the view.
+    /// Errors: `Conflict` if another process is running this version of the view.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         self.run_until(request, clock, progress, std::future::pending()).await
     }
@@ -40,17 +42,18 @@ impl Batch {
         progress: &(dyn Fn(i64) + Send + Sync),
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
-        let name = run_lease(&request.view);
-        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
+        let (version, pin) = self.version_and_pin(&request).await?;
+        let name = run_lease(&request.view, version);
+        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), pin).await?;
         let Some(lease) = lease else {
-            return Err(Error::conflict(format!("the view \"{}\" is being run by another process", request.view)));
+            return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run by another process", request.view)));
         };
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
         let under_way = UnderWay::begin(&request.view);
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
-            &request,
+            (&request, version),
             &RunContext {
                 lease: &renewing,
                 clock: &clock,
@@ -70,14 +73,29 @@ impl Batch {
         outcome
     }
 
+    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own cut and
+    /// the snapshots before it keep.
+    async fn version_and_pin(&self, request: &RunRequest) -> Result<(u32, Option<Vector>)> {
+        let is_replay = matches!(request.mode, RunMode::Replay(_));
+        if let Some(version) = request.version.filter(|_| !is_replay) {
+            return Ok((version, None));
+        }
+        let state = self.catalog.state().await?;
+        let version = request.version.map_or_else(|| version_to_run(&state, &request.view), Ok)?;
+        match is_replay {
+            true => Ok((version, Some(self.replay_pin(&state, (&request.view, version), request.t).await?))),
+            false => Ok((version, None)),
+        }
+    }
+
     /// Begins a record, attempts the run, and closes the record as succeeded, failed or dropped.
     async fn recorded(
         &self,
-        request: &RunRequest,
+        (request, version): (&RunRequest, u32),
         context: &RunContext<'_>,
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
-        let (state, run) = self.begin(request, context).await?;
+        let (state, run) = self.begin((request, version), context).await?;
         let limits = Limits::of(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
@@ -102,9 +120,9 @@ impl Batch {
     }
 
     /// Records that the run begins, and pins the catalog state that it reads.
-    async fn begin(&self, request: &RunRequest, context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
+    async fn begin(&self, of: (&RunRequest, u32), context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
         let now = (context.clock)();
-        let run = self.new_record(request, now).await?;
+        let run = new_record(of, now);
         let expect = vec![context.lease.expect(now)];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
@@ -135,36 +153,6 @@ impl Batch {
         }
     }
 
-    async fn new_record(&self, request: &RunRequest, now: Micros) -> Result<RunRecord> {
-        let state = self.catalog.state().await?;
-        let version = match request.version {
-            Some(version) => version,
-            None => version_to_run(&state, &request.view)?,
-        };
-        let id = request.requested.as_ref().map_or_else(Uuid::now_v7, |run| run.id);
-        Ok(RunRecord {
-            id,
-            view: request.view.clone(),
-            version,
-            status: RunStatus::Running,
-            scheduled_for: request.scheduled_for,
-            attempt: request.attempt,
-            started_at: Some(now),
-            ended_at: None,
-            cut: None,
-            strategy: None,
-            events_read: 0,
-            rows_written: 0,
-            bytes_written: 0,
-            peak_memory_bytes: 0,
-            bytes_read: 0,
-            tiers: 0,
-            peak_resident_bytes: 0,
-            comparison: None,
-            error: None,
-        })
-    }
-
     /// Whether the run's version was dropped while it ran; false if that cannot be known.
     async fn is_dropped(&self, run: &RunRecord) -> bool {
         let is_live =
@@ -192,6 +180,18 @@ impl Batch {
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");
         }
+    }
+}
+
+fn new_record((request, version): (&RunRequest, u32), now: Micros) -> RunRecord {
+    let id = request.requested.as_ref().map_or_else(Uuid::now_v7, |run| run.id);
+    RunRecord {
+        id,
+        status: RunStatus::Running,
+        scheduled_for: request.scheduled_for,
+        attempt: request.attempt,
+        started_at: Some(now),
+        ..RunRecord::requested(request.view.clone(), version)
     }
 }
 

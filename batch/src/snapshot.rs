@@ -33,6 +33,9 @@ pub(crate) async fn make_snapshot(
 ) -> Result<RunRecord> {
     batch.copies.release_retired(state);
     let (mut attempt, basis) = Attempt::prepare(batch, state, run, request, context).await?;
+    if !matches!(basis, Basis::Archive(_)) {
+        batch.shared_scan.leave();
+    }
     let mut comparison = None;
     let from = StatesFrom::decide(&attempt.view, request.mode);
     let incremented = match basis {

@@ -1,5 +1,5 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; and what a long
-//! series of incremental runs writes and leaves behind.
+//! series of incremental runs writes and leaves behind; and what several full runs cost together.
 
 use std::path::Path;
 use std::time::Instant;
@@ -20,6 +20,7 @@ use crate::spread::Spread;
 
 mod growing;
 pub mod links;
+mod together;
 
 use growing::{CHECKPOINT_EVENTS, Growing, Ran, bytes, seconds};
 
@@ -82,7 +83,8 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let question = "What do batch runs cost as history grows?".to_owned();
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
-    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), linked];
+    let together = together::measured(&options.purchases, options.repeats, &folder.join("together")).await?;
+    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), linked, together];
     Ok(Report { benchmark: "history".into(), question, context: context.end(), tables })
 }
 

@@ -8,17 +8,19 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use bytes::Bytes;
-use catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, checkpoint_commit};
+use catalog::{
+    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, checkpoint_commit,
+};
 use definitions::parse::parse_stream;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::functions::Functions;
-use types::record::Record;
-use storage::{ObjectStorage, write_archive};
-use types::vector::{Offset, PartitionId};
 use serving::{Node, NodeSettings, ServingClock, WantedViews};
+use storage::{ObjectStorage, write_archive};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tower::ServiceExt;
+use types::record::Record;
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 pub const STREAMS: [&str; 2] = [
@@ -34,10 +36,7 @@ const VIEWS: [(&str, &str); 3] = [
          max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen, top_k(status, 2) AS statuses FROM payments GROUP BY device",
     ),
     ("totals", "CREATE VIEW totals AS SELECT count(*) AS n, sum(amount) AS amount FROM payments"),
-    (
-        "typed",
-        "CREATE VIEW typed AS SELECT n, day, ok, ts, amount, x, count(*) AS c FROM payments GROUP BY n, day, ok, ts, amount, x",
-    ),
+    ("typed", "CREATE VIEW typed AS SELECT n, day, ok, ts, amount, x, count(*) AS c FROM payments GROUP BY n, day, ok, ts, amount, x"),
 ];
 const EVENTS: [&str; 3] = [
     r#"{"id":"1","ts":"2026-03-02T11:30:00Z","device":"a","amount":10.00,"status":"ok","n":1,"x":0.5,"day":"2026-03-02","ok":true}"#,
@@ -87,6 +86,7 @@ async fn open() -> types::Result<Node> {
         clock: ServingClock::Wall,
         at_once: false,
         cache: std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id())),
+        cache_bytes: None,
         poll: Duration::from_secs(3600),
         lease: Duration::from_secs(3600),
         memory_limit_bytes: 64 << 20,
@@ -126,5 +126,15 @@ async fn checkpoint(catalog: &Catalog, storage: &ObjectStorage) -> types::Result
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
     let sql = sql.to_owned();
-    Add::Definition(DefinitionRecord { kind, name: name.into(), version: 1, sql, status: DefinitionStatus::Active, created_at: 0, since: 0, kept_until: None, rolled_back: false })
+    Add::Definition(DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql,
+        status: DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    })
 }

@@ -148,6 +148,7 @@ impl Installation {
             settings,
             worker: self.worker.clone(),
             copies: self.copies.clone(),
+            shared_scan: Default::default(),
         }
     }
 
@@ -218,6 +219,7 @@ impl Installation {
             },
             at_once,
             cache: self.cache()?,
+            cache_bytes: self.settings.serving.cache_bytes,
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),

@@ -1,5 +1,6 @@
-//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time. A view runs in one process at a
-//! time, missed runs are caught up once, and failed runs are retried.
+//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time, and those that can share a
+//! scan of the archive as one of them. A view version runs in one process at a time, missed runs are caught up once, and
+//! failed runs are retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub use due::{Due, due_runs, to_begin};
+pub use due::{Due, Place, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 
+use rebuild_states::rebuild_states;
 use under_way::UnderWay;
 
 /// How often the catalog is checked for due runs.
@@ -31,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After a stop is asked for, a run in progress may take this long to finish. Then it is given up, and is due again.
 const RUN_FINISHES_WITHIN: Duration = Duration::from_secs(5);
 
-/// The scheduler of one process. Several may run: a lease per view ensures that only one of them runs it.
+/// The scheduler of one process. Several may run: a lease per view version ensures that only one of them runs it.
 pub struct Scheduler {
     pub batch: Batch,
     pub clock: Clock,
@@ -91,23 +93,38 @@ impl Scheduler {
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            looked = self.look(registry) => looked,
+            looked = self.look(registry, under_way, stop) => looked,
         };
         self.looks.note(&looked);
         let mut queue = looked?;
-        queue.retain(|due| !under_way.has(&due.view));
+        queue.retain(|due| !under_way.has(due));
         let fresh: Vec<Due> = queue.iter().filter(|due| !under_way.has_begun(due)).cloned().collect();
-        let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs);
-        metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(begin.len()) as f64);
-        for due in begin.into_iter().cloned().collect::<Vec<_>>() {
-            under_way.begin(due.clone(), run_one(self.batch.clone(), (self.clock.clone(), self.event_clock), due, stop.clone()));
+        let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs).into_iter();
+        let begin: Vec<Vec<Due>> = begin.map(|together| together.into_iter().cloned().collect()).collect();
+        let count: usize = begin.iter().map(Vec::len).sum();
+        metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(count) as f64);
+        for together in begin {
+            let place = under_way.new_place();
+            for (batch, due) in self.layers(&together).into_iter().zip(together) {
+                under_way.begin(place, due.clone(), run_one(batch, (self.clock.clone(), self.event_clock), due, stop.clone()));
+            }
         }
         Ok(())
     }
 
+    /// The batch layer for each of the runs that begin at one place. All places have the same part of the memory.
+    fn layers(&self, together: &[Due]) -> Vec<Batch> {
+        let mut of_place = self.batch.clone();
+        of_place.settings.memory_limit_bytes /= self.max_concurrent_runs.max(1);
+        match together.first().and_then(|due| due.scans.as_ref()) {
+            Some(stream) if together.len() > 1 => of_place.sharing_scan(stream, together.len()),
+            _ => vec![of_place],
+        }
+    }
+
     /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose process
-    /// died, and rebuilds damaged states.
-    async fn look(&self, registry: &mut Option<Registry>) -> Result<Vec<Due>> {
+    /// died, and begins to rebuild damaged states.
+    async fn look(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
         let mut state = self.batch.catalog.state().await?;
         if self.retire_expired(&state).await? {
             state = self.batch.catalog.state().await?;
@@ -118,8 +135,13 @@ impl Scheduler {
         self.close_abandoned(&state).await?;
         self.batch.copies.release_retired(&state);
         let now = (self.clock)();
-        if let Some(registry) = registry {
-            self.tried.rebuild_states(&self.batch, &state, registry, now).await;
+        if let Some(registry) = registry
+            && !under_way.is_rebuilding()
+        {
+            let damaged = self.tried.due(&state, now);
+            if !damaged.is_empty() {
+                under_way.begin_rebuilding(rebuild_states(self.batch.clone(), state.clone(), registry.clone(), damaged, stop.clone()));
+            }
         }
         Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())
     }

@@ -51,6 +51,10 @@ pub struct StorageReport {
     pub catalog_bytes: Option<u64>,
     /// Bytes of the embedded log's files; null on Kafka.
     pub log_bytes: Option<u64>,
+    /// Bytes of the snapshots that are served. Each node has local copies of them, which take more: they are not compressed.
+    pub served_bytes: i64,
+    /// `serving.cache_bytes`; null: no bound.
+    pub cache_bytes: Option<u64>,
 }
 
 /// What is stored of one stream.
@@ -101,6 +105,7 @@ impl Installation {
         let is_event_clock = self.settings.serving.clock == ClockKind::Event;
         let mut report = storage_report(&state, &registry, (now(), is_event_clock))?;
         report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
+        report.cache_bytes = self.settings.serving.cache_bytes;
         report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
         Ok(report)
     }
@@ -117,11 +122,13 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, (now, is_event_
             .live(DefinitionKind::Stream)
             .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default()))
             .collect::<Result<_>>()?,
+        served_bytes: served_bytes(state),
         views: view_usages(state),
         segments: Usage::sum(named().filter(|file| file.kind == FileKind::States)),
         to_be_deleted: Usage::sum(state.files.iter().filter(|file| file.marked_for_deletion)),
         catalog_bytes: None,
         log_bytes: None,
+        cache_bytes: None,
     })
 }
 
@@ -168,6 +175,15 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
         version,
     };
     by_version.into_iter().map(usage).collect()
+}
+
+/// The bytes of the published snapshots of served versions.
+fn served_bytes(state: &CatalogState) -> i64 {
+    let is_served = |view: &str, version| state.active(DefinitionKind::View, view).is_some_and(|record| record.version == version);
+    let served = state.snapshots.iter().filter(|snapshot| is_served(&snapshot.view, snapshot.version));
+    let runs: Vec<_> = served.map(|snapshot| Some(snapshot.run)).collect();
+    let files = state.files.iter().filter(|file| file.kind == FileKind::Snapshot && runs.contains(&file.run));
+    files.map(|file| file.bytes).sum()
 }
 
 fn catalog_file(settings: &Settings) -> Option<PathBuf> {

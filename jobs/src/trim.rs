@@ -1,19 +1,20 @@
 //! Trims the embedded log: deletes records that are committed in every stream that reads them, and old.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
-//! The last record before it stays, because it identifies the log when a partition is taken over.
+//! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
+//! pins, which may read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogState, DefinitionKind};
+use catalog::{Catalog, CatalogState, DefinitionKind, pins_of_runs};
 use definitions::parse::parse_stream;
 use event_log::{Log, TopicPartition};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::tiles::Clock;
-use types::vector::{Offset, PartitionId};
+use types::tiles::{Clock, Micros};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{ErrorKind, Result};
 
 /// What is trimmed, and by whom.
@@ -57,7 +58,7 @@ impl Trimming {
                 Err(error) => return Err(error),
             };
             for bounds in self.log.bounds(&topic).await? {
-                let Some(before) = trimmable(&state, &streams, bounds.partition, &identity) else { continue };
+                let Some(before) = trimmable(&state, &streams, (bounds.partition, &identity), (self.clock)()) else { continue };
                 if before > bounds.begin {
                     let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
                     trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
@@ -77,12 +78,14 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
     Ok(streams)
 }
 
-/// Returns the offset before which no stream needs the partition's records. `None` if one of them has read nothing of
-/// it yet, or has read another log.
-fn trimmable(state: &CatalogState, streams: &[Arc<str>], partition: i32, identity: &str) -> Option<Offset> {
+/// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has read
+/// nothing of it yet, or has read another log.
+fn trimmable(state: &CatalogState, streams: &[Arc<str>], (partition, identity): (i32, &str), now: Micros) -> Option<Offset> {
+    let pins: Vec<&Vector> = pins_of_runs(state, now).collect();
     let committed = |stream: &Arc<str>| {
         let known = state.partitions.get(&PartitionId::new(stream.clone(), partition))?;
-        (known.log_identity == identity).then_some(known.next_offset)
+        let pinned = pins.iter().map(|pin| pin.get(&known.id)).min();
+        (known.log_identity == identity).then_some(pinned.map_or(known.next_offset, |pinned| pinned.min(known.next_offset)))
     };
     let least = streams.iter().map(committed).collect::<Option<Vec<Offset>>>()?.into_iter().min()?;
     Some(Offset(least.0 - 1))

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::BinaryArray;
 use committed::registry::LiveView;
@@ -22,6 +22,9 @@ use buckets::CopiedBuckets;
 mod background;
 mod buckets;
 
+/// The number of the next question that asks for a copy.
+static QUESTIONS: AtomicU64 = AtomicU64::new(1);
+
 /// A snapshot, ready to be looked up bucket by bucket.
 #[derive(Debug)]
 pub struct SnapshotCopy {
@@ -29,6 +32,8 @@ pub struct SnapshotCopy {
     /// As in the manifest.
     tiers: Vec<Arc<TierCopy>>,
     is_followed: AtomicBool,
+    /// The number of the last question that asked for it, in this process.
+    asked: AtomicU64,
     /// Ends the fetching in the background.
     dropped: CancellationToken,
     _guard: DropGuard,
@@ -76,7 +81,8 @@ impl SnapshotCopy {
         };
         let tiers = manifest.tiers().map(copy).collect();
         let dropped = CancellationToken::new();
-        Self { tiers, is_followed: AtomicBool::new(false), _guard: dropped.clone().drop_guard(), dropped, manifest }
+        let asked = AtomicU64::new(before.map_or(0, SnapshotCopy::asked));
+        Self { tiers, is_followed: AtomicBool::new(false), asked, _guard: dropped.clone().drop_guard(), dropped, manifest }
     }
 
     /// The runs that may hold a key's rows, one of each tier.
@@ -120,6 +126,21 @@ impl SnapshotCopy {
     pub fn local(&self) -> (usize, usize) {
         let counts = self.tiers.iter().map(|tier| tier.buckets.local());
         counts.fold((0, 0), |sum, (local, of)| (sum.0 + local, sum.1 + of))
+    }
+
+    /// The bytes of its local files.
+    pub(crate) fn local_bytes(&self) -> u64 {
+        self.tiers.iter().map(|tier| tier.buckets.local_bytes()).sum()
+    }
+
+    /// A question asks for it.
+    pub(crate) fn note_asked(&self) {
+        self.asked.store(QUESTIONS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The number of the last question that asked for it; 0 if none did.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// What is wrong with a bucket that was fetched and is not what the manifest says.

@@ -4,13 +4,14 @@
 //! ```text
 //! following: the catalog moved --> loading: its views --snapshot: keep, open or leave out--> Loaded --> read_view
 //! asking: asks for runs of the views that have to be built
+//! giving_up: bounds what local copies take
 //! lease: keeps the files of every state in use
 //! newest: no query reads an older vector than one before it
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::read_view::{Loaded, ReadView, ServingClock};
 
 mod asking;
 mod following;
+mod giving_up;
 mod lease;
 mod loading;
 mod newest;
@@ -59,6 +61,8 @@ pub struct NodeSettings {
     pub at_once: bool,
     /// The folder of local copies; this node's own.
     pub cache: PathBuf,
+    /// Copies of versions that are kept go where all copies take more than this; `None`: all stay.
+    pub cache_bytes: Option<u64>,
     /// How often the catalog is asked whether it moved.
     pub poll: Duration,
     /// How long the lease lives that keeps the files of this node's state from being collected.
@@ -100,6 +104,8 @@ struct Inner {
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
     last_now: AtomicI64,
+    /// Whether what is served takes more than [`NodeSettings::cache_bytes`].
+    is_cache_small: AtomicBool,
 }
 
 impl Follower {
@@ -130,6 +136,7 @@ impl Follower {
             in_use: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
+            is_cache_small: AtomicBool::new(false),
         })))
     }
 

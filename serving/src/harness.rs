@@ -68,6 +68,7 @@ fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
         clock: ServingClock::Wall,
         at_once: false,
         cache: cache.to_owned(),
+        cache_bytes: None,
         poll: Duration::from_millis(20),
         lease: Duration::from_secs(30),
         memory_limit_bytes: 64 << 20,

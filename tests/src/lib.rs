@@ -190,6 +190,7 @@ impl Harness {
             },
             worker: "harness".into(),
             copies: self.copies.clone(),
+            shared_scan: Default::default(),
         }
     }
 
@@ -216,19 +217,24 @@ impl Harness {
 
     /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
-        self.open_node((clock, now), fresh, serving::MAX_REBUILT_EVENTS).await
+        self.open_node((clock, now), fresh, (serving::MAX_REBUILT_EVENTS, None)).await
     }
 
     /// Opens a node that computes the states of at most this many archived events in one refresh.
     pub async fn node_that_rebuilds(&self, max_rebuilt_events: i64, fresh: Option<Fresh>) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), fresh, max_rebuilt_events).await
+        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (max_rebuilt_events, None)).await
+    }
+
+    /// Opens a node whose local copies may take this much.
+    pub async fn node_with_cache(&self, cache_bytes: u64) -> Result<Node> {
+        self.open_node((ServingClock::Event, Arc::new(now)), None, (serving::MAX_REBUILT_EVENTS, Some(cache_bytes))).await
     }
 
     async fn open_node(
         &self,
         (clock, now): (ServingClock, types::tiles::Clock),
         fresh: Option<Fresh>,
-        max_rebuilt_events: i64,
+        (max_rebuilt_events, cache_bytes): (i64, Option<u64>),
     ) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
@@ -238,6 +244,7 @@ impl Harness {
             clock,
             at_once: false,
             cache,
+            cache_bytes,
             poll: Duration::from_millis(50),
             lease: Duration::from_secs(30),
             memory_limit_bytes: 256 << 20,

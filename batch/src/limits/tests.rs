@@ -46,7 +46,7 @@ fn the_help_names_the_limit_that_was_reached() {
         "{}",
         help("memory_limit = '64MiB'")
     );
-    assert!(help("every = '1h'").contains("raise `memory_limit` in [batch], which is 1024 MiB"), "{}", help("every = '1h'"));
+    assert!(help("every = '1h'").contains("raise `memory_limit` in [batch]: this run may take 1024 MiB of it"), "{}", help("every = '1h'"));
     let other = limits("every = '1h'").with_help(Error::conflict("other"), &settings(1 << 30));
     assert!(!other.to_string().contains("memory_limit"), "{other}");
 }

@@ -93,7 +93,7 @@ async fn what_a_killed_run_left_is_deleted_within_minutes() {
         ..RunRecord::requested(view.into(), 1)
     };
     let (killed, alive) = (begun("killed"), begun("alive"));
-    let lease = catalog.acquire_lease(&catalog::run_lease("alive"), "p-2", Duration::from_secs(3_600), NOW, None).await.unwrap();
+    let lease = catalog.acquire_lease(&catalog::run_lease("alive", 1), "p-2", Duration::from_secs(3_600), NOW, None).await.unwrap();
     assert!(lease.is_some());
     let add = vec![Add::Run(killed.clone()), Add::Run(alive.clone())];
     catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();

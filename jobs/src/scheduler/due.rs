@@ -24,6 +24,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(600);
 /// A run of this many events is long: it leaves a place to the others.
 const LONG_RUN_EVENTS: i64 = 10_000_000;
 
+/// At most this many runs share a scan of the archive: each has a part of the memory.
+const MOST_TOGETHER: usize = 8;
+
 /// A run that is due now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Due {
@@ -37,7 +40,12 @@ pub struct Due {
     pub requested: Option<RunRecord>,
     pub attempt: u32,
     pub reason: &'static str,
+    /// The stream whose archive it recomputes from, as far as that is known before it begins, if it reads no other.
+    pub scans: Option<Arc<str>>,
 }
+
+/// A place among the runs that a process makes at a time. Runs that share a scan have one place together.
+pub type Place = u64;
 
 impl Due {
     /// When the run would end if it had begun when it was due, at a million events a second. Runs are queued in this order:
@@ -45,6 +53,10 @@ impl Due {
     /// would be. It waits for no run that is due later than that, so none waits for ever.
     fn would_end(&self) -> Micros {
         self.since.saturating_add(self.events)
+    }
+
+    pub(super) fn view_version(&self) -> (&str, u32) {
+        (&self.view, self.version)
     }
 
     fn is_long(&self) -> bool {
@@ -55,32 +67,67 @@ impl Due {
 /// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin. Nobody
 /// reads a kept version: its runs come last.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
-    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
+    let is_of = |run: &RunRecord, view: &LiveView| run.view == view.name && run.version == view.version;
+    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && is_of(run, view));
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
-    let sized =
-        |(view, due): (&LiveView, Due)| (view.status == DefinitionStatus::Kept, Due { events: events_to_read(state, view, now), ..due });
+    let sized = |(view, due): (&LiveView, Due)| {
+        let (events, scans) = (events_to_read(state, view, now), scanned(state, view, now).filter(|_| due.attempt == 1));
+        (view.status == DefinitionStatus::Kept, Due { events, scans, ..due })
+    };
     let mut due: Vec<(bool, Due)> = due.map(sized).collect();
     due.sort_by_key(|(is_kept, due)| (*is_kept, due.would_end()));
     due.into_iter().map(|(_, due)| due).collect()
 }
 
-/// Returns which of the queued runs begin now, beside those that the process has under way: `most` in all, one per view,
-/// in the queue's order. Long runs leave one place to the others, if there are several.
-pub fn to_begin<'d>(queue: &'d [Due], under_way: &[Due], most: usize) -> Vec<&'d Due> {
-    let mut views: BTreeSet<&str> = under_way.iter().map(|due| &*due.view).collect();
-    let mut places = most.saturating_sub(under_way.len());
-    let under_way_long = under_way.iter().filter(|due| due.is_long()).count();
-    let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(under_way_long);
+/// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all, one
+/// per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes from a
+/// stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
+pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(Place, Due)], most: usize) -> Vec<Vec<&'d Due>> {
+    let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(|(_, due)| due.view_version()).collect();
+    let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
+    let of_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+    let mut places = most.saturating_sub(taken.len());
+    let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(of_long.len());
     let mut begin = Vec::new();
-    for due in queue {
-        if places == 0 || (due.is_long() && places_of_long == 0) || !views.insert(&due.view) {
+    for (at, due) in queue.iter().enumerate() {
+        if places == 0 || (due.is_long() && places_of_long == 0) || !versions.insert(due.view_version()) {
             continue;
         }
+        let shares = |other: &&Due| due.scans.is_some() && other.scans == due.scans && (places_of_long > 0 || !other.is_long());
+        let mut together = vec![due];
+        for other in queue[at + 1..].iter().filter(shares) {
+            if together.len() < MOST_TOGETHER && versions.insert(other.view_version()) {
+                together.push(other);
+            }
+        }
         places -= 1;
-        places_of_long -= usize::from(due.is_long());
-        begin.push(due);
+        places_of_long -= usize::from(together.iter().any(|due| due.is_long()));
+        begin.push(together);
     }
     begin
+}
+
+/// Returns the stream whose archive a run of the view recomputes from, if that is known before it begins and the view
+/// reads no other. A run that adds to its snapshot after all leaves the scan to the others.
+fn scanned(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Arc<str>> {
+    let recomputes = match view.definition.strategy {
+        Some(Strategy::Stream) => false,
+        Some(Strategy::Full) => true,
+        _ => state.snapshot(&view.name, view.version).is_none() || is_full_run_due(state, view, now),
+    };
+    match &view.streams()[..] {
+        [stream] if recomputes => Some(stream.clone()),
+        _ => None,
+    }
+}
+
+/// Whether `full_every` has passed since the last full run that the catalog remembers.
+fn is_full_run_due(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
+    let Some(every) = view.definition.full_every else { return false };
+    let is_full = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == Some(Strategy::Full);
+    let succeeded = state.runs.iter().filter(is_full).filter(|run| run.status == RunStatus::Succeeded);
+    let last = succeeded.filter_map(|run| run.ended_at).max();
+    last.is_none_or(|last| now.saturating_sub(last) >= i64::try_from(every.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// The archived events that a run has to read: those since the snapshot's cut, or all that can still count.
@@ -103,6 +150,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         requested: None,
         attempt: 1,
         reason: "",
+        scans: None,
     };
     let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
     // One request is one run: the served version takes it only if the version it names is gone.

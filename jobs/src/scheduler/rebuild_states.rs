@@ -2,12 +2,13 @@
 //! due; a damaged archive file is left to `repair`.)
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use batch::{Batch, RebuildOutcome};
 use catalog::CatalogState;
 use committed::registry::Registry;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::files::FileKind;
 use types::tiles::Micros;
@@ -27,22 +28,37 @@ pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>
 }
 
 impl Tried {
-    /// Rebuilds these files one at a time. Failures are logged and retried later.
-    pub(super) async fn rebuild_states(&self, batch: &Batch, state: &CatalogState, registry: &Registry, now: Micros) {
-        let due: Vec<&str> = {
-            let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            tried.retain(|path, _| state.damages.iter().any(|damage| damage.path == *path));
-            let due = rebuildable(state, &tried, now);
-            tried.extend(due.iter().map(|path| ((*path).to_owned(), now)));
-            due
-        };
-        for path in due {
-            match batch.rebuild_states(state, registry, path).await {
+    /// Returns the files to rebuild now, which are tried from now on.
+    pub(super) fn due(&self, state: &CatalogState, now: Micros) -> Vec<String> {
+        let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.retain(|path, _| state.damages.iter().any(|damage| damage.path == *path));
+        let due: Vec<String> = rebuildable(state, &tried, now).into_iter().map(str::to_owned).collect();
+        tried.extend(due.iter().map(|path| (path.clone(), now)));
+        due
+    }
+}
+
+/// Rebuilds these files one at a time, beside the runs, until `stop`. Failures are logged and retried later.
+pub(super) async fn rebuild_states(
+    batch: Batch,
+    state: Arc<CatalogState>,
+    registry: Registry,
+    paths: Vec<String>,
+    stop: CancellationToken,
+) {
+    let rebuilding = async {
+        for path in paths {
+            match batch.rebuild_states(&state, &registry, &path).await {
                 Ok(RebuildOutcome::Whole) => warn!(file = path, "a file that was reported as damaged is intact"),
                 Ok(_) => {}
                 Err(error) => warn!(file = path, %error, "a damaged states object could not be rebuilt; trying again later"),
             }
         }
+    };
+    // What is dropped has written files that nothing names.
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = rebuilding => {}
     }
 }
 

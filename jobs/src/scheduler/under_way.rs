@@ -1,4 +1,4 @@
-//! The runs that a scheduler has under way, and which ones it began lately.
+//! The runs that a scheduler has under way, which ones it began lately, and whether it rebuilds damaged states.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -7,20 +7,24 @@ use std::sync::Arc;
 use tokio::task::{Id, JoinSet};
 use tracing::error;
 
-use super::Due;
+use super::{Due, Place};
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
-    /// The view of each task.
-    views: HashMap<Id, Arc<str>>,
-    runs: Vec<Due>,
+    /// The view version of each task.
+    versions: HashMap<Id, (Arc<str>, u32)>,
+    /// Each with its place, which others may share.
+    runs: Vec<(Place, Due)>,
+    next_place: Place,
     begun: BTreeSet<(Arc<str>, u32)>,
+    /// The task that rebuilds damaged states, which takes no place.
+    rebuilding: Option<Id>,
 }
 
 impl UnderWay {
-    pub(super) fn runs(&self) -> &[Due] {
+    pub(super) fn runs(&self) -> &[(Place, Due)] {
         &self.runs
     }
 
@@ -28,9 +32,9 @@ impl UnderWay {
         self.tasks.is_empty()
     }
 
-    /// Whether a run of this view is under way.
-    pub(super) fn has(&self, view: &str) -> bool {
-        self.runs.iter().any(|run| &*run.view == view)
+    /// Whether a run of this view version is under way.
+    pub(super) fn has(&self, due: &Due) -> bool {
+        self.runs.iter().any(|(_, run)| run.view_version() == due.view_version())
     }
 
     /// Whether a run of this view version began since [`UnderWay::forget_begun`].
@@ -38,16 +42,30 @@ impl UnderWay {
         self.begun.contains(&(due.view.clone(), due.version))
     }
 
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.rebuilding.is_some()
+    }
+
+    pub(super) fn begin_rebuilding(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.rebuilding = Some(self.tasks.spawn(work).id());
+    }
+
     pub(super) fn forget_begun(&mut self) {
         self.begun.clear();
     }
 
-    pub(super) fn begin(&mut self, due: Due, run: impl Future<Output = ()> + Send + 'static) {
-        let view = due.view.clone();
-        self.begun.insert((view.clone(), due.version));
-        self.runs.push(due);
+    /// Returns a place that no run has.
+    pub(super) fn new_place(&mut self) -> Place {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    pub(super) fn begin(&mut self, place: Place, due: Due, run: impl Future<Output = ()> + Send + 'static) {
+        let version = (due.view.clone(), due.version);
+        self.begun.insert(version.clone());
+        self.runs.push((place, due));
         let task = self.tasks.spawn(run);
-        self.views.insert(task.id(), view);
+        self.versions.insert(task.id(), version);
     }
 
     /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed like
@@ -57,12 +75,15 @@ impl UnderWay {
         let task = match ended {
             Ok((task, ())) => task,
             Err(error) => {
-                error!(%error, "a batch run ended abnormally");
+                error!(%error, "a batch run, or what rebuilds states, ended abnormally");
                 error.id()
             }
         };
-        let Some(view) = self.views.remove(&task) else { return };
-        self.runs.retain(|run| run.view != view);
+        if self.rebuilding == Some(task) {
+            self.rebuilding = None;
+        }
+        let Some((view, version)) = self.versions.remove(&task) else { return };
+        self.runs.retain(|(_, run)| run.view_version() != (&*view, version));
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -81,6 +81,17 @@ async fn files_are_counted_by_stream_view_and_kind() {
 }
 
 #[tokio::test]
+async fn a_bound_that_is_less_than_what_is_served_is_named() {
+    let mut report = report(&state("", &[(1000, 2)])).await;
+    assert_eq!(report.served_bytes, 70);
+    for (most, is_named) in [(None, false), (Some(70), false), (Some(69), true)] {
+        report.cache_bytes = most;
+        let text = report.text();
+        assert_eq!(text.contains("serving.cache_bytes is 69 B, and a node has local copies of the 70 B"), is_named, "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_shorter_retention_frees_what_the_collector_would_delete_then() {
     let report = report(&state(" WITH (windows = '7d')", &[(1000, 400), (100, 100), (10, 40), (1, 2)])).await;
     let freed: Vec<(&str, i64)> = report.streams[0].would_free.iter().map(|freed| (&*freed.retention, freed.bytes)).collect();

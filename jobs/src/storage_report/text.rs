@@ -22,6 +22,10 @@ impl StorageReport {
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
         }
+        if let Some(most) = self.cache_bytes.filter(|most| self.served_bytes > i64::try_from(*most).unwrap_or(i64::MAX)) {
+            let (served, most) = (bytes(self.served_bytes), HumanBytes(most));
+            parts.push(format!("serving.cache_bytes is {most}, and a node has local copies of the {served} that are served: raise it"));
+        }
         parts.join("\n\n")
     }
 

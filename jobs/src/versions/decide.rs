@@ -2,6 +2,7 @@
 
 use catalog::{drop_versions, version_before};
 use committed::lacking::waits_for_run;
+use definitions::Schedule;
 
 use super::*;
 use crate::apply::names_as_staging;
@@ -79,6 +80,7 @@ pub(super) fn drop_view(state: &CatalogState, (view, version): (&str, Option<u32
         }
     }
     refuse_if_read(state, view)?;
+    refuse_if_followed(state, view)?;
     if !is_sure {
         let message = format!("the view \"{view}\" is served: dropping it ends its answers, and drops its versions {}", numbers(&live));
         return Err(Error::input(message).with("help", format!("say `basestream view drop {view} --yes` if that is meant")));
@@ -160,6 +162,19 @@ fn refuse_if_read(state: &CatalogState, view: &str) -> Result<()> {
         None => Ok(()),
         Some(reader) => Err(Error::input(format!("the view \"{view}\" is not dropped: the view \"{}\" reads it", reader.name))
             .with("help", "change or drop that view first")),
+    }
+}
+
+/// The runs of a view with `after = 'view'` would never be due again.
+fn refuse_if_followed(state: &CatalogState, view: &str) -> Result<()> {
+    let follows = |record: &&DefinitionRecord| {
+        let schedule = parse::parse_view(&record.sql).ok().and_then(|definition| definition.schedule);
+        matches!(schedule, Some(Schedule::After(other)) if *other == *view)
+    };
+    match state.live(DefinitionKind::View).filter(|other| &*other.name != view).find(follows) {
+        None => Ok(()),
+        Some(follower) => Err(Error::input(format!("the view \"{view}\" is not dropped: the view \"{}\" runs after it", follower.name))
+            .with("help", format!("give \"{}\" another schedule than after = '{view}' first, or drop it", follower.name))),
     }
 }
 

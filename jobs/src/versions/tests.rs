@@ -134,3 +134,17 @@ async fn a_view_that_others_read_is_not_dropped() {
     let refused = decide::drop_view(&state, ("v", None), true, MINUTE).unwrap_err();
     assert!(refused.message().contains("the view \"r\" reads it"), "{refused}");
 }
+
+/// The schedule of the one after it would come to an end without a word.
+#[tokio::test]
+async fn a_view_that_another_runs_after_is_not_dropped() {
+    let (mut state, _) = catalog(&[Kept, Active]).await;
+    let follower = "CREATE VIEW r WITH (after = 'v') AS SELECT k, count(*) AS n FROM s GROUP BY k";
+    state.definitions.push(record(DefinitionKind::View, "r", 1, follower, Active));
+    let drop = |state: &CatalogState, version| decide::drop_view(state, ("v", version), true, MINUTE);
+    let refused = drop(&state, None).unwrap_err();
+    assert!(refused.message().contains("the view \"r\" runs after it"), "{refused}");
+    assert!(drop(&state, Some(1)).is_ok(), "the served version goes on");
+    state.definitions.last_mut().unwrap().status = Retired;
+    assert!(drop(&state, None).is_ok());
+}

@@ -47,6 +47,8 @@ pub struct StreamDefinition {
     pub retention: Option<Duration>,
     /// Whether the archive keeps the raw key, value and headers.
     pub keep_raw: bool,
+    /// The columns by which a compacted archive file is sorted within a day, before partition and offset.
+    pub cluster_by: Vec<String>,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,

@@ -134,7 +134,7 @@ pub struct ArchiveSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchSettings {
-    /// Memory of one run (bytes); the rest is spilled. Default: `4GiB`.
+    /// Memory of the runs at a time (bytes), in equal parts; the rest is spilled. Default: `4GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
     /// Cores that one run may use. Default: one per core, at most 4.
@@ -191,6 +191,9 @@ pub struct ServingSettings {
     /// The folder for local copies of snapshots. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
+    /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
+    #[serde(deserialize_with = "fields::optional_bytes")]
+    pub cache_bytes: Option<u64>,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -349,6 +352,7 @@ impl Default for ServingSettings {
             query_timeout: Duration::from_secs(30),
             lease: Duration::from_secs(60),
             cache_dir: None,
+            cache_bytes: None,
         }
     }
 }

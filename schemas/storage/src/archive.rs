@@ -1,5 +1,6 @@
 //! The archive: the accepted events of a stream, one file per checkpoint. The rows of a checkpoint that a worker committed
-//! are in log order, those of a compacted one by day of event time, partition and offset.
+//! are in log order, those of a compacted one by day of event time, the columns of the stream's
+//! `cluster_by`, partition and offset.
 //!
 //! A file's rows have the columns of the stream's event schema at the definition version in the file's metadata
 //! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`. A file whose events were
@@ -141,9 +142,27 @@ pub fn archive_plan(
     projection: Option<&[usize]>,
     partitions: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    pruned_archive_plan(storage, files, schema, ranges, projection, None, partitions)
+}
+
+/// The same, without some of the rows that do not meet `pruning`, a predicate over `schema`: parts of files are left out
+/// whose least and greatest values say that none of their rows does.
+pub fn pruned_archive_plan(
+    storage: &ObjectStorage,
+    files: &[FileRecord],
+    schema: SchemaRef,
+    ranges: &OffsetRanges,
+    projection: Option<&[usize]>,
+    pruning: Option<Arc<dyn PhysicalExpr>>,
+    partitions: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let wanted: Vec<usize> = projection.map_or_else(|| (0..schema.fields().len()).collect(), <[usize]>::to_vec);
-    let Some(pruning) = ranges.predicate(&schema)? else {
+    let Some(in_ranges) = ranges.predicate(&schema)? else {
         return Ok(Arc::new(EmptyExec::new(Arc::new(schema.project(&wanted)?))));
+    };
+    let pruning = match pruning {
+        Some(pruning) => binary(pruning, Operator::And, in_ranges),
+        None => in_ranges,
     };
     let mut scanned = wanted.clone();
     for name in [PARTITION, OFFSET] {
@@ -157,6 +176,12 @@ pub fn archive_plan(
     let Some(predicate) = ranges.predicate(&scan.schema())? else { return Ok(scan) };
     let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..wanted.len()).collect()))?.build()?;
     Ok(Arc::new(filter))
+}
+
+/// Returns the rows of `ranges` in what a plan returns, which has `__partition` and `__offset`.
+pub fn only_rows_of(ranges: &OffsetRanges, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(predicate) = ranges.predicate(&input.schema())? else { return Ok(Arc::new(EmptyExec::new(input.schema()))) };
+    Ok(Arc::new(FilterExecBuilder::new(predicate, input).build()?))
 }
 
 impl OffsetRanges {

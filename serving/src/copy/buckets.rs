@@ -31,6 +31,7 @@ pub(super) struct CopiedBuckets {
     whole: OnceLock<Vec<Arc<SortedRun>>>,
     damage: OnceLock<Error>,
     folder: PathBuf,
+    local_bytes: AtomicU64,
 }
 
 struct Slot {
@@ -49,7 +50,17 @@ impl CopiedBuckets {
         let slots = (0..tier.bucket_count).map(|number| Slot::new(tier.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
         let permits = Semaphore::new(AT_ONCE);
-        Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), permits, slots, whole, damage, folder }
+        Self {
+            live: live.clone(),
+            given_up: CancellationToken::new(),
+            storage: storage.clone(),
+            permits,
+            slots,
+            whole,
+            damage,
+            folder,
+            local_bytes: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&SortedRun> {
@@ -70,6 +81,10 @@ impl CopiedBuckets {
     pub(super) fn local(&self) -> (usize, usize) {
         let with_file = || self.slots.iter().filter(|slot| slot.file.is_some());
         (with_file().filter(|slot| slot.run.get().is_some()).count(), with_file().count())
+    }
+
+    pub(super) fn local_bytes(&self) -> u64 {
+        self.local_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) async fn fetch_all(self: &Arc<Self>) -> Result<()> {
@@ -144,6 +159,7 @@ impl CopiedBuckets {
             let _ = std::fs::remove_file(&partial);
             return Err(error);
         }
+        self.local_bytes.fetch_add(std::fs::metadata(&path).map_or(0, |file| file.len()), Ordering::Relaxed);
         map_path(&path)
     }
 

@@ -73,6 +73,7 @@ impl Site {
             clock: ServingClock::Wall,
             at_once: true,
             cache: cache.path().to_owned(),
+            cache_bytes: None,
             poll: Duration::from_millis(20),
             lease: LEASE,
             memory_limit_bytes: 64 << 20,

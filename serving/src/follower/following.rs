@@ -57,7 +57,8 @@ impl Follower {
     /// Has the rest of each snapshot fetched.
     fn copy_the_rest(&self, stop: &CancellationToken) {
         let Some(loaded) = self.loaded() else { return };
-        for copy in loaded.views.values().filter_map(|view| view.snapshot.as_ref()) {
+        let followed = loaded.views.values().filter(|view| !self.is_fetched_as_asked(view.live.status));
+        for copy in followed.filter_map(|view| view.snapshot.as_ref()) {
             copy.fetch_in_background(&self.0.look_again, stop);
         }
     }

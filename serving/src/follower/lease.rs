@@ -118,11 +118,11 @@ fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
     Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
 }
 
-/// The least offset, per partition, that any loaded view's snapshot ends at. A view without a snapshot, which may never
-/// run, reads everything of its streams and nothing of the others.
+/// The least offset, per partition, that the snapshot of any loaded view ends at that reads the partition's stream; a view
+/// without a snapshot, which may never run, reads everything of its streams. None needs anything of the others.
 fn oldest_cut(loaded: &Loaded) -> Vector {
     let oldest = |partition: &PartitionId, at: Offset| {
-        let depends = |view: &&LoadedView| view.snapshot.is_some() || view.live.plan.reads(&partition.stream);
+        let depends = |view: &&LoadedView| view.live.plan.reads(&partition.stream);
         loaded.views.values().filter(depends).map(|view| view.cut.get(partition)).min().unwrap_or(at)
     };
     loaded.vector.iter().map(|(partition, at)| (partition.clone(), oldest(partition, at))).collect()

@@ -75,6 +75,7 @@ impl Follower {
                 }
             }
         }
+        self.give_up_copies(&mut views);
         let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
         damaged.extend(failed.values().map(Error::copied));
         self.report(&state, &damaged).await;

@@ -119,7 +119,7 @@ impl Follower {
         }
         let (storage, cache) = (&self.0.storage, &self.0.settings.cache);
         let before = known.and_then(|known| known.snapshot.as_deref());
-        let copy = match self.0.settings.at_once && !is_served {
+        let copy = match (self.0.settings.at_once && !is_served) || self.is_fetched_as_asked(live.status) {
             true => SnapshotCopy::begin(storage, manifest, live, cache, before),
             false => SnapshotCopy::open(storage, manifest, live, cache, before).await?,
         };

@@ -10,6 +10,9 @@ use crate::read_view::LoadedView;
 
 /// Waits until what these keys of a view need is copied, or all of it without keys.
 pub(crate) async fn fetch(context: &QueryContext, view: &LoadedView, keys: Option<&[Vec<ScalarValue>]>) -> Result<()> {
+    if let Some(copy) = &view.snapshot {
+        copy.note_asked();
+    }
     let Some(copy) = view.copying().filter(|_| !context.needs_archive(view)) else { return Ok(()) };
     match keys.map_or(Ok(NeededBuckets::All), |keys| needed_buckets(view, keys))? {
         NeededBuckets::OfKeys(keys) => copy.fetch(&keys).await,

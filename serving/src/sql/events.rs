@@ -8,14 +8,15 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use catalog::{ArchiveBounds, archive_files};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::ScalarValue;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use definitions::{ColumnType, StreamDefinition};
 use engine::events::event_schema;
-use storage::{OffsetRanges, archive_plan};
+use storage::{OffsetRanges, pruned_archive_plan};
 use types::columns::EVENT_TIME;
 use types::files::FileRecord;
 use types::tiles::Micros;
@@ -62,12 +63,25 @@ impl TableProvider for EventsTable {
         let files: Vec<FileRecord> = files.into_iter().cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();
-        let plan = archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection.map(Vec::as_slice), partitions)?;
-        Ok(plan)
+        let (projection, pruning) = (projection.map(Vec::as_slice), self.pruning(session, filters)?);
+        Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
 }
 
 impl EventsTable {
+    /// What the filters say of the columns by which compacted files are sorted. Of other columns the values in a part of a file
+    /// say little, and of floats not even that: what is not a number is in no part's least and greatest values.
+    fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
+        let is_sorted_by = |term: &&Expr| {
+            let columns = term.column_refs();
+            !columns.is_empty() && columns.iter().all(|column| self.definition.cluster_by.contains(&column.name))
+        };
+        let terms = filters.iter().flat_map(split_conjunction).filter(is_sorted_by).cloned();
+        let Some(all) = conjunction(terms) else { return Ok(None) };
+        let schema = DFSchema::try_from(self.schema())?;
+        session.create_physical_expr(all, &schema).map(Some)
+    }
+
     /// What the filters say of the event time: files outside hold no such event.
     fn time_bounds(&self, filters: &[Expr]) -> ArchiveBounds<'static> {
         let own_is_time =

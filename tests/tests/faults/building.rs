@@ -12,13 +12,13 @@ use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
 use definitions::KEEP_OLD;
 use jobs::scheduler::Scheduler;
-use serving::Node;
+use serving::{Node, OnValueError};
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 use types::files::FileKind;
 use uuid::Uuid;
 
-use crate::{put, record, table};
+use crate::{put, record, rows, table};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
@@ -59,6 +59,7 @@ fn batch(harness: &Harness, report_every: Duration) -> Batch {
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     }
 }
 
@@ -190,6 +191,38 @@ async fn a_replaced_version_is_kept_up_to_date_returned_to_at_once_and_deleted_a
     assert_eq!(table(&harness.node_that_rebuilds(0, None).await.unwrap(), "counts"), ["a 22", "b 22"]);
 }
 
+/// What is served keeps its copy, however small the bound is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_of_a_kept_version_goes_where_there_is_no_room_and_comes_as_it_is_asked_for() {
+    let harness = with_history().await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    put(&harness, vec![record(View, "counts", 2, &COUNTS.replace("count(*)", "sum(x)"), Building)]).await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    assert_eq!(versions(&harness).await, [(1, Kept), (2, Active)]);
+    let copied = |version: u32| {
+        let folder = harness.path().join("cache/counts").join(version.to_string());
+        let copies = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        copies.map(|copy| std::fs::read_dir(copy.path()).into_iter().flatten().count()).sum::<usize>()
+    };
+    let node = harness.node_with_cache(1).await.unwrap();
+    assert!(copied(1) == 0 && copied(2) > 0, "{} and {} buckets", copied(1), copied(2));
+    for _ in 0..2 {
+        let kept = node.read_view().unwrap().with_version("counts", 1).unwrap();
+        let answer = node.query_at(kept, "SELECT k, n FROM counts ORDER BY k", OnValueError::List).await.unwrap();
+        let rows: Vec<String> = answer.collect().await.unwrap().iter().flat_map(crate::lines_of).collect();
+        assert_eq!(rows, ["a 20", "b 20"]);
+        assert!(copied(1) > 0);
+        node.refresh().await.unwrap();
+        assert!(copied(1) == 0 && copied(2) > 0, "{} and {} buckets", copied(1), copied(2));
+    }
+    let state = harness.catalog.state().await.unwrap();
+    let records = serve_version(&state, "counts", 1, KEEP_OLD, now()).unwrap();
+    harness.catalog.commit(versions_commit(&state, Uuid::now_v7(), records)).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(rows(&node, "SELECT k, n FROM counts ORDER BY k").await, ["a 20", "b 20"]);
+    assert!(copied(1) > 0 && copied(2) == 0, "{} and {} buckets", copied(1), copied(2));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn states_objects_that_are_lost_are_not_computed_while_others_wait() {
     let harness = with_history().await;
@@ -216,7 +249,8 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
 
     // What a killed process leaves: a record under way, and a lease that expires.
-    let lease = harness.catalog.acquire_lease("run/sums", "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
+    let lease =
+        harness.catalog.acquire_lease(&catalog::run_lease("sums", 1), "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
     let dead = RunRecord { started_at: Some(now()), status: RunStatus::Running, ..RunRecord::requested("sums".into(), 1) };
     let held = Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now: now() };
     harness.catalog.begin_run(dead, vec![held]).await.unwrap();

@@ -10,52 +10,23 @@ use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, CompactionRules, DefinitionStatus, RunStatus};
 use futures::TryStreamExt;
 use jobs::compact::Compacting;
-use jobs::verify::{Verifier, verify_view};
-use serving::{Node, ServingClock};
+use serving::Node;
 use storage::read_archive;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 use types::Strategy::Incremental;
 use types::files::{FileKind, FileRecord};
-use types::tiles::Micros;
 use types::vector::{Offset, Vector};
 
+use crate::site::{DAY, STREAM, Site, WITH_X};
 use crate::{put, record, table};
 
-const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) \
-    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
-const WITH_X: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) \
-    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
 const COUNTS: &str =
     "CREATE VIEW counts WITH (windows = '30d') AS SELECT k, count(*) AS n, array_agg(id ORDER BY ts) AS ids FROM s GROUP BY k";
-const DAY: Micros = 86_400_000_000;
-
-struct Site {
-    harness: Harness,
-}
 
 impl Site {
     async fn new() -> Site {
-        crate::show_logs();
-        let harness = Harness::new().await.unwrap();
-        harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
-        harness.log.create_topic("s", 2).await.unwrap();
-        Site { harness }
-    }
-
-    /// A checkpoint of its own with these events, one of which is older than the others by some days, and a dead letter.
-    async fn append(&self, ids: &[usize]) {
-        let text = |id: &usize| {
-            let at = now() - DAY * (*id % 3) as i64;
-            format!(r#"{{"id":"e{id}","ts":"{}","k":"{}","x":{id}}}"#, engine::events::format_timestamp(at), id % 2)
-        };
-        let mut records: Vec<_> = ids.iter().map(|id| (Some(format!("{}", id % 2)), text(id))).collect();
-        records.push((None, "{broken".into()));
-        self.harness.append("s", 2, records).await.unwrap();
-        let worker = self.harness.worker("one", Duration::from_secs(3_600), None);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        worker.finish().await.unwrap();
-        self.harness.committed("s", "s").await.unwrap();
+        Site::with(&[("counts", COUNTS)]).await
     }
 
     /// Publishes, collects the states objects that nobody needs any more, and compacts as if the day was over.
@@ -65,12 +36,21 @@ impl Site {
         self.harness.compact().await.unwrap()
     }
 
-    async fn state(&self) -> std::sync::Arc<CatalogState> {
-        self.harness.catalog.state().await.unwrap()
-    }
-
-    async fn node(&self) -> Node {
-        self.harness.node(ServingClock::Wall, None).await.unwrap()
+    /// Serves until `stop`, with a pin.
+    async fn serve(&self) -> Serving {
+        let (node, stop) = (self.node().await, CancellationToken::new());
+        node.refresh().await.unwrap();
+        let task = tokio::spawn({
+            let (node, stop) = (node.clone(), stop.clone());
+            async move { node.run(stop).await }
+        });
+        loop {
+            let state = self.state().await;
+            if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
+                return Serving { node, pin: lease.pin.clone().unwrap(), stop, task };
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     async fn assert_whole(&self) {
@@ -78,15 +58,16 @@ impl Site {
         for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
             assert_eq!(line.mismatch, None, "{line:?}");
         }
-        let verifier = Verifier {
-            catalog: self.harness.catalog.clone(),
-            storage: self.harness.storage.clone(),
-            functions: self.harness.functions.clone(),
-            memory_limit: 256 << 20,
-        };
-        let report = verify_view(&verifier, "counts", &jobs::served::NodeServed(self.node().await), now()).await.unwrap();
-        assert!(report.is_equal(), "{:?}", report.differences);
+        self.assert_proven("counts").await;
     }
+}
+
+/// A node at work, and what it pinned first.
+struct Serving {
+    node: Node,
+    pin: Vector,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
 }
 
 fn of_kind(state: &CatalogState, kind: FileKind) -> Vec<FileRecord> {
@@ -147,6 +128,40 @@ async fn rows_are_by_day_partition_and_offset() {
     assert!(places[0].0 < places[39].0, "there are several days");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_day_are_sorted_by_the_columns_of_cluster_by_and_found_by_them() {
+    let site = Site::new().await;
+    let clustered = STREAM.replace("key = 'k'", "key = 'k', cluster_by = 'k, id'");
+    let replaced = record(Stream, "s", 1, STREAM, DefinitionStatus::Retired);
+    put(&site.harness, vec![replaced, record(Stream, "s", 2, &clustered, DefinitionStatus::Active)]).await;
+    for round in 0..4 {
+        site.append(&(round * 10..round * 10 + 10).collect::<Vec<_>>()).await;
+    }
+    let filter = "SELECT id FROM s WHERE k = '1' AND id > 'e030' ORDER BY id";
+    let expected: Vec<String> = (31..40).step_by(2).map(|id| format!("e{id:03}")).collect();
+    assert_eq!(crate::rows(&site.node().await, filter).await, expected);
+    site.compact().await;
+    let [archive] = of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
+    let mut places = Vec::new();
+    let batches: Vec<_> = read_archive(&site.harness.storage, &archive, None).await.unwrap().try_collect().await.unwrap();
+    for batch in batches {
+        let times = batch.column_by_name("__event_time").unwrap().as_primitive::<TimestampMicrosecondType>();
+        let text = |name: &str| batch.column_by_name(name).unwrap().as_string::<i32>().clone();
+        let (keys, ids) = (text("k"), text("id"));
+        let place = |row: usize| (times.value(row) / DAY, keys.value(row).to_owned(), ids.value(row).to_owned());
+        places.extend((0..batch.num_rows()).map(place));
+    }
+    assert_eq!(places.len(), 40);
+    assert!(places.is_sorted(), "{places:?}");
+    assert_eq!(crate::rows(&site.node().await, filter).await, expected);
+    assert_eq!(crate::rows(&site.node().await, "SELECT count(*) FROM s WHERE k = 'no such'").await, ["0"]);
+    site.assert_whole().await;
+    site.append(&[0, 5, 40]).await;
+    let state = site.state().await;
+    let duplicates: i64 = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).map(|range| range.duplicate).sum();
+    assert_eq!(duplicates, 2, "a new owner knows the ids of the compacted file");
+}
+
 /// A file is of one version, which says what a column that it lacks means.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_two_versions_of_a_stream_stay_apart() {
@@ -163,7 +178,10 @@ async fn files_of_two_versions_of_a_stream_stay_apart() {
     let state = site.state().await;
     let rows: Vec<i64> = of_kind(&state, FileKind::Archive).iter().map(|file| file.rows).collect();
     assert_eq!(rows, [2, 3]);
-    assert_eq!(crate::rows(&site.node().await, "SELECT id, x FROM s ORDER BY id").await, ["e0 NULL", "e1 NULL", "e2 2", "e3 3", "e4 4"]);
+    assert_eq!(
+        crate::rows(&site.node().await, "SELECT id, x FROM s ORDER BY id").await,
+        ["e000 NULL", "e001 NULL", "e002 2", "e003 3", "e004 4"]
+    );
     site.assert_whole().await;
     assert_eq!(site.compact().await, Compacted::default(), "and nothing is due");
 }
@@ -305,19 +323,7 @@ async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
         site.append(&[round]).await;
     }
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
-    let (node, stop) = (site.node().await, CancellationToken::new());
-    node.refresh().await.unwrap();
-    let serving = tokio::spawn({
-        let (node, stop) = (node.clone(), stop.clone());
-        async move { node.run(stop).await }
-    });
-    let pin = loop {
-        let state = site.state().await;
-        if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
-            break lease.pin.clone().unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let Serving { node, pin, stop, task } = site.serve().await;
     for (partition, end) in site.state().await.vector().iter() {
         assert_eq!(pin.get(partition), if &*partition.stream == "q" { Offset::ZERO } else { end }, "{partition}");
     }
@@ -326,10 +332,18 @@ async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
     assert_eq!(table(&node, "of_quiet"), ["a 1"]);
     site.assert_whole().await;
     stop.cancel();
-    serving.await.unwrap();
+    task.await.unwrap();
     let run = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
     assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 1));
     site.assert_whole().await;
+
+    // Neither does one whose last run was long ago.
+    site.append(&[6]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    let Serving { pin, stop, task, .. } = site.serve().await;
+    assert_eq!(pin, site.state().await.vector());
+    stop.cancel();
+    task.await.unwrap();
 }
 
 /// A skipped run advances the cut in the catalog only: what is compacted up to there crosses the manifest's.

@@ -143,6 +143,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
     let request = RunRequest {
         view: "counts".into(),

@@ -1,83 +1,21 @@
 //! A disk that is full for a while: nothing is lost, no answer goes back, and everything goes on by itself.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use basestream_tests::Harness;
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
-use futures::stream::BoxStream;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions,
-    PutPayload, PutResult, Result,
-};
 use serving::{Node, ServingClock};
 use storage::ObjectStorage;
 use types::vector::Vector;
+
+use crate::gate::{Gate, Way};
 
 const PAYMENTS: &str = "CREATE STREAM payments (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k";
 /// Longer than anything takes that is waited for.
 const LONG: Duration = Duration::from_secs(60);
-
-/// A storage that can run full: archive files still fit then, the states objects that follow them do not.
-#[derive(Debug)]
-struct Disk {
-    inner: Arc<dyn ObjectStore>,
-    is_full: AtomicBool,
-}
-
-impl Disk {
-    fn refuse(&self, location: &Path) -> Result<()> {
-        match self.is_full.load(Ordering::SeqCst) && location.as_ref().starts_with("states/") {
-            true => Err(Error::Generic { store: "disk", source: "No space left on device (os error 28)".into() }),
-            false => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a disk before {}", self.inner)
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Disk {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.refuse(location)?;
-        self.inner.put_opts(location, payload, options).await
-    }
-
-    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.refuse(location)?;
-        self.inner.put_multipart_opts(location, options).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.inner.get_opts(location, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
 
 /// Follows a node's answers: none is older than one before it.
 struct Reader {
@@ -120,7 +58,8 @@ async fn append(harness: &Harness, events: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storage_without_room_costs_no_event_no_answer_and_no_file() {
     let mut harness = Harness::new().await.unwrap();
-    let disk = Arc::new(Disk { inner: Arc::new(object_store::memory::InMemory::new()), is_full: true.into() });
+    // Archive files still fit; the states objects that follow them do not.
+    let disk = Gate::before(Arc::new(object_store::memory::InMemory::new()), "states/", Way::Refused);
     harness.storage = ObjectStorage::over(disk.clone()).unwrap();
     harness.define(&[(Stream, "payments", PAYMENTS), (View, "counts", COUNTS)]).await.unwrap();
     let fresh = Fresh::default();
@@ -140,7 +79,7 @@ async fn a_storage_without_room_costs_no_event_no_answer_and_no_file() {
     reader.until_counted(40).await;
     assert!(harness.catalog.state().await.unwrap().checkpoints.is_empty());
 
-    disk.is_full.store(false, Ordering::SeqCst);
+    disk.set(Way::Fine);
     harness.committed("payments", "payments").await.unwrap();
     assert_eq!(reader.ask().await, 40);
     append(&harness, 10).await;

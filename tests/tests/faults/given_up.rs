@@ -37,6 +37,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
     let request = RunRequest {
         view: "counts".into(),
@@ -55,7 +56,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
     assert!(state.snapshots.is_empty(), "nothing is published");
     assert_eq!(state.runs.iter().map(|run| run.status).collect::<Vec<_>>(), [RunStatus::Failed]);
     assert!(state.runs[0].error.as_ref().unwrap().contains("given up because its process stops"), "{:?}", state.runs[0].error);
-    assert!(!state.leases.iter().any(|lease| lease.name == run_lease("counts")), "{:?}", state.leases);
+    assert!(!state.leases.iter().any(|lease| lease.name == run_lease("counts", 1)), "{:?}", state.leases);
 
     let run = batch.run(request, Arc::new(now), &|_| {}).await.unwrap();
     assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 1));

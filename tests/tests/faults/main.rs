@@ -10,6 +10,7 @@ mod definitions;
 mod documented;
 mod full_disk;
 mod gaps;
+mod gate;
 mod given_up;
 mod heap;
 mod incremental;
@@ -17,6 +18,7 @@ mod memory;
 mod random;
 mod replay;
 mod scheduling;
+mod site;
 mod small_disk;
 mod supernode;
 

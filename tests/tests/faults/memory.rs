@@ -71,6 +71,7 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
     let request = RunRequest {
         view: "v".into(),

@@ -1,74 +1,40 @@
 //! Replays, and views with `strategy = 'stream'`: states that come from the log and from segments alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use basestream_tests::{Harness, now};
-use batch::{ReplayFrom, RunTime};
+use basestream_tests::now;
+use batch::{Batch, ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus, run_lease};
 use futures::TryStreamExt;
-use jobs::verify::{Verifier, verify_view};
 use serving::ServingClock;
-use storage::{Manifest, read_bucket, read_manifest};
+use storage::{Manifest, ObjectStorage, read_bucket, read_manifest};
 use types::ErrorKind;
 use types::Strategy::{Full, Replay, Stream as ByStream};
 use types::files::{FileKind, FileRecord};
-use types::tiles::Micros;
-use types::vector::Vector;
+use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
+use crate::gate::{Gate, Way};
+use crate::site::{DAY, STREAM, Site, WITH_X};
 use crate::table;
 
-const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) \
-    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
-const WITH_X: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) \
-    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
 const COUNTS: &str =
     "CREATE VIEW counts WITH (windows = '30d') AS SELECT k, count(*) AS n, array_agg(id ORDER BY id) AS ids FROM s GROUP BY k";
 const BY_STREAM: &str =
     "CREATE VIEW by_stream WITH (windows = '30d', strategy = 'stream') AS SELECT k, count(*) AS n, max(id) AS id FROM s GROUP BY k";
 const LINKS: &str = "CREATE VIEW links WITH (windows = '30d') AS \
     SELECT a.k, count(DISTINCT b.id) AS n FROM s a JOIN s b ON a.k = b.k WHERE a.id <> b.id GROUP BY a.k";
-const DAY: Micros = 86_400_000_000;
-
-struct Site {
-    harness: Harness,
-}
 
 impl Site {
-    async fn new() -> Site {
-        crate::show_logs();
-        let harness = Harness::new().await.unwrap();
-        harness
-            .define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "by_stream", BY_STREAM), (View, "links", LINKS)])
-            .await
-            .unwrap();
-        harness.log.create_topic("s", 2).await.unwrap();
-        Site { harness }
-    }
-
-    /// A checkpoint of its own with these events, and a dead letter.
-    async fn append(&self, worker: &str, ids: &[usize]) {
-        let text = |id: &usize| {
-            let at = now() - DAY * (*id % 3) as i64;
-            format!(r#"{{"id":"e{id:03}","ts":"{}","k":"{}","x":{id}}}"#, engine::events::format_timestamp(at), id % 2)
-        };
-        let mut records: Vec<_> = ids.iter().map(|id| (Some(format!("{}", id % 2)), text(id))).collect();
-        records.push((Some("0".into()), "{broken".into()));
-        self.harness.append("s", 2, records).await.unwrap();
-        let worker = self.harness.worker(worker, Duration::from_secs(3_600), None);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        worker.finish().await.unwrap();
-        self.harness.committed("s", "s").await.unwrap();
-    }
-
     /// Three checkpoints of two workers; some events occur in two of them.
     async fn with_history() -> Site {
-        let site = Site::new().await;
-        site.append("one", &[1, 2, 3, 4, 2]).await;
-        site.append("two", &[5, 1, 6, 7]).await;
-        site.append("one", &[7, 8, 3, 9, 10]).await;
+        let site = Site::with(&[("counts", COUNTS), ("by_stream", BY_STREAM), ("links", LINKS)]).await;
+        site.append_by("one", &[1, 2, 3, 4, 2]).await;
+        site.append_by("two", &[5, 1, 6, 7]).await;
+        site.append_by("one", &[7, 8, 3, 9, 10]).await;
         site
     }
 
@@ -110,18 +76,6 @@ impl Site {
         }
     }
 
-    async fn assert_proven(&self, view: &str) {
-        let verifier = Verifier {
-            catalog: self.harness.catalog.clone(),
-            storage: self.harness.storage.clone(),
-            functions: self.harness.functions.clone(),
-            memory_limit: 256 << 20,
-        };
-        let node = self.harness.node(ServingClock::Wall, None).await.unwrap();
-        let report = verify_view(&verifier, view, &jobs::served::NodeServed(node), now()).await.unwrap();
-        assert!(report.is_equal(), "{report:?}");
-    }
-
     async fn redefine(&self, kind: DefinitionKind, name: &str, version: u32, sql: &str) {
         let of = |version: u32, sql: &str, status| {
             Add::Definition(DefinitionRecord {
@@ -150,7 +104,7 @@ async fn a_replay_makes_the_states_that_a_recomputation_makes() {
     let site = Site::with_history().await;
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
     site.harness.collect().await.unwrap();
-    site.append("two", &[11, 4, 12]).await;
+    site.append_by("two", &[11, 4, 12]).await;
     let t = RunTime::At(now());
     for view in ["counts", "links"] {
         let full = site.harness.recompute(view, t).await.unwrap();
@@ -205,7 +159,7 @@ async fn what_the_segments_of_a_stream_view_lack_comes_from_the_log() {
     let site = Site::with_history().await;
     site.harness.batch("by_stream", RunTime::At(now())).await.unwrap();
     let before = site.harness.catalog.state().await.unwrap().vector();
-    site.append("two", &[11, 4, 12]).await;
+    site.append_by("two", &[11, 4, 12]).await;
     // Those before are in the snapshot. The ids of the dedup window are read from their archive.
     site.lose_after(&before).await;
     let run = site.harness.batch("by_stream", RunTime::At(now())).await.unwrap();
@@ -229,7 +183,7 @@ async fn a_full_run_of_a_stream_view_reads_the_archive_if_it_is_asked_for() {
 async fn a_replay_reads_a_record_by_the_version_that_its_archive_has() {
     let site = Site::with_history().await;
     site.redefine(Stream, "s", 2, WITH_X).await;
-    site.append("one", &[21, 22]).await;
+    site.append_by("one", &[21, 22]).await;
     site.redefine(View, "counts", 2, "CREATE VIEW counts AS SELECT k, count(*) AS n, sum(x) AS x FROM s GROUP BY k").await;
     let mut rows = Vec::new();
     for from in [ReplayFrom::Log, ReplayFrom::Archive] {
@@ -239,6 +193,40 @@ async fn a_replay_reads_a_record_by_the_version_that_its_archive_has() {
     }
     assert_eq!(rows[0], rows[1]);
     assert!(rows[0].iter().all(|row| row.ends_with(" 21") || row.ends_with(" 22")), "{:?}", rows[0]);
+}
+
+/// What it is still to read may pass its retention while it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_pins_what_it_reads_until_it_ends() {
+    let site = Site::with_history().await;
+    let gate = Gate::before(site.harness.storage.object_store(), "snapshots/", Way::Held);
+    let batch = Batch { storage: ObjectStorage::over(gate.clone()).unwrap(), ..site.harness.runs(256 << 20) };
+    let request = RunRequest {
+        view: "counts".into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::At(now()),
+        mode: RunMode::Replay(ReplayRequest { from: ReplayFrom::Archive, events_a_second: None }),
+        compare: false,
+    };
+    let running = tokio::spawn(async move { batch.run(request, Arc::new(now), &|_| {}).await });
+    let pinned = async || {
+        let state = site.harness.catalog.state().await.unwrap();
+        state.leases.iter().find(|lease| lease.name == run_lease("counts", 1)).map(|lease| lease.pin.clone())
+    };
+    let pin = loop {
+        match pinned().await {
+            Some(pin) => break pin.unwrap(),
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let begin = [0, 1].map(|partition| (PartitionId::new("s", partition), Offset(0)));
+    assert_eq!(pin, begin.into_iter().collect());
+    gate.set(Way::Fine);
+    running.await.unwrap().unwrap();
+    assert_eq!(pinned().await, None);
 }
 
 /// Otherwise a replay would count other events than the checkpoints do.
@@ -289,6 +277,6 @@ async fn a_log_that_lacks_what_is_needed_is_refused_with_the_way_out() {
     assert_eq!((run.strategy, run.events_read), (Some(Replay), 10));
     site.assert_proven("by_stream").await;
     // Later runs need neither.
-    site.append("one", &[13]).await;
+    site.append_by("one", &[13]).await;
     assert_eq!(site.harness.batch("by_stream", RunTime::At(now())).await.unwrap().strategy, Some(ByStream));
 }

@@ -1,112 +1,44 @@
 //! Runs beside each other, runs that take too long, and options of runs that change while everything goes on.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use basestream_tests::{Harness, now};
 use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
-use bytes::Bytes;
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{CatalogState, RunStatus, run_lease};
+use catalog::{CatalogState, DefinitionStatus, RunStatus, run_lease};
 use definitions::parse::parse_definitions;
-use futures::stream::BoxStream;
 use jobs::apply::{Options, Target, Wanted, apply};
 use jobs::scheduler::Scheduler;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, Result,
-};
 use serving::ServingClock;
 use storage::ObjectStorage;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 
-use crate::table;
+use crate::gate::{Gate, Way};
+use crate::{put, record, table};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const LONG: Duration = Duration::from_secs(60);
-
-/// A store that does not take the snapshots of the view `slow` while it is shut.
-#[derive(Debug)]
-struct Gate {
-    inner: Arc<dyn ObjectStore>,
-    open: watch::Receiver<bool>,
-}
-
-impl Gate {
-    async fn pass(&self, location: &Path) {
-        if location.as_ref().starts_with("snapshots/slow/") {
-            let _ = self.open.clone().wait_for(|open| *open).await;
-        }
-    }
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a gate before {}", self.inner)
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Gate {
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.inner.get_opts(location, options).await
-    }
-
-    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.inner.get_ranges(location, ranges).await
-    }
-
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.pass(location).await;
-        self.inner.put_opts(location, payload, options).await
-    }
-
-    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.pass(location).await;
-        self.inner.put_multipart_opts(location, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
 
 fn view(name: &str, options: &str) -> String {
     let with = if options.is_empty() { String::new() } else { format!(" WITH ({options})") };
     format!("CREATE VIEW {name}{with} AS SELECT k, count(*) AS n FROM s GROUP BY k")
 }
 
-/// A harness with ten committed events, a batch layer on a store with a gate that is shut, and what opens the gate.
-async fn gated(views: &[(&str, &str)]) -> (Harness, Batch, watch::Sender<bool>) {
+/// A harness with ten committed events, and a batch layer on a store whose gate holds what is written to `folder`.
+async fn gated(views: &[(&str, &str)], folder: &'static str) -> (Harness, Batch, Arc<Gate>) {
     crate::show_logs();
     let harness = Harness::new().await.unwrap();
     let views: Vec<(&str, String)> = views.iter().map(|(name, options)| (*name, view(name, options))).collect();
     let views = views.iter().map(|(name, sql)| (View, *name, sql.as_str()));
     harness.define(&[(Stream, "s", STREAM)].into_iter().chain(views).collect::<Vec<_>>()).await.unwrap();
     more(&harness, 10).await;
-    let (opener, open) = watch::channel(false);
-    let storage = ObjectStorage::over(Arc::new(Gate { inner: harness.storage.object_store(), open })).unwrap();
+    let gate = Gate::before(harness.storage.object_store(), folder, Way::Held);
+    let storage = ObjectStorage::over(gate.clone()).unwrap();
     let batch = Batch {
         catalog: harness.catalog.clone(),
         storage,
@@ -122,8 +54,9 @@ async fn gated(views: &[(&str, &str)]) -> (Harness, Batch, watch::Sender<bool>) 
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
-    (harness, batch, opener)
+    (harness, batch, gate)
 }
 
 async fn more(harness: &Harness, events: usize) {
@@ -182,7 +115,7 @@ fn request(view: &str) -> RunRequest {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_run_leaves_a_place_to_others_and_what_has_none_waits() {
     let views = [("slow", "every = '1h'"), ("tenant", "every = '1h'"), ("third", "every = '1h'")];
-    let (harness, batch, opener) = gated(&views).await;
+    let (harness, batch, gate) = gated(&views, "snapshots/slow/").await;
     let clock = Arc::new(AtomicI64::new(now()));
     let stop = CancellationToken::new();
     let scheduler = scheduler(batch, 2, &clock);
@@ -196,15 +129,74 @@ async fn a_long_run_leaves_a_place_to_others_and_what_has_none_waits() {
     let overlap = |view: &str| state.runs.iter().filter(|run| &*run.view == view).map(|run| (run.started_at, run.ended_at)).next().unwrap();
     let (tenant, third) = (overlap("tenant"), overlap("third"));
     assert!(tenant.1 <= third.0 || third.1 <= tenant.0, "two at a time: {tenant:?}, {third:?}");
-    opener.send(true).unwrap();
+    gate.set(Way::Fine);
     until(&harness, published("slow")).await;
     stop.cancel();
     running.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one() {
+    let (harness, batch, gate) = gated(&[("v", "every = '1h'")], "snapshots/v/2/").await;
+    harness.batch("v", RunTime::At(now())).await.unwrap();
+    let changed = view("v", "every = '1h'").replace("count(*)", "count(*) + 0");
+    put(&harness, vec![record(View, "v", 2, &changed, DefinitionStatus::Building)]).await;
+    more(&harness, 5).await;
+    let clock = Arc::new(AtomicI64::new(now() + 3_600_000_000));
+    let stop = CancellationToken::new();
+    let scheduler = scheduler(batch.clone(), 2, &clock);
+    let running = tokio::spawn({
+        let stop = stop.clone();
+        async move { scheduler.run(stop).await }
+    });
+    let ended = |state: &CatalogState, version| {
+        let mut runs = state.runs.iter().filter(|run| run.version == version);
+        runs.any(|run| run.events_read == 5 && run.status == RunStatus::Succeeded)
+    };
+    let state = until(&harness, |state| ended(state, 1)).await;
+    let of_second: Vec<_> = state.runs.iter().filter(|run| run.version == 2).map(|run| run.status).collect();
+    assert_eq!(of_second, [RunStatus::Running]);
+    let again = batch.run(RunRequest { version: Some(2), ..request("v") }, Arc::new(now), &|_| {}).await.unwrap_err();
+    assert_eq!(again.to_string(), "version 2 of the view \"v\" is being run by another process");
+    gate.set(Way::Fine);
+    until(&harness, |state| state.snapshot("v", 2).is_some()).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+/// Also a first run, and also while one of them fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn views_that_recompute_at_the_same_time_read_the_archive_once() {
+    let full = "every = '1h', strategy = 'full'";
+    let (harness, batch, gate) = gated(&[("one", full), ("two", "every = '1h'"), ("three", full)], "archive/").await;
+    gate.set(Way::Fine);
+    let failing =
+        format!("CREATE VIEW failing WITH ({full}, on_error = 'refuse') AS SELECT k, sum(CAST(k AS BIGINT)) AS n FROM s GROUP BY k");
+    put(&harness, vec![record(View, "failing", 1, &failing, DefinitionStatus::Active)]).await;
+    more(&harness, 7).await;
+    batch.run(request("one"), Arc::new(now), &|_| {}).await.unwrap();
+    let alone = gate.take_reads();
+
+    let clock = Arc::new(AtomicI64::new(now() + 3_600_000_000));
+    let mut registry = None;
+    scheduler(batch, 1, &clock).round(&mut registry, &CancellationToken::new()).await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
+    assert_eq!(statuses(&state, "one"), [RunStatus::Succeeded; 2]);
+    assert_eq!((statuses(&state, "two"), statuses(&state, "three")), (vec![RunStatus::Succeeded], vec![RunStatus::Succeeded]));
+    assert_eq!(statuses(&state, "failing"), [RunStatus::Failed]);
+    let together = gate.take_reads();
+    assert_eq!(together, alone, "parts of archive files that were read");
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
+    for view in ["one", "two", "three"] {
+        assert_eq!(table(&node, view), ["a 17"]);
+        let run = state.runs.iter().find(|run| &*run.view == view).unwrap();
+        assert_eq!((run.events_read, run.strategy), (17, Some(types::Strategy::Full)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_takes_too_long_fails_leaves_nothing_and_is_tried_again() {
-    let (harness, batch, opener) = gated(&[("slow", "every = '1h', timeout = '1s'")]).await;
+    let (harness, batch, gate) = gated(&[("slow", "every = '1h', timeout = '1s'")], "snapshots/slow/").await;
     let error = batch.run(request("slow"), Arc::new(now), &|_| {}).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let state = harness.catalog.state().await.unwrap();
@@ -212,14 +204,14 @@ async fn a_run_that_takes_too_long_fails_leaves_nothing_and_is_tried_again() {
     let failed = &state.runs[0];
     assert!(failed.error.as_ref().unwrap().starts_with("timed out after 1s: "), "{failed:?}");
     assert!(state.snapshots.is_empty() && state.files.iter().all(|file| file.run.is_none()), "nothing is published");
-    assert!(!state.leases.iter().any(|lease| lease.name == run_lease("slow")), "{:?}", state.leases);
+    assert!(!state.leases.iter().any(|lease| lease.name == run_lease("slow", 1)), "{:?}", state.leases);
     let spilled = std::fs::read_dir(harness.path().join("spill")).map(|entries| entries.count()).unwrap_or_default();
     assert_eq!(spilled, 0, "nothing is left of what it spilled");
     let stored = harness.storage.list("snapshots").await.unwrap();
     assert!(stored.is_empty(), "{stored:?}");
 
     // A longer timeout is in use at once, in the version that is there.
-    opener.send(true).unwrap();
+    gate.set(Way::Fine);
     change(&harness, &[&view("slow", "every = '1h', timeout = '1h'")]).await;
     let clock = Arc::new(AtomicI64::new(failed.ended_at.unwrap() + 5_000_000));
     scheduler(batch, 1, &clock).round(&mut None, &CancellationToken::new()).await.unwrap();
@@ -247,8 +239,8 @@ async fn change(harness: &Harness, views: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_runs_change_in_place_and_every_layer_goes_on() {
-    let (harness, batch, opener) = gated(&[("quick", "every = '1d'")]).await;
-    opener.send(true).unwrap();
+    let (harness, batch, gate) = gated(&[("quick", "every = '1d'")], "snapshots/slow/").await;
+    gate.set(Way::Fine);
     let fresh = engine::fresh::Fresh::default();
     let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
     let worker = harness.worker("two", Duration::from_millis(20), Some(fresh));
@@ -267,7 +259,7 @@ async fn options_of_runs_change_in_place_and_every_layer_goes_on() {
     change(&harness, &[&view("quick", "every = '1h', memory_limit = '32MiB', strategy = 'incremental', full_every = '7d'")]).await;
     let state = harness.catalog.state().await.unwrap();
     let versions: Vec<_> = state.live(View).map(|record| (record.version, record.status)).collect();
-    assert_eq!(versions, [(1, catalog::DefinitionStatus::Active)]);
+    assert_eq!(versions, [(1, DefinitionStatus::Active)]);
     assert_eq!(state.snapshot("quick", 1), Some(&snapshot), "nothing is computed again");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "quick"), ["a 10"]);

@@ -202,8 +202,16 @@ async fn run(harness: &Harness) {
         events_per_bucket: batch::EVENTS_PER_BUCKET,
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
-    let batch =
-        Batch { catalog, storage, log: harness.replay_log(), functions, settings, worker: "harness".into(), copies: Default::default() };
+    let batch = Batch {
+        catalog,
+        storage,
+        log: harness.replay_log(),
+        functions,
+        settings,
+        worker: "harness".into(),
+        copies: Default::default(),
+        shared_scan: Default::default(),
+    };
     let request = RunRequest {
         view: VIEW.into(),
         version: None,

@@ -230,7 +230,7 @@ pub async fn archived(ctx: &Ctx, file: &FileRecord) -> Result<Vec<Archived>> {
 async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<()> {
     let oldest = |id: &PartitionId, at: Offset| {
         let views = stood.iter().chain([loaded]).flat_map(|loaded| &loaded.views);
-        let depends = |(name, view): &(&ViewVersion, &View)| view.run.is_some() || streams_of(&name.0).contains(&id.stream);
+        let depends = |(name, _): &(&ViewVersion, &View)| streams_of(&name.0).contains(&id.stream);
         views.filter(depends).map(|(_, view)| view.cut.get(id)).min().unwrap_or(at)
     };
     let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), oldest(id, at))).collect();

@@ -55,10 +55,13 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
         }
     }
     ctx.step("asks for the lease").await;
-    let name = run_lease(view);
+    let state = ctx.state().await?;
+    let kept = version_before(&state, view).filter(|_| ctx.sim.chance(40));
+    let version = kept.map_or_else(|| version_to_run(&state, view), |kept| Ok(kept.version))?;
+    let name = run_lease(view, version);
     let Some(lease) = ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), None).await? else { return Ok(()) };
     let mut held = HeldLease { ctx, lease };
-    let outcome = recorded(&mut held, view).await;
+    let outcome = recorded(&mut held, (view, version)).await;
     ctx.step("releases the lease").await;
     ctx.sim.catalog.release_lease(&held.lease).await?;
     outcome
@@ -92,11 +95,8 @@ impl HeldLease<'_> {
     }
 }
 
-async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
+async fn recorded(held: &mut HeldLease<'_>, (view, version): (&str, u32)) -> Result<()> {
     let ctx = held.ctx;
-    let state = ctx.state().await?;
-    let kept = version_before(&state, view).filter(|_| ctx.sim.chance(40));
-    let version = kept.map_or_else(|| version_to_run(&state, view), |kept| Ok(kept.version))?;
     let run = RunRecord {
         id: ctx.sim.id(),
         view: view.into(),
@@ -121,6 +121,10 @@ async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     ctx.step("begins a run").await;
     let (state, run) = ctx.sim.catalog.begin_run(run, vec![held.expect()]).await?;
     ctx.sim.trace(&ctx.name, format!("run {} of {view} {version} is cut at {}", run.id, run.cut.clone().unwrap_or_default()));
+    let of_other = |lease: &&LeaseRecord| lease.name.starts_with(&format!("run/{view}")) && lease.name != held.lease.name;
+    if state.leases.iter().filter(of_other).any(|lease| lease.expires_at > ctx.sim.now()) {
+        ctx.sim.fired(Fault::VersionsRunTogether);
+    }
     // The product recomputes when it has to; here both ways meet every interleaving.
     let outcome = match state.snapshot(&run.view, run.version) {
         Some(before) if ctx.sim.chance(60) => increment(held, &state, run.clone(), before).await,

@@ -84,9 +84,11 @@ pub enum Fault {
     /// A kept version was served again, and one was kept long enough: no faults either.
     RolledBack,
     KeptVersionRetired,
+    /// Two versions of a view are run at a time: no fault either.
+    VersionsRunTogether,
 }
 
-pub const FAULTS: [Fault; 23] = [
+pub const FAULTS: [Fault; 24] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
@@ -110,6 +112,7 @@ pub const FAULTS: [Fault; 23] = [
     Fault::Compacted,
     Fault::RolledBack,
     Fault::KeptVersionRetired,
+    Fault::VersionsRunTogether,
 ];
 
 /// What happened in schedules, and how often.

@@ -106,14 +106,37 @@ async fn a_version_that_is_being_built_runs_at_once() {
 async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_lease_ends() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
     state.runs.push(run(RunStatus::Running, HOUR, 1));
-    let lease = LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
+    let lease = LeaseRecord { name: catalog::run_lease("v", 1), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
     state.leases.push(lease);
     assert_eq!(due_runs(&state, &registry, 5 * HOUR), vec![]);
     assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
     let (closed, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
     assert_eq!(commit.expect, [Expect::Running { run: closed.id }, Expect::Revision(state.revision)]);
-    assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
+    assert_eq!(commit.remove, [Remove::Lease { name: catalog::run_lease("v", 1), owner: "p".into() }]);
     assert!(matches!(&commit.add[..], [Add::Run(run)] if run.status == RunStatus::Failed));
+}
+
+#[tokio::test]
+async fn the_run_of_one_version_holds_up_no_other_one() {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
+    state.definitions.push(second);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let due = |state: &CatalogState| due_runs(state, &registry, 5 * HOUR).iter().map(|due| due.version).collect::<Vec<_>>();
+    state.runs.push(RunRecord { version: 2, ..run(RunStatus::Running, HOUR, 1) });
+    assert_eq!(due(&state), [1]);
+    state.runs[0].version = 1;
+    assert_eq!(due(&state), [2]);
+}
+
+/// So that processes of two releases can run beside each other while one replaces the other.
+#[test]
+fn a_run_under_its_views_lease_as_of_earlier_releases_is_not_taken_for_dead() {
+    let mut state = CatalogState { runs: vec![run(RunStatus::Running, HOUR, 1)], ..CatalogState::default() };
+    state.leases.push(LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None });
+    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
+    let (_, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
+    assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
 }
 
 #[tokio::test]
@@ -253,6 +276,43 @@ async fn a_request_waits_since_it_was_made() {
     state.runs.push(RunRecord::requested("v".into(), 1));
     let due = due_runs(&state, &registry, crate::now() + HOUR);
     assert!(before / 1_000 <= due[0].since / 1_000 && due[0].since <= crate::now(), "{due:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_recomputes_from_one_stream_is_known_to() {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let of = |name: &str, options: &str| {
+        let sql = VIEW.replace("VIEW v", &format!("VIEW {name}")).replace("every = '1h'", &format!("every = '1h'{options}"));
+        definition(DefinitionKind::View, name, &sql, DefinitionStatus::Active)
+    };
+    let both = "CREATE VIEW both WITH (every = '1h') AS WITH u AS (SELECT k FROM s UNION ALL SELECT k FROM other) \
+        SELECT k, count(*) AS n FROM u GROUP BY k";
+    state.definitions.extend([
+        definition(DefinitionKind::Stream, "other", &STREAM.replace("STREAM s", "STREAM other"), DefinitionStatus::Active),
+        of("whole", ", strategy = 'full'"),
+        of("again", ", full_every = '1d'"),
+        of("stream", ", strategy = 'stream'"),
+        definition(DefinitionKind::View, "both", both, DefinitionStatus::Active),
+    ]);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let scans = |state: &CatalogState, now| {
+        let due = due_runs(state, &registry, now).into_iter().filter(|due| due.scans.as_deref() == Some("s"));
+        due.map(|due| due.view.to_string()).collect::<BTreeSet<_>>()
+    };
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(scans(&state, HOUR), named(&["v", "whole", "again"]), "first runs; not over two streams, nor from segments");
+    for view in ["v", "whole", "again", "stream", "both"] {
+        let run = RunRecord { view: view.into(), strategy: Some(Strategy::Full), ..run(RunStatus::Succeeded, HOUR, 1) };
+        let (cut, manifest) = (state.vector(), String::new());
+        state.snapshots.push(catalog::SnapshotRecord { view: view.into(), version: 1, run: run.id, cut, manifest, published_at: 0 });
+        state.runs.push(run);
+    }
+    assert_eq!(scans(&state, 3 * HOUR), named(&["whole"]));
+    assert_eq!(scans(&state, 25 * HOUR), named(&["whole", "again"]), "a day after its last full run");
+    for run in &mut state.runs {
+        run.status = RunStatus::Failed;
+    }
+    assert_eq!(scans(&state, 3 * HOUR), named(&[]), "what failed is tried again alone: the others' files may be damaged");
 }
 
 async fn after_fixture() -> (CatalogState, Registry) {
@@ -406,32 +466,45 @@ mod laws {
             }
         }
 
-        /// The law of the queue: as many begin as have a place, one per view, in order; one that does not begin lacks a place
-        /// of its own kind, and a long one never takes the last.
+        /// The law of the queue: as many begin as have a place, one per view version, in order; those that share a place scan
+        /// the same stream, and all that could share it do; one that does not begin lacks a place of its own kind, and long ones
+        /// never take the last.
         #[test]
         fn places_are_filled_in_the_order_of_the_queue(
-            runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>()), 0..10), busy in prop::collection::vec((0u8..3, any::<bool>()), 0..4), most in 1usize..5,
+            runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>(), prop::option::of(0u8..2)), 0..10),
+            busy in prop::collection::btree_map((0u8..3, 1u32..3), (any::<bool>(), 0u64..3), 0..4),
+            most in 1usize..5,
         ) {
-            let due = |view: u8, version, is_long| Due {
+            let due = |view: u8, version, is_long, scans: Option<u8>| Due {
                 view: format!("v{view}").into(), version, since: 0, events: if is_long { LONG_RUN_EVENTS } else { 1 },
-                scheduled_for: None, requested: None, attempt: 1, reason: "",
+                scheduled_for: None, requested: None, attempt: 1, reason: "", scans: scans.map(|stream| format!("s{stream}").into()),
             };
-            let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long)| due(view, version, is_long)).collect();
-            let under_way: Vec<Due> = busy.into_iter().take(most).map(|(view, is_long)| due(view, 1, is_long)).collect();
+            let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
+            let under_way: Vec<(Place, Due)> =
+                busy.into_iter().map(|((view, version), (is_long, place))| (place % most as u64, due(view, version, is_long, None))).collect();
             let begin = to_begin(&queue, &under_way, most);
-            let all: Vec<&Due> = under_way.iter().chain(begin.iter().copied()).collect();
-            prop_assert!(all.len() <= most.max(under_way.len()));
-            let long = all.iter().filter(|due| due.is_long()).count();
-            let long_before = under_way.iter().filter(|due| due.is_long()).count();
-            prop_assert!(most == 1 || long < most || long == long_before, "a place is left to the others");
-            for (place, run) in begin.iter().enumerate() {
-                prop_assert!(under_way.iter().chain(begin[..place].iter().copied()).all(|other| other.view != run.view));
+            let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
+            let taken_by_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+            let places = taken.len() + begin.len();
+            let is_long = |together: &Vec<&Due>| together.iter().any(|due| due.is_long());
+            let long = taken_by_long.len() + begin.iter().filter(|together| is_long(together)).count();
+            prop_assert!(places <= most.max(taken.len()));
+            prop_assert!(most == 1 || long < most || long == taken_by_long.len(), "a place is left to the others");
+            for together in &begin {
+                prop_assert!(together.len() <= MOST_TOGETHER);
+                prop_assert!(together.iter().all(|due| due.scans == together[0].scans) && (together.len() == 1 || together[0].scans.is_some()));
             }
+            let all: Vec<&Due> = under_way.iter().map(|(_, due)| due).chain(begin.iter().flatten().copied()).collect();
+            let versions: BTreeSet<(&str, u32)> = all.iter().map(|due| (&*due.view, due.version)).collect();
+            prop_assert_eq!(versions.len(), all.len(), "one per view version");
             let mut rest = queue.iter();
-            prop_assert!(begin.iter().all(|run| rest.any(|due| std::ptr::eq(due, *run))), "in order");
-            for due in queue.iter().filter(|due| all.iter().all(|run| run.view != due.view)) {
-                let has_place = all.len() < most && (!due.is_long() || most == 1 || long + 1 < most);
+            prop_assert!(begin.iter().all(|together| rest.any(|due| std::ptr::eq(due, together[0]))), "in order");
+            for due in queue.iter().filter(|due| !versions.contains(&(&*due.view, due.version))) {
+                let has_place = places < most && (!due.is_long() || most == 1 || long + 1 < most);
                 prop_assert!(!has_place, "{:?} waits for nothing", due);
+                let shared = begin.iter().find(|together| due.scans.is_some() && together[0].scans == due.scans);
+                let has_room = shared.is_some_and(|together| together.len() < MOST_TOGETHER && !due.is_long());
+                prop_assert!(!has_room, "{:?} could share a scan", due);
             }
         }
 
@@ -439,7 +512,7 @@ mod laws {
         #[test]
         fn none_waits_for_what_is_due_after_its_end(runs in prop::collection::vec((0i64..1_000, 0i64..1_000), 1..12)) {
             let due = |(since, events): &(i64, i64)| Due {
-                view: "v".into(), version: 1, since: *since, events: *events, scheduled_for: None, requested: None, attempt: 1, reason: "",
+                view: "v".into(), version: 1, since: *since, events: *events, scheduled_for: None, requested: None, attempt: 1, reason: "", scans: None,
             };
             let mut queue: Vec<Due> = runs.iter().map(due).collect();
             queue.sort_by_key(Due::would_end);

@@ -409,7 +409,7 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| {
             facts.state.runs.push(run(RunStatus::Running, 1));
-            facts.state.leases.push(lease("run/v", NOW - 1, "pay/0:1"));
+            facts.state.leases.push(lease("run/v@1", NOW - 1, "pay/0:1"));
         },
         [
             "v: the run 00000000-0000-0000-0000-000000000000 is marked as running, but no process holds its lease, started 60 min ago",
@@ -679,7 +679,7 @@ async fn what_is_no_fault_is_not_told() {
         }),
         ("a run under way", |facts| {
             facts.state.runs.push(run(RunStatus::Running, 1));
-            facts.state.leases.push(lease("run/v", NOW + 1, "pay/0:1"));
+            facts.state.leases.push(lease("run/v@1", NOW + 1, "pay/0:1"));
         }),
         ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
         ("a node that answers from the published snapshot, and one that is gone", |facts| {

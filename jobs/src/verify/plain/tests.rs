@@ -39,6 +39,7 @@ fn stream(name: &str) -> StreamDefinition {
         key: None,
         retention: None,
         keep_raw: true,
+        cluster_by: Vec::new(),
         sql: String::new(),
         origin: Origin::default(),
     }

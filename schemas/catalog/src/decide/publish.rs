@@ -5,12 +5,15 @@ use uuid::Uuid;
 use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
 use types::files::FileRecord;
 use types::tiles::Micros;
-use types::vector::{Offset, PartitionId};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 /// Combined with a run's id into its publication's commit id, so that a run is published once, however often it
 /// retries.
 const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
+
+/// What the names of runs' leases begin with.
+const RUNS: &str = "run/";
 
 /// Refuses a run that must not publish: its lease is lost, or its cut is before the published one. The commit checks
 /// the same again; this check lets a run stop early.
@@ -77,20 +80,36 @@ pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: SnapshotF
     Commit { id, expect: vec![held, ahead, not_marked_for_deletion], add, ..Commit::default() }
 }
 
-/// Returns the name of the lease under which a view is run.
-pub fn run_lease(view: &str) -> String {
-    format!("run/{view}")
+/// Returns the name of the lease under which a view version is run. Runs of one version exclude each other; those of
+/// another version of the view go on beside them.
+pub fn run_lease(view: &str, version: u32) -> String {
+    format!("{RUNS}{view}@{version}")
+}
+
+/// Returns what the runs under way pin by their leases at `now`: what replays read.
+pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &Vector> {
+    let leases = state.leases.iter().filter(move |lease| lease.name.starts_with(RUNS) && lease.expires_at > now);
+    leases.filter_map(|lease| lease.pin.as_ref())
+}
+
+/// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it.
+fn lease_of<'s>(state: &'s CatalogState, run: &RunRecord) -> Option<&'s LeaseRecord> {
+    let of_version = run_lease(&run.view, run.version);
+    let named = |name: &str| state.leases.iter().find(|lease| lease.name == name);
+    named(&of_version).or_else(|| named(&format!("{RUNS}{}", run.view)))
 }
 
 /// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can
 /// no longer publish. It is refused if the run has ended otherwise.
 pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
-    closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, owner)
+    let lease = run_lease(&run.view, run.version);
+    closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, (lease, owner))
 }
 
 /// The same for a run that could not publish because its version was dropped: it did not fail.
 pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Commit {
-    closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, owner)
+    let lease = run_lease(&run.view, run.version);
+    closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, (lease, owner))
 }
 
 /// Returns the commit that ends a run as skipped, under its lease: it found nothing new, so the `published` snapshot of
@@ -109,22 +128,24 @@ pub fn skipped_commit(run: RunRecord, published: SnapshotRecord, lease: &LeaseRe
     Commit { id, expect, add, ..Commit::default() }
 }
 
-fn closing_commit(id: Uuid, closed: RunRecord, owner: &str) -> Commit {
+fn closing_commit(id: Uuid, closed: RunRecord, (lease, owner): (String, &str)) -> Commit {
     let expect = vec![Expect::Running { run: closed.id }];
-    let remove = vec![Remove::Lease { name: run_lease(&closed.view), owner: owner.to_owned() }];
+    let remove = vec![Remove::Lease { name: lease, owner: owner.to_owned() }];
     Commit { id, expect, add: vec![Add::Run(closed)], remove, ..Commit::default() }
 }
 
-/// Returns the abandoned runs (running, without an unexpired lease on their view), each with the commit that closes it.
+/// Returns the abandoned runs (running, without an unexpired lease), each with the commit that closes it.
 pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros) -> Vec<(RunRecord, Commit)> {
     let running = state.runs.iter().filter(|run| run.status == RunStatus::Running);
     let closed = running.filter_map(|run| {
-        let lease = state.leases.iter().find(|lease| lease.name == run_lease(&run.view));
+        let lease = lease_of(state, run);
         if lease.is_some_and(|lease| lease.expires_at > now) {
             return None;
         }
-        let owner = lease.map_or("", |lease| &*lease.owner);
-        let mut commit = failure_commit(id(), run.clone(), owner, "the process that ran it died before it was done".into(), now);
+        let held = lease.map_or((run_lease(&run.view, run.version), ""), |lease| (lease.name.clone(), &*lease.owner));
+        let error = Some("the process that ran it died before it was done".into());
+        let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error, ..run.clone() };
+        let mut commit = closing_commit(id(), failed, held);
         // The owner may have woken up and renewed the lease since.
         commit.expect.push(Expect::Revision(state.revision));
         Some((run.clone(), commit))

@@ -10,7 +10,10 @@ use super::tokens::Cursor;
 use crate::{Column, ColumnType, Diagnostics, Origin, StreamDefinition};
 use types::suggest;
 
-const OPTIONS: [&str; 8] = ["topic", "format", "event_time", "id", "dedup_within", "key", "retention", "keep_raw"];
+const OPTIONS: [&str; 9] = ["topic", "format", "event_time", "id", "dedup_within", "key", "retention", "keep_raw", "cluster_by"];
+
+/// More columns than these sort little: few rows are alike in the first ones.
+const MOST_CLUSTERED: usize = 4;
 
 /// How far back ids are compared if `dedup_within` is not given.
 const DEFAULT_DEDUP_WITHIN: Duration = Duration::from_secs(600);
@@ -47,6 +50,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let dedup_within = dedup_within(&options, problems);
     let retention = retention(&options, dedup_within, problems);
     let keep_raw = options.flag("keep_raw", problems).unwrap_or(true);
+    let cluster_by = cluster_by(&options, &declared, problems);
     if problems.len() > before {
         return None;
     }
@@ -60,6 +64,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         key,
         retention,
         keep_raw,
+        cluster_by,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },
     };
@@ -113,6 +118,32 @@ fn key_column(option: &str, options: &Options, declared: &[Declared], problems: 
         problems.push(entry.value_at.error(message).help("expected a column with one plain value: no array, no JSON"));
     }
     Some(column.name.clone())
+}
+
+/// Returns the columns of `cluster_by`, which are separated by commas.
+fn cluster_by(options: &Options, declared: &[Declared], problems: &mut Diagnostics) -> Vec<String> {
+    let Some((text, entry)) = options.text("cluster_by", problems) else { return Vec::new() };
+    let mut columns: Vec<String> = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let Some(column) = named_column(name, entry, declared, problems).and_then(|found| found.column.as_ref()) else { continue };
+        if !has_order(&column.column_type) {
+            let message = format!("cluster_by names '{name}', which is of type {}", column.column_type);
+            problems.push(entry.value_at.error(message).help("expected a column with an exact order: no DOUBLE, BYTEA, JSON or array"));
+        } else if columns.contains(&column.name) {
+            problems.push(entry.value_at.error(format!("cluster_by names '{name}' twice")).help("name each column once"));
+        } else {
+            columns.push(column.name.clone());
+        }
+    }
+    if columns.len() > MOST_CLUSTERED {
+        let message = format!("cluster_by names {} columns", columns.len());
+        problems.push(entry.value_at.error(message).help(format!("expected at most {MOST_CLUSTERED}")));
+    }
+    columns
+}
+
+fn has_order(column_type: &ColumnType) -> bool {
+    !matches!(column_type, ColumnType::Double | ColumnType::Bytea | ColumnType::Json | ColumnType::Array(_))
 }
 
 fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::Place) {

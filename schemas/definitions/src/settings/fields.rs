@@ -63,6 +63,10 @@ pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
     }
 }
 
+pub(super) fn optional_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    bytes(deserializer).map(Some)
+}
+
 pub(super) fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     number(deserializer, MOST_WORKERS)
 }

@@ -93,6 +93,7 @@ fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses
 #[test]
 fn the_scheduler_runs_one_view_at_a_time_unless_it_may_more() {
     assert_eq!(parse("").scheduler.max_concurrent_runs, 1);
+    assert_eq!((parse("").serving.cache_bytes, parse("[serving]\ncache_bytes = '1GiB'").serving.cache_bytes), (None, Some(1 << 30)));
     assert_eq!(parse("[scheduler]\nmax_concurrent_runs = 3").scheduler.max_concurrent_runs, 3);
     let overridden = parse_with("", &[("BASESTREAM__SCHEDULER__MAX_CONCURRENT_RUNS", "2")]).unwrap();
     assert_eq!(overridden.scheduler.max_concurrent_runs, 2);
@@ -194,7 +195,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(

@@ -24,6 +24,7 @@ pub(super) fn stream_of(types: &[ColumnType]) -> StreamDefinition {
         key: None,
         retention: None,
         keep_raw: true,
+        cluster_by: Vec::new(),
         sql: String::new(),
         origin: Default::default(),
     }

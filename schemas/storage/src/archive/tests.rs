@@ -85,6 +85,26 @@ async fn rows_without_event_time_are_not_archived() {
 }
 
 #[tokio::test]
+async fn parts_of_files_that_cannot_have_what_is_asked_for_are_left_out() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let mut files = Vec::new();
+    for partition in 0..2 {
+        let batch = rows(&[(partition, 0), (partition, 1)]);
+        files.push(write_archive(&storage, &"s".into(), Uuid::new_v4(), 1, vec![batch]).await.unwrap());
+    }
+    let ranges = OffsetRanges { stream: "s".into(), from: Vector::new(), to: vector("s", &[(0, 9), (1, 9)]) };
+    let found = async |predicate: Arc<dyn PhysicalExpr>| {
+        let plan = pruned_archive_plan(&storage, &files, schema(true), &ranges, None, Some(predicate), 2).unwrap();
+        places(&run(&storage, plan).await)
+    };
+    let is_before = binary(col("user", &schema(true)).unwrap(), Operator::Lt, Arc::new(Literal::new(ScalarValue::from("1"))));
+    assert_eq!(found(is_before).await, BTreeSet::from([(0, 0), (0, 1)]));
+    // These files are of before the column.
+    let is_null = datafusion::physical_expr::expressions::is_null(col("note", &schema(true)).unwrap()).unwrap();
+    assert_eq!(found(is_null).await.len(), 4);
+}
+
+#[tokio::test]
 async fn a_plan_has_the_asked_columns_and_null_where_an_old_file_lacks_one() {
     let storage = ObjectStorage::open("memory://").unwrap();
     let record = write_archive(&storage, &"s".into(), Uuid::new_v4(), 1, vec![rows(&[(0, 0), (0, 1), (0, 2)])]).await.unwrap();

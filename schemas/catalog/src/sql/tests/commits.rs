@@ -298,7 +298,7 @@ async fn a_name_that_was_given_up_is_refused(place: &Place) {
 
 async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &Place) {
     let catalog = &place.catalog;
-    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let state = catalog.state().await.unwrap();
     assert!(abandoned(&state, Uuid::now_v7, lease.expires_at - 1).is_empty());
@@ -321,7 +321,7 @@ async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &
 
 async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(place: &Place) {
     let catalog = &place.catalog;
-    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let named: Vec<FileRecord> = ["a", "b", "c's \"quoted\" name"].map(|path| FileRecord { run: Some(Uuid::nil()), ..file(path) }).to_vec();
     catalog.commit(adds(named.into_iter().map(Add::File).collect())).await.unwrap();
@@ -343,7 +343,7 @@ async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(pl
 
 async fn a_skipped_run_moves_the_published_cut(place: &Place) {
     let catalog = &place.catalog;
-    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, first) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let cut = first.cut.clone().unwrap();
     let published = SnapshotRecord { view: "v".into(), version: 1, run: first.id, cut, manifest: "m".into(), published_at: 1 };

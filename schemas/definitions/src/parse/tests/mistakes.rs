@@ -213,6 +213,18 @@ fn stream_options_are_checked() {
         more("key = 'tags'"),
         &format!("{} the key 'tags' is of type TEXT[] | expected a column with one plain value: no array, no JSON", at(begin + 6)),
     );
+    one_line(
+        more("cluster_by = 'id, tags'"),
+        &format!(
+            "{} cluster_by names 'tags', which is of type TEXT[] | expected a column with an exact order: no DOUBLE, BYTEA, JSON or array",
+            at(begin + 13)
+        ),
+    );
+    one_line(more("cluster_by = 'id,id'"), &format!("{} cluster_by names 'id' twice | name each column once", at(begin + 13)));
+    one_line(
+        more("cluster_by = 'id,'"),
+        &format!("{} cluster_by names the column '', which does not exist | the columns are ts, t2, id, tags", at(begin + 13)),
+    );
     one_line(more("format = 'avro'"), &format!("{} unknown format 'avro' | expected 'json'", at(begin + 9)));
     one_line(
         more("dedup_within = '1h'"),

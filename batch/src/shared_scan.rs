@@ -1,0 +1,346 @@
+//! Runs that recompute views over one stream at the same time read its archive together: a file is read and decoded once,
+//! and each run gets the batches of those files that it reads.
+//!
+//! ```text
+//! files that all of them read --scan--> batches --+--> columns and rows of one run --Partial--> its states
+//! files that some of them read --scan--^          +--> columns and rows of another --Partial--> its states
+//! ```
+//!
+//! What a run makes does not depend on this: it reads the files that it would read alone, and of their rows those up to
+//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no archive), and goes
+//! on without those that end. The slowest sets the pace: few batches wait for each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result as DataFusionResult;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties};
+use futures::{StreamExt, stream};
+use storage::{ObjectStorage, OffsetRanges, archive_plan, only_rows_of};
+use tokio::sync::mpsc;
+use types::files::FileRecord;
+use types::vector::Vector;
+use types::{Error, Result};
+
+/// This many batches wait for each partition of each run.
+const WAITING: usize = 2;
+
+/// The place of one run in a scan that several share; the default is none: the run reads the archive alone. Clones are
+/// the same place.
+#[derive(Clone, Default)]
+pub struct SharedScan(Option<Arc<Place>>);
+
+/// Left when it is dropped.
+struct Place {
+    gathering: Arc<Gathering>,
+    is_settled: AtomicBool,
+}
+
+/// The runs that share a scan, until it begins.
+struct Gathering {
+    stream: Arc<str>,
+    members: Mutex<Members>,
+    /// Where the scan runs: a place may be left by a thread that has no runtime.
+    runtime: tokio::runtime::Handle,
+}
+
+struct Members {
+    /// How many have neither joined nor left.
+    undecided: usize,
+    joined: Vec<Member>,
+}
+
+/// What a run reads of the stream's archive.
+pub(crate) struct Reads<'a> {
+    pub(crate) storage: &'a ObjectStorage,
+    pub(crate) stream: &'a str,
+    pub(crate) files: Vec<FileRecord>,
+    /// The stream's, of which the run reads these columns; its partition and offset are among them.
+    pub(crate) schema: SchemaRef,
+    pub(crate) columns: &'a [usize],
+    pub(crate) cut: Vector,
+    pub(crate) threads: usize,
+    pub(crate) context: Arc<TaskContext>,
+}
+
+/// A run that joined.
+struct Member {
+    storage: ObjectStorage,
+    files: Vec<FileRecord>,
+    schema: SchemaRef,
+    columns: Vec<usize>,
+    cut: Vector,
+    context: Arc<TaskContext>,
+    /// One for each partition. `None` is its end: without it the scan ended early.
+    sinks: Vec<mpsc::Sender<Result<Option<RecordBatch>>>>,
+}
+
+impl SharedScan {
+    /// Places for this many runs, in one scan of a stream's archive. A runtime is around.
+    pub(crate) fn of(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
+        let members = Mutex::new(Members { undecided: runs, joined: Vec::new() });
+        let gathering = Arc::new(Gathering { stream: stream.clone(), members, runtime: tokio::runtime::Handle::current() });
+        let place = || Place { gathering: gathering.clone(), is_settled: AtomicBool::new(false) };
+        (0..runs).map(|_| SharedScan(Some(Arc::new(place())))).collect()
+    }
+
+    /// The others do not wait for this run any more, if they still do.
+    pub(crate) fn leave(&self) {
+        if let Some(place) = &self.0 {
+            place.leave();
+        }
+    }
+
+    /// Takes the run's place, and returns the rows that it reads, in one partition for each thread. `None` if it has no
+    /// place in a scan of this stream, as it is: then it has left.
+    pub(crate) fn join(&self, reads: Reads<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(place) = &self.0 else { return Ok(None) };
+        let schema = Arc::new(reads.schema.project(reads.columns)?);
+        if place.is_settled.swap(true, Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let gathering = &place.gathering;
+        let mut members = gathering.lock();
+        let fits = reads.stream == &*gathering.stream && members.joined.first().is_none_or(|first| first.schema == reads.schema);
+        if !fits {
+            gathering.settle(&mut members);
+            return Ok(None);
+        }
+        let (sinks, sources): (Vec<_>, Vec<_>) = (0..reads.threads).map(|_| mpsc::channel(WAITING)).unzip();
+        let ranges = OffsetRanges { stream: gathering.stream.clone(), from: Vector::new(), to: reads.cut.clone() };
+        let rows = only_rows_of(&ranges, Arc::new(SharedScanExec::new(schema, sources)));
+        members.joined.push(Member {
+            storage: reads.storage.clone(),
+            files: reads.files,
+            schema: reads.schema,
+            columns: reads.columns.to_vec(),
+            cut: reads.cut,
+            context: reads.context,
+            sinks,
+        });
+        gathering.settle(&mut members);
+        rows.map(Some)
+    }
+}
+
+impl Place {
+    fn leave(&self) {
+        if !self.is_settled.swap(true, Ordering::SeqCst) {
+            self.gathering.settle(&mut self.gathering.lock());
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Gathering {
+    /// One more has decided; after the last of them the scan begins.
+    fn settle(&self, members: &mut Members) {
+        members.undecided = members.undecided.saturating_sub(1);
+        if members.undecided > 0 {
+            return;
+        }
+        let joined = Arc::new(std::mem::take(&mut members.joined));
+        let partitions = joined.iter().map(|member| member.sinks.len()).max().unwrap_or_default();
+        let parts = match parts(&joined, &self.stream, partitions) {
+            Ok(parts) => Arc::new(parts),
+            Err(error) => return self.fail(joined, &error),
+        };
+        for partition in 0..partitions {
+            self.runtime.spawn(read(joined.clone(), parts.clone(), partition));
+        }
+    }
+
+    fn fail(&self, members: Arc<Vec<Member>>, error: &Error) {
+        let error = error.copied();
+        self.runtime.spawn(async move {
+            for sink in members.iter().flat_map(|member| &member.sinks) {
+                let _ = sink.send(Err(error.copied())).await;
+            }
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Files that the same runs read.
+struct Part {
+    plan: Arc<dyn ExecutionPlan>,
+    /// The places of the runs among all, each with where its columns are in those of the plan.
+    readers: Vec<(usize, Vec<usize>)>,
+}
+
+/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done early.
+fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<Part>> {
+    let files: Vec<&[FileRecord]> = members.iter().map(|member| &*member.files).collect();
+    let part = |(readers, files): (Vec<usize>, Vec<FileRecord>)| {
+        let first = &members[readers[0]];
+        let mut columns: Vec<usize> = readers.iter().flat_map(|reader| members[*reader].columns.iter().copied()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let mut to = Vector::new();
+        for (partition, offset) in readers.iter().flat_map(|reader| members[*reader].cut.iter()) {
+            let latest = to.get(partition).max(offset);
+            to.set(partition.clone(), latest);
+        }
+        let ranges = OffsetRanges { stream: stream.clone(), from: Vector::new(), to };
+        let plan = archive_plan(&first.storage, &files, first.schema.clone(), &ranges, Some(&columns), partitions)?;
+        let place = |column: &usize| columns.binary_search(column).map_err(|_| Error::internal("a column is not scanned"));
+        let of_reader =
+            |reader: usize| Ok::<_, Error>((reader, members[reader].columns.iter().map(place).collect::<Result<Vec<usize>>>()?));
+        Ok::<_, Error>(Part { plan, readers: readers.into_iter().map(of_reader).collect::<Result<_>>()? })
+    };
+    by_readers(&files).into_iter().map(part).collect()
+}
+
+/// Groups files by who reads them. Files that more read come first.
+fn by_readers(files: &[&[FileRecord]]) -> Vec<(Vec<usize>, Vec<FileRecord>)> {
+    let mut readers: BTreeMap<&str, (Vec<usize>, &FileRecord)> = BTreeMap::new();
+    for (reader, file) in files.iter().enumerate().flat_map(|(reader, files)| files.iter().map(move |file| (reader, file))) {
+        readers.entry(&file.path).or_insert_with(|| (Vec::new(), file)).0.push(reader);
+    }
+    let mut groups: BTreeMap<Vec<usize>, Vec<FileRecord>> = BTreeMap::new();
+    for (readers, file) in readers.into_values() {
+        groups.entry(readers).or_default().push(file.clone());
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(readers, _)| std::cmp::Reverse(readers.len()));
+    groups
+}
+
+/// Reads one partition of all parts, and hands each batch to those who read it.
+async fn read(members: Arc<Vec<Member>>, parts: Arc<Vec<Part>>, partition: usize) {
+    let sinks: Vec<_> = members.iter().map(|member| member.sinks.get(partition)).collect();
+    let is_open = |reader: usize| sinks[reader].is_some_and(|sink| !sink.is_closed());
+    for part in &*parts {
+        let mut batches = match part.plan.output_partitioning().partition_count() {
+            count if partition < count => match part.plan.execute(partition, members[part.readers[0].0].context.clone()) {
+                Ok(batches) => batches,
+                Err(error) => return fail(&sinks, &Error::from(error)).await,
+            },
+            _ => continue,
+        };
+        while part.readers.iter().any(|(reader, _)| is_open(*reader)) {
+            let batch = match batches.next().await {
+                None => break,
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => return fail(&sinks, &Error::from(error)).await,
+            };
+            for (reader, columns) in part.readers.iter().filter(|(reader, _)| is_open(*reader)) {
+                let Some(sink) = sinks[*reader] else { continue };
+                // A run that has ended does not hear of it.
+                let _ = sink.send(batch.project(columns).map(Some).map_err(Error::from)).await;
+            }
+        }
+    }
+    for sink in sinks.into_iter().flatten() {
+        let _ = sink.send(Ok(None)).await;
+    }
+}
+
+async fn fail(sinks: &[Option<&mpsc::Sender<Result<Option<RecordBatch>>>>], error: &Error) {
+    for sink in sinks.iter().flatten() {
+        let _ = sink.send(Err(error.copied())).await;
+    }
+}
+
+type Source = mpsc::Receiver<Result<Option<RecordBatch>>>;
+
+/// The batches that a shared scan hands to one run.
+struct SharedScanExec {
+    /// One for each partition, until it is executed.
+    sources: Vec<Mutex<Option<Source>>>,
+    schema: SchemaRef,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SharedScanExec {
+    fn new(schema: SchemaRef, sources: Vec<Source>) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema.clone()),
+            Partitioning::UnknownPartitioning(sources.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let sources = sources.into_iter().map(|source| Mutex::new(Some(source))).collect();
+        Self { sources, schema, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    fn take(&self, partition: usize) -> Result<Source> {
+        let source = self.sources.get(partition).and_then(|source| source.lock().unwrap_or_else(PoisonError::into_inner).take());
+        source.ok_or_else(|| Error::internal("a shared scan is read once"))
+    }
+}
+
+impl fmt::Debug for SharedScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedScanExec")
+    }
+}
+
+impl DisplayAs for SharedScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedScanExec")
+    }
+}
+
+impl ExecutionPlan for SharedScanExec {
+    fn name(&self) -> &str {
+        "SharedScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = stream::try_unfold((self.take(partition)?, metrics), |(mut source, metrics)| async move {
+            let early = || Err(Error::internal("a shared scan of the archive ended early"));
+            let Some(batch) = source.recv().await.unwrap_or_else(early)? else { return Ok(None) };
+            metrics.record_output(batch.num_rows());
+            Ok::<_, DataFusionError>(Some((batch, (source, metrics))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

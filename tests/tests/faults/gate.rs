@@ -1,0 +1,101 @@
+//! A storage that holds or refuses what is written to one of its folders, while a test wants it to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, Result,
+};
+use tokio::sync::watch;
+
+/// What becomes of a file that is written to the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Fine,
+    /// It is not written before the gate is set to something else.
+    Held,
+    /// There is no room for it.
+    Refused,
+}
+
+#[derive(Debug)]
+pub struct Gate {
+    inner: Arc<dyn ObjectStore>,
+    folder: &'static str,
+    way: watch::Sender<Way>,
+    reads: AtomicUsize,
+}
+
+impl Gate {
+    pub fn before(inner: Arc<dyn ObjectStore>, folder: &'static str, way: Way) -> Arc<Gate> {
+        Arc::new(Gate { inner, folder, way: watch::Sender::new(way), reads: AtomicUsize::new(0) })
+    }
+
+    /// How often files in the folder were read, in parts or whole, since this was asked before.
+    pub fn take_reads(&self) -> usize {
+        self.reads.swap(0, Ordering::SeqCst)
+    }
+
+    pub fn set(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    async fn pass(&self, location: &Path) -> Result<()> {
+        if !location.as_ref().starts_with(self.folder) {
+            return Ok(());
+        }
+        let mut way = self.way.subscribe();
+        let decided = *way.wait_for(|way| *way != Way::Held).await.unwrap();
+        match decided {
+            Way::Refused => Err(Error::Generic { store: "gate", source: "No space left on device (os error 28)".into() }),
+            Way::Fine | Way::Held => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a gate before {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Gate {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.pass(location).await?;
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.pass(location).await?;
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if location.as_ref().starts_with(self.folder) {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+        }
+        self.inner.get_opts(location, options).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
