@@ -16,11 +16,13 @@ use serde::Deserialize;
 use types::redact::{HIDDEN, is_secret};
 use types::{Error, Result};
 
+mod access;
 mod document;
 mod fields;
 mod urls;
 mod variables;
 
+pub use access::{AuthSettings, PublicPath, TlsSettings};
 pub use urls::ServiceUrl;
 pub use variables::Variables;
 
@@ -191,6 +193,8 @@ pub struct ServingSettings {
     /// The folder for local copies of snapshots. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
+    pub auth: AuthSettings,
+    pub tls: TlsSettings,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -241,6 +245,9 @@ impl Settings {
         self.log.url = self.log.url.resolved(&project);
         self.batch.temp_dir = self.batch.temp_dir.map(|path| urls::resolved_path(&project, &path));
         self.serving.cache_dir = self.serving.cache_dir.map(|path| urls::resolved_path(&project, &path));
+        for path in [&mut self.serving.tls.cert, &mut self.serving.tls.key, &mut self.serving.tls.client_ca] {
+            *path = path.take().map(|path| urls::resolved_path(&project, &path));
+        }
         self.project = project;
         self
     }
@@ -349,6 +356,8 @@ impl Default for ServingSettings {
             query_timeout: Duration::from_secs(30),
             lease: Duration::from_secs(60),
             cache_dir: None,
+            auth: AuthSettings::default(),
+            tls: TlsSettings::default(),
         }
     }
 }

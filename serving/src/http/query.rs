@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use access::Principal;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow_ipc::writer::StreamWriter;
+use axum::Extension;
 use axum::body::Body as Stream;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -20,6 +22,7 @@ use super::apart::{apart, made_apart};
 use super::input::{Body, json_bytes, parse};
 use super::problem::Problem;
 use crate::json::RowWriter;
+use crate::node::Node;
 use crate::sql::QueryResponse;
 use crate::value_errors::OnValueError;
 
@@ -43,18 +46,23 @@ struct Query {
 }
 
 /// `POST /v1/sql`
-pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    apart(answer(app, headers, body)).await
+pub(super) async fn query(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    apart(answer(app.node.acting_for(principal), headers, body)).await
 }
 
-async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+async fn answer(node: Node, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let asked: Query = parse(&body, r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail"}"#)?;
     let wants_arrow = headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(ARROW)));
     if wants_arrow && asked.on_value_error == OnValueError::List {
         let message = "on_value_error is \"list\", and an Arrow stream has no place for a list that is known at its end: expected JSON";
         return Err(Error::input(message).into());
     }
-    let response = app.node.query_with(&asked.query, asked.params, asked.on_value_error).await?;
+    let response = node.query_with(&asked.query, asked.params, asked.on_value_error).await?;
     if wants_arrow { Ok(as_arrow(response).await?) } else { Ok(json_bytes(as_json(response).await?)) }
 }
 

@@ -303,3 +303,22 @@ proptest! {
         prop_assert!(!shown.contains("hush"), "{shown}");
     }
 }
+
+#[test]
+fn who_may_call_is_unsaid_by_default_and_read_in_full() {
+    let auth = parse("").serving.auth;
+    assert_eq!((auth.required, auth.issuer, auth.roles_claim.as_str()), (None, None, "roles"));
+    assert_eq!(auth.public.iter().map(|path| path.path()).collect::<Vec<_>>(), ["/", "/healthz", "/readyz"]);
+    let text = "[serving.auth]\nrequired = true\npublic = ['metrics']\nissuer = 'https://a'\naudience = 'b'\nroles_claim = 'c.d'\n\
+        [serving.tls]\ncert = 'cert.pem'\nkey = '/key.pem'\nclient_ca = ''";
+    let serving = parse(text).serving;
+    assert_eq!((serving.auth.required, serving.auth.public.len()), (Some(true), 1));
+    assert_eq!((serving.auth.issuer.as_deref(), serving.auth.audience.as_deref()), (Some("https://a"), Some("b")));
+    assert_eq!(serving.tls.cert.as_deref(), Some(Path::new("/project/cert.pem")));
+    assert_eq!((serving.tls.key.as_deref(), &serving.tls.client_ca), (Some(Path::new("/key.pem")), &None));
+    let overridden = parse_with("", &[("BASESTREAM__SERVING__AUTH__REQUIRED", "false")]).unwrap();
+    assert_eq!(overridden.serving.auth.required, Some(false));
+    assert!(wrong("[serving.auth]\npublic = ['everything']", &[]).contains("everything"));
+    assert!(wrong("[serving.auth]\nrequired = 'yes'", &[]).contains("boolean"));
+    assert!(wrong("[serving.auth]\ntoken = 'x'", &[]).contains("token"));
+}
