@@ -15,6 +15,7 @@ const CRATES: [&str; 11] = [
     "schemas/definitions",
     "schemas/log",
     "schemas/catalog",
+    "schemas/access",
     "schemas/storage",
     "schemas/engine",
     "schemas/committed",
