@@ -10,7 +10,7 @@ use crate::graph::{Graph, cycles, reached};
 use crate::source::{Source, paths, read, without_tests};
 use crate::{files_below, root};
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "schemas/types",
     "schemas/definitions",
     "schemas/log",
