@@ -25,9 +25,12 @@ fn admin(name: &str) -> AskedToken {
 /// Asks with a token until the status is as expected.
 async fn until(url: &str, token: &str, expected: impl Fn(u16) -> bool) {
     let client = reqwest::Client::new();
-    while !expected(client.get(url).bearer_auth(token).send().await.unwrap().status().as_u16()) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let asking = async {
+        while !expected(client.get(url).bearer_auth(token).send().await.unwrap().status().as_u16()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("the process follows the catalog");
 }
 
 #[tokio::test(flavor = "multi_thread")]
