@@ -63,7 +63,8 @@ pub async fn answer(request: Request<Body>) -> (u16, Bytes) {
     let routes = ROUTES.get_or_init(|| async {
         let folder = std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id()));
         let log = event_log::open(&format!("file://{}/log", folder.display()), &BTreeMap::new()).await.expect("a log");
-        serving::http::routes(node().await.clone(), log, None)
+        let protection = serving::http::Protection::none(std::sync::Arc::new(|| 0)).expect("no protection");
+        serving::http::routes(node().await.clone(), log, None, protection)
     });
     let response = routes.await.clone().oneshot(request).await.expect("a router answers");
     let status = response.status().as_u16();

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Once;
 
 use ::definitions::settings::{FILE_NAME, Settings, Variables};
+use access::{audit, local_user};
 use clap::{Args, Parser, Subcommand};
 use committed::damage::with_help;
 use engine::functions::Functions;
@@ -27,6 +28,7 @@ mod repair;
 mod replay;
 mod status;
 mod storage;
+mod token;
 mod verify;
 mod view;
 
@@ -120,6 +122,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Show where the bytes are, by stream, view and kind, and what another retention would free
     Storage(storage::StorageArgs),
+    /// Create, list and revoke tokens: who may do what over HTTP and PostgreSQL
+    Token(token::TokenArgs),
 }
 
 /// The outcome of a command that ran without an error.
@@ -173,7 +177,11 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
     let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions, warned: Once::new() };
+    let change = change(&cli.command);
     let done = runtime.block_on(dispatch(&context, cli.command));
+    if let (Some(Change { action, object }), Ok(_)) = (change, &done) {
+        audit(local_user(), action, &object, &Ok(()));
+    }
     // What still runs then is a question to a service whose answer nothing needs any more.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     done
@@ -181,6 +189,33 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
 
 fn runs_long(command: &Command) -> bool {
     matches!(command, Command::Up(_) | Command::Speed(_) | Command::Serve(_) | Command::Scheduler(_))
+}
+
+/// What a command changes when it succeeds, for the audit log.
+struct Change {
+    action: &'static str,
+    object: String,
+}
+
+impl Change {
+    fn new(action: &'static str, what: &str, name: &str) -> Option<Change> {
+        Some(Change { action, object: format!("the {what} \"{name}\"") })
+    }
+}
+
+/// `None` for commands that change nothing, and for those that run on: they log their changes as they make them.
+fn change(command: &Command) -> Option<Change> {
+    match command {
+        Command::Apply(_) => Some(Change { action: "apply", object: "the project's definitions".to_owned() }),
+        Command::Backfill(args) => args.change(),
+        Command::DeadLetters(args) => args.change(),
+        Command::Batch(args) => args.change(),
+        Command::Replay(args) => args.change(),
+        Command::View(args) => args.change(),
+        Command::Repair(args) => args.change(),
+        Command::Token(args) => args.change(),
+        _ => None,
+    }
 }
 
 async fn dispatch(context: &Context, command: Command) -> Result<Done> {
@@ -207,6 +242,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Repair(args) => repair::run(context, args).await,
         Command::Status(args) => status::status(context, args).await,
         Command::Storage(args) => storage::storage(context, args).await,
+        Command::Token(args) => token::token(context, args).await,
     }
 }
 

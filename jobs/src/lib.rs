@@ -30,6 +30,7 @@ pub mod scheduler;
 pub mod served;
 pub mod status;
 pub mod storage_report;
+pub mod tokens;
 pub mod trim;
 pub mod up;
 pub mod verify;

@@ -112,6 +112,8 @@ fn error_json(error: &Error) -> Value {
 fn kind_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Input => "input",
+        ErrorKind::Unauthenticated => "unauthenticated",
+        ErrorKind::Forbidden => "forbidden",
         ErrorKind::NotFound => "not_found",
         ErrorKind::Conflict => "conflict",
         ErrorKind::Unavailable => "unavailable",

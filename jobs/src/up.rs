@@ -13,11 +13,12 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use access::{audit, local_user, may_listen};
 use definitions::Definitions;
 use definitions::settings::ClockKind;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serving::http::{BoundListener, listen, serve_health};
+use serving::http::{BoundListener, Protection, listen, serve_health};
 use speed::Progress;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -35,6 +36,7 @@ mod lag;
 mod metrics;
 mod parts;
 mod process;
+mod protection;
 mod shared;
 mod signals;
 mod waiting;
@@ -63,12 +65,15 @@ pub struct UpOptions {
 pub struct Ready {
     /// The address of the HTTP server.
     pub http: SocketAddr,
+    /// Whether it answers over TLS alone.
+    pub tls: bool,
 }
 
 impl Ready {
     /// `http://127.0.0.1:8080`
     pub fn url(&self) -> String {
-        format!("http://{}", self.http)
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.http)
     }
 }
 
@@ -76,12 +81,13 @@ impl Ready {
 /// part that fails stops all, and its error is returned.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
-    let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
+    let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
+    let protection = protection::open(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await
+        start_serving(&mut parts, &installation, (listener, protection), Some(fresh.clone())).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         start_speed(&mut parts, &installation, Some(fresh));
@@ -93,24 +99,25 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 
 /// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_optional_listener("speed.http", installation.settings.speed.http.as_deref()).await?;
+    let listener = bind_optional_listener("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
     let workers = start_speed(&mut parts, &installation, None);
-    let ready = listener.map(|listener| start_health(&mut parts, &installation, listener, recorder, Layer::Speed(workers)));
+    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
 }
 
 /// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
+    let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
+    let protection = protection::open(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, listener, None).await
+        start_serving(&mut parts, &installation, (listener, protection), None).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -120,13 +127,13 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 
 /// Runs the scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_optional_listener("scheduler.http", installation.settings.scheduler.http.as_deref()).await?;
+    let listener = bind_optional_listener("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
     let looks = start_jobs(&mut parts, &installation);
-    let ready = listener.map(|listener| start_health(&mut parts, &installation, listener, recorder, Layer::Scheduler(looks)));
+    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Scheduler(looks)));
     announce("basestream scheduler", ready, options);
     finish(installation, parts, &stop).await
 }
@@ -143,31 +150,45 @@ pub(crate) async fn unless_stopped<T>(stop: &CancellationToken, starting: impl F
 
 async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
     if let Some(definitions) = &options.definitions {
-        installation.apply(definitions, false).await?;
+        let applied = installation.apply(definitions, false).await;
+        audit(local_user(), "apply", "the project's definitions", &applied);
+        applied?;
     }
     Ok(())
 }
 
 /// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
-/// node is loading wait for it.
-async fn bind_listener(setting: &str, address: &str) -> Result<BoundListener> {
-    listen(http_address(setting, address).await?).await.map_err(|error| error.with("setting", setting))
+/// node is loading wait for it. An address that other machines reach needs a word on who may do what.
+async fn bind_listener(setting: &str, address: &str, installation: &Installation) -> Result<BoundListener> {
+    let address = http_address(setting, address).await?;
+    may_listen(setting, address, installation.settings.serving.auth.required)?;
+    listen(address).await.map_err(|error| error.with("setting", setting))
 }
 
-async fn bind_optional_listener(setting: &str, address: Option<&str>) -> Result<Option<BoundListener>> {
-    match address {
-        Some(address) => bind_listener(setting, address).await.map(Some),
-        None => Ok(None),
-    }
+async fn bind_optional_listener(
+    setting: &str,
+    address: Option<&str>,
+    installation: &Installation,
+) -> Result<Option<(BoundListener, Protection)>> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = bind_listener(setting, address, installation).await?;
+    Ok(Some((listener, protection::open(installation).await?)))
 }
 
-async fn start_serving(parts: &mut Parts, installation: &Installation, listener: BoundListener, fresh: Option<Fresh>) -> Result<Ready> {
+async fn start_serving(
+    parts: &mut Parts,
+    installation: &Installation,
+    (listener, protection): (BoundListener, Protection),
+    fresh: Option<Fresh>,
+) -> Result<Ready> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
     let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
-    let (http, stopping) = (listener.address, parts.token(Stage::Http));
-    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, listener, stopping);
+    protection::follow(parts, Stage::Http, installation, &protection);
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some() };
+    let stopping = parts.token(Stage::Http);
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection, listener, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
@@ -183,7 +204,7 @@ async fn start_serving(parts: &mut Parts, installation: &Installation, listener:
     });
     // Loading and copying snapshots may take as long as it likes: questions come first.
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
-    Ok(Ready { http })
+    Ok(ready)
 }
 
 async fn http_address(setting: &str, address: &str) -> Result<SocketAddr> {
@@ -196,7 +217,7 @@ async fn http_address(setting: &str, address: &str) -> Result<SocketAddr> {
 fn start_health(
     parts: &mut Parts,
     installation: &Installation,
-    listener: BoundListener,
+    (listener, protection): (BoundListener, Protection),
     recorder: Option<PrometheusHandle>,
     layer: Layer,
 ) -> Ready {
@@ -227,11 +248,13 @@ fn start_health(
             Ok(())
         });
     }
-    let (http, stopping) = (listener.address, parts.token(Stage::Health));
+    protection::follow(parts, Stage::Health, installation, &protection);
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some() };
+    let stopping = parts.token(Stage::Health);
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
-    let task = serve_health(Arc::new(health), recorder, listener, stopping);
+    let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
     parts.start(Stage::Health, "health", |_| async move { task.await? });
-    Ready { http }
+    ready
 }
 
 /// Returns what each worker is doing.

@@ -168,6 +168,46 @@ fn a_setting_without_effect_is_warned_of_once() {
 }
 
 #[test]
+fn a_token_is_printed_once_opens_a_node_and_is_revoked() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    let output =
+        project.run(&["token", "create", "grafana", "--role", "reader", "--views", "orders_by_customer", "--expires", "90d", "--json"]);
+    assert_success(&output);
+    let audited = text(&output.stderr);
+    assert!(audited.contains("audit: ") && audited.contains("action=\"create\""), "{audited}");
+    let created: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let token = created["token"].as_str().unwrap();
+    assert!(token.starts_with("bst_") && !audited.contains(token), "{audited}");
+    assert_eq!((&created["role"], &created["views"]), (&"reader".into(), &serde_json::json!(["orders_by_customer"])));
+    let listed = project.json(&["token", "list"]);
+    assert_eq!((&listed["tokens"][0]["name"], &listed["tokens"][0]["state"]), (&"grafana".into(), &"valid".into()));
+    assert!(!listed.to_string().contains(token));
+
+    std::fs::write(project.path().join("basestream.toml"), "[serving.auth]\nrequired = true\n").unwrap();
+    let up = project.up();
+    let verify = |token: Option<&str>| {
+        let mut verify = command(&project.path(), &["verify", "orders_by_customer", "--url", &up.url]);
+        verify.envs(token.map(|token| ("BASESTREAM_TOKEN", token))).output().unwrap()
+    };
+    assert_fails(&verify(None), 1, "BASESTREAM_TOKEN");
+    assert_success(&verify(Some(token)));
+    assert_success(&project.run(&["token", "revoke", "grafana"]));
+    let begun = Instant::now();
+    while verify(Some(token)).status.success() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "a revoked token is still accepted");
+    }
+    assert_eq!(up.stop(), Some(0));
+
+    assert_fails(&project.run(&["token", "create", "a", "--role", "chief"]), 2, "reader, writer, operator, admin");
+    assert_fails(&project.run(&["token", "create", "a", "--role", "reader", "--views", "orders"]), 1, "there is no view \"orders\"");
+    assert_fails(&project.run(&["token", "create", "a b", "--role", "reader"]), 1, "is no name of a token");
+    assert_fails(&project.run(&["token", "create", "a", "--role", "reader", "--expires", "soon"]), 1, "--expires");
+    assert_fails(&project.run(&["token", "revoke", "grafana"]), 1, "revoked already");
+    assert_fails(&project.run(&["token", "revoke", "nobody"]), 1, "there is no token of this name");
+}
+
+#[test]
 fn the_address_of_a_separate_layer_is_warned_of_in_up() {
     let project = Project::of_orders();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -11,7 +11,7 @@
 //! | `POST /v1/streams/{stream}/events` | events into the log |
 //! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
 //!
-//! Errors are problem+json (RFC 9457).
+//! Errors are problem+json (RFC 9457). Who may ask for what is in `rights`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use types::{Error, Result};
 use crate::node::Node;
 
 mod apart;
+mod connections;
 mod events;
 mod guard;
 mod health;
@@ -41,11 +42,14 @@ mod input;
 mod listing;
 mod problem;
 mod query;
+mod rights;
 mod status;
 mod views;
 
+use connections::Limits;
 pub use health::{Readiness, serve_health};
 use problem::Problem;
+pub use rights::{Protection, PublicPaths};
 
 const SQL_PATH: &str = "/v1/sql";
 /// A request's body may have this many bytes.
@@ -64,19 +68,21 @@ struct App {
     appends: Arc<Semaphore>,
     /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
     room: Arc<Semaphore>,
+    protection: Arc<Protection>,
 }
 
 impl App {
-    fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) -> Self {
+    fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Arc<Protection>) -> Self {
         let appends = Arc::new(Semaphore::new(MAX_APPENDS));
         let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
-        Self { node, log, metrics, appends, room }
+        Self { node, log, metrics, appends, room, protection }
     }
 
     /// What this process cannot do at the moment.
     fn outages(&self) -> Vec<Outage> {
         let mut outages = self.node.outages();
         outages.extend(self.log.outages());
+        outages.extend(self.protection.outages());
         outages
     }
 }
@@ -103,19 +109,23 @@ pub fn serve(
     node: Node,
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
+    protection: Protection,
     bound: BoundListener,
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
     node.attach_log(log.clone());
-    let router = routes(node, log, metrics);
-    info!(address = %bound.address, "answering HTTP");
-    tokio::spawn(
-        async move { axum::serve(bound.listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
-    )
+    let tls = protection.tls.clone();
+    let router = routes(node, log, metrics, protection);
+    info!(address = %bound.address, tls = tls.is_some(), "answering HTTP");
+    tokio::spawn(async move {
+        connections::serve(bound.listener, router, tls, Limits::default(), stop).await;
+        Ok(())
+    })
 }
 
 /// The paths alone, for a caller without a listener.
-pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) -> Router {
+pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Protection) -> Router {
+    let protection = Arc::new(protection);
     Router::new()
         .route("/", get(status::page))
         .route("/healthz", get(status::healthz))
@@ -134,8 +144,9 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) 
         })
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(protection.clone(), rights::authorize))
         .layer(from_fn_with_state(node.query_timeout(), guard::guard))
-        .with_state(App::new(node, log, metrics))
+        .with_state(App::new(node, log, metrics, protection))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use access::{Action, Object, Principal, allow};
 use catalog::Catalog;
 use datafusion::prelude::SessionContext;
 use engine::fresh::Fresh;
@@ -24,9 +25,9 @@ use crate::read_view::{Loaded, ReadView};
 use crate::sql::{self, QueryResponse};
 use crate::value_errors::OnValueError;
 
-/// A cheap-to-clone handle.
+/// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for whom.
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub struct Node(Arc<Inner>, Arc<Principal>);
 
 struct Inner {
     follower: Follower,
@@ -60,7 +61,12 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new() })))
+        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new() }), Principal::anonymous()))
+    }
+
+    /// Returns a handle to the same node whose lookups and queries have the rights of this principal.
+    pub fn acting_for(&self, principal: Arc<Principal>) -> Node {
+        Node(self.0.clone(), principal)
     }
 
     /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until
@@ -78,7 +84,7 @@ impl Node {
     /// Looks keys up at `as_of`, or now. Never scans, unless the kept tiles do not answer that
     /// time: then the archive does.
     ///
-    /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past
+    /// Errors: `Forbidden`, `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past
     /// [`MAX_KEYS`](crate::MAX_KEYS).
     pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
         self.lookup_with_paths(view, keys, as_of, AskedPaths::default()).await
@@ -89,12 +95,13 @@ impl Node {
     /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can
     /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
+        allow(&self.1, Action::Read, Object::View(view))?;
         lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths }).await
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
     ///
-    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
+    /// Errors: `Forbidden` for a table without a right; `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
     /// later, from the batches).
     pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
         self.query_with(sql, params, OnValueError::Fail).await
@@ -115,7 +122,7 @@ impl Node {
         on_value_error: OnValueError,
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params, on_value_error };
+        let asked = sql::Query { sql, params, on_value_error, principal: self.1.clone() };
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), (asked, after.as_ref())).await
     }
 
@@ -129,7 +136,7 @@ impl Node {
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params: Vec::new(), on_value_error };
+        let asked = sql::Query { sql, params: Vec::new(), on_value_error, principal: self.1.clone() };
         sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), (read_view, asked)).await
     }
 

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use access::Principal;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -34,6 +35,7 @@ mod events;
 mod joined;
 mod names;
 mod params;
+mod rights;
 mod source;
 mod statement;
 mod states;
@@ -75,6 +77,8 @@ pub(crate) struct Query<'a> {
     /// The values of `$1`, `$2`, ..
     pub(crate) params: Vec<serde_json::Value>,
     pub(crate) on_value_error: OnValueError,
+    /// Who asks: every table that is read needs its right.
+    pub(crate) principal: Arc<Principal>,
 }
 
 /// Plans a query over the read view of this moment and begins it; of a moment that counts everything before `after`.
@@ -116,21 +120,22 @@ async fn begin(
     (follower, runtime): (&Follower, &QueryRuntime),
     log: Option<&Arc<dyn Log>>,
     read_view: ReadView,
-    Query { sql, params, on_value_error }: Query<'_>,
+    Query { sql, params, on_value_error, principal }: Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
     let mut asked = statement::read(sql)?;
     let session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state(), &asked.statement)?;
+    let named = tables::tables_named(&read_view, &session.state(), &asked.statement, &principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { read_view.committed() } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of, &named.views)?.on_value_error(on_value_error);
-    tables::register(&session, runtime, &context, log)?;
+    tables::register(&session, runtime, &context, (log, &principal))?;
 
     let state = session.state();
     let plan = state.statement_to_plan(asked.statement).await?;
     statement::allow(&plan)?;
+    rights::allow_plan(&principal, &context.read_view.loaded.registry, &plan)?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());

@@ -7,7 +7,7 @@ use committed::registry::{Registry, no_view};
 use indicatif::HumanBytes;
 use types::{Result, Strategy};
 
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::installation::{Installation, now};
 use crate::status::{RunReport, add_progress, comparison_text, runs_text};
 
@@ -42,6 +42,15 @@ enum BatchCommand {
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
+}
+
+impl BatchArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        match &self.command {
+            BatchCommand::Run { view, dry_run: false, .. } => Change::new("run", "view", view),
+            _ => None,
+        }
+    }
 }
 
 pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {

@@ -12,7 +12,7 @@ use types::files::FileKind;
 use types::tiles::Micros;
 use types::vector::Offset;
 
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
 use crate::installation::{Installation, now};
 use crate::output::{one_line, table};
@@ -44,6 +44,15 @@ enum DeadLettersCommand {
         Each new record has the header basestream-replayed-from: topic/partition/offset. A repeat sends nothing twice.\n\
         Records that are still not events of the stream are refused and reported.")]
     Replay(ReplayArgs),
+}
+
+impl DeadLettersArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        match &self.command {
+            DeadLettersCommand::Replay(args) if !args.dry_run => Change::new("replay dead letters of", "stream", &args.stream),
+            DeadLettersCommand::Replay(_) | DeadLettersCommand::List(_) | DeadLettersCommand::Export(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use serde_json::json;
 use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::apply::{Changes, DiffLine, Options, Wanted, What, checked_records, kind_name};
 use crate::backfill::{Progress, Survey};
 use crate::check::{Checked, check_project};
@@ -97,6 +97,12 @@ pub(super) struct BackfillArgs {
 pub(super) struct ExplainArgs {
     /// A view in the files
     view: String,
+}
+
+impl BackfillArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        if self.dry_run { None } else { Change::new("backfill", "stream", &self.stream) }
+    }
 }
 
 pub(super) fn init(context: &Context, args: InitArgs) -> Result<Done> {

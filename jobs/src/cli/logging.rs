@@ -14,17 +14,25 @@ pub(super) enum Format {
     Json,
 }
 
+/// Who changed what is logged at every level, unless a filter names it.
+const AUDIT: &str = "audit=info";
+
 /// Starts logging at the level `asked`, else RUST_LOG, else `info` for commands that run continuously and `warn` for
 /// the rest.
 pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Result<()> {
     let default = if runs_long { LevelFilter::INFO } else { LevelFilter::WARN };
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = match asked.map(str::to_owned).or(from_environment) {
-        Some(text) => EnvFilter::builder().parse(&text).map_err(|error| {
+    let text = asked.map(str::to_owned).or(from_environment);
+    let filter = match &text {
+        Some(text) => EnvFilter::builder().parse(text).map_err(|error| {
             Error::input(format!("the log level \"{text}\" is not understood: {error}"))
                 .with("expected", "error, warn, info, debug, trace or a filter such as batch=debug")
         })?,
         None => EnvFilter::builder().with_default_directive(default.into()).parse_lossy(""),
+    };
+    let filter = match text.is_some_and(|text| text.contains("audit")) {
+        true => filter,
+        false => filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?),
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

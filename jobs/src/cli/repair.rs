@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use types::Result;
 
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::output::table;
 use crate::repair::{Action, Outcome, Progress, RepairOptions, Report, repair};
 
@@ -21,6 +21,16 @@ pub(super) struct RepairArgs {
     /// Record as lost what the log no longer has, and continue without it
     #[arg(long)]
     accept_gap: bool,
+}
+
+impl RepairArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        match (self.dry_run, &self.stream) {
+            (true, _) => None,
+            (false, Some(stream)) => Change::new("repair", "stream", stream),
+            (false, None) => Some(Change { action: "repair", object: "the installation".to_owned() }),
+        }
+    }
 }
 
 pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {

@@ -6,7 +6,7 @@ use batch::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest};
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::installation::Installation;
 use crate::status::{RunReport, runs_text};
 
@@ -24,6 +24,12 @@ pub(super) struct ReplayArgs {
     /// At most this many events a second, or `unlimited`
     #[arg(long, value_name = "EVENTS", default_value_t = Rate(Some(REPLAYED_A_SECOND)))]
     rate: Rate,
+}
+
+impl ReplayArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        Change::new("replay", "view", &self.view)
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

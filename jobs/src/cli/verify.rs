@@ -27,7 +27,7 @@ pub(super) struct VerifyArgs {
     /// Compare what the last batch run of a linked view joined (`<view>__batch`), as of its cut and time
     #[arg(long, conflicts_with = "url")]
     batch: bool,
-    /// Compare with the running node at this URL instead of one in this process
+    /// Compare with the running node at this URL instead of one in this process; BASESTREAM_TOKEN is sent to it
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 }
@@ -42,7 +42,7 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
     };
     let views = WantedViews::one(&args.view);
     let served: Box<dyn Served> = match &args.url {
-        Some(url) => Box::new(HttpServed::new(url)?),
+        Some(url) => Box::new(HttpServed::new(url, crate::tokens::from_environment())?),
         None if args.batch => Box::new(JoinedServed(installation.node_of_at_once(views).await?)),
         None => Box::new(NodeServed(installation.node_of(views).await?)),
     };

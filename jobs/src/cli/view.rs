@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use indicatif::{HumanBytes, HumanCount};
 use types::Result;
 
-use super::{Context, Done, progress};
+use super::{Change, Context, Done, progress};
 use crate::apply::DiffLine;
 use crate::output::table;
 use crate::versions::diff::{Example, ValuesDiff, VersionsDiff};
@@ -60,6 +60,17 @@ enum ViewCommand {
         #[arg(long)]
         yes: bool,
     },
+}
+
+impl ViewArgs {
+    pub(super) fn change(&self) -> Option<Change> {
+        match &self.command {
+            ViewCommand::Switch { view } => Change::new("switch", "view", &view.to_string()),
+            ViewCommand::Rollback { view } => Change::new("roll back", "view", view),
+            ViewCommand::Drop { view, .. } => Change::new("drop", "view", &view.to_string()),
+            ViewCommand::Versions { .. } | ViewCommand::Diff { .. } => None,
+        }
+    }
 }
 
 pub(super) async fn view(context: &Context, args: ViewArgs) -> Result<Done> {

@@ -167,7 +167,7 @@ pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
 /// Compares every view with plain SQL over the archive, and its events with the archive's.
 pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<Check>> {
     let verifier = verifier(installation);
-    let served = HttpServed::new(url)?;
+    let served = HttpServed::new(url, None)?;
     let state = installation.catalog.state().await?;
     let registry = Registry::load(&state, &installation.functions).await?;
     let mut checks = Vec::new();

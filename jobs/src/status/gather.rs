@@ -8,7 +8,7 @@ use std::time::Duration;
 use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
 use committed::registry::Registry;
 use definitions::parse;
-use definitions::settings::Settings;
+use definitions::settings::{ServingSettings, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use event_log::{Log, PartitionBounds, TopicPartition};
@@ -79,7 +79,7 @@ impl Services {
         });
         // The three are awaited independently.
         let (log, stored, node) =
-            futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving.http));
+            futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving));
         let node = node.unwrap_or_default();
         facts.refused = node.views_refused;
         // The node may belong to another installation.
@@ -150,7 +150,9 @@ impl Services {
 struct NodeSays {
     /// The identity of its catalog.
     catalog: String,
+    #[serde(default)]
     outages: Vec<Failing>,
+    #[serde(default)]
     views_refused: Vec<Refused>,
     #[serde(default)]
     views_building: Vec<BuildingView>,
@@ -173,9 +175,14 @@ struct FailingView {
 }
 
 /// Asks the node at this address, ready or not; `None` if no node answers.
-async fn ask_node(address: &str) -> Option<NodeSays> {
-    let asked = reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build().ok()?.get(format!("http://{address}/readyz")).send();
-    serde_json::from_slice(&asked.await.ok()?.bytes().await.ok()?).ok()
+///
+/// With a token in BASESTREAM_TOKEN also of one that says little to others.
+async fn ask_node(serving: &ServingSettings) -> Option<NodeSays> {
+    let scheme = if serving.tls.cert.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}/readyz", serving.http);
+    let client = reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build().ok()?;
+    let request = crate::tokens::from_environment().into_iter().fold(client.get(url), |request, token| request.bearer_auth(token));
+    serde_json::from_slice(&request.send().await.ok()?.bytes().await.ok()?).ok()
 }
 
 struct TopicSays {

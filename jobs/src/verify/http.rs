@@ -19,6 +19,7 @@ mod json_rows;
 pub struct HttpServed {
     client: reqwest::Client,
     url: String,
+    token: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -37,16 +38,17 @@ struct Meta {
 }
 
 impl HttpServed {
-    pub fn new(url: &str) -> Result<Self> {
+    /// `token` is sent to the node, if it requires one.
+    pub fn new(url: &str, token: Option<String>) -> Result<Self> {
         let wrong = |why: String| {
             let shown = redacted_url(url);
-            Error::input(format!("\"{shown}\" is not the URL of a serving node: {why}; expected http://host:port"))
+            Error::input(format!("\"{shown}\" is not the URL of a serving node: {why}; expected http://host:port or https://host:port"))
         };
         let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-        if parsed.scheme() != "http" {
+        if !matches!(parsed.scheme(), "http" | "https") {
             return Err(wrong(format!("found the scheme \"{}\"", parsed.scheme())));
         }
-        Ok(Self { client: reqwest::Client::new(), url: url.trim_end_matches('/').to_owned() })
+        Ok(Self { client: reqwest::Client::new(), url: url.trim_end_matches('/').to_owned(), token })
     }
 }
 
@@ -59,8 +61,12 @@ impl Served for HttpServed {
         let unavailable = |error: reqwest::Error| {
             Error::unavailable("the serving node did not answer").with("url", &shown).caused_by(error.without_url())
         };
-        let response =
-            self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" })).send().await.map_err(unavailable)?;
+        let request = self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" }));
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let response = request.send().await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;
         if !status.is_success() {
@@ -98,6 +104,8 @@ pub fn listed_errors(errors: &[Value], schema: &SchemaRef) -> Result<Vec<FailedC
 /// Converts a problem+json response to an error.
 fn refused(status: u16, body: &[u8]) -> Error {
     let kind = match status {
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::Forbidden,
         404 => ErrorKind::NotFound,
         400..=499 => ErrorKind::Input,
         _ => ErrorKind::Unavailable,
@@ -105,7 +113,11 @@ fn refused(status: u16, body: &[u8]) -> Error {
     let problem: Option<Value> = serde_json::from_slice(body).ok();
     let said = |name: &str| problem.as_ref().and_then(|problem| problem.get(name)).and_then(Value::as_str);
     let message = said("detail").or_else(|| said("title")).unwrap_or("without a reason");
-    Error::new(kind, format!("the serving node refused the query: {message}")).with("status", status)
+    let error = Error::new(kind, format!("the serving node refused the query: {message}")).with("status", status);
+    match kind {
+        ErrorKind::Unauthenticated => error.with("help", "put a token in the environment variable BASESTREAM_TOKEN"),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,10 @@ pub enum Expect {
     Named { paths: Vec<String> },
     /// The checkpoint is in the catalog.
     HasCheckpoint(Uuid),
+    /// No token that may be used has this name: a revoked one may.
+    TokenFree { name: String },
+    /// A token of this name is there and not revoked.
+    TokenInUse { name: String },
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }
@@ -69,6 +73,7 @@ pub enum Add {
     /// Ignored if the file is no longer named, or already known as damaged.
     Damage(DamageRecord),
     Mark(MarkRecord),
+    Token(TokenRecord),
 }
 
 /// A record to delete.
@@ -90,6 +95,11 @@ pub enum Remove {
     },
     /// The file is intact after all.
     Damage(String),
+    /// Revokes the token from `at` on. Its record stays until another token takes its name.
+    Token {
+        name: String,
+        at: Micros,
+    },
 }
 
 /// Moves a partition's committed position. The commit expects its start.

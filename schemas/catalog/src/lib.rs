@@ -16,7 +16,8 @@ pub use decide::{
 };
 pub use records::{
     CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
-    IngestRecord, LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord, StateDifference,
+    IngestRecord, LeaseRecord, PartitionRecord, ReplayRecord, Revision, Role, RunRecord, RunStatus, ScramKeys, SnapshotRecord,
+    StateDifference, TokenRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use self::apply::{Applied, apply};
 use self::engine::Engine;
 use self::session::Session;
-use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus};
+use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus, TokenRecord};
 use types::failpoint;
 use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
@@ -38,6 +38,7 @@ mod removed;
 mod replay;
 mod run;
 mod snapshot;
+mod token;
 
 mod apply;
 mod expect;
@@ -175,6 +176,11 @@ impl Catalog {
         session.finish(found).await
     }
 
+    /// Returns all tokens, revoked ones too, ordered by name.
+    pub async fn tokens(&self) -> Result<Vec<TokenRecord>> {
+        self.within_limit(Box::pin(self.tokens_now())).await
+    }
+
     /// Returns how many files are marked for deletion, and since when the oldest is (0: for more than a day); `None` if
     /// no file is.
     pub async fn marked_for_deletion(&self) -> Result<Option<(i64, Micros)>> {
@@ -202,6 +208,12 @@ impl Catalog {
         let state = session.finish(state).await?;
         self.keep(&state);
         Ok(state)
+    }
+
+    async fn tokens_now(&self) -> Result<Vec<TokenRecord>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = token::all(&mut session).await;
+        session.finish(found).await
     }
 
     fn last_state(&self) -> Option<Arc<CatalogState>> {

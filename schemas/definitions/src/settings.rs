@@ -16,11 +16,13 @@ use serde::Deserialize;
 use types::redact::{HIDDEN, is_secret};
 use types::{Error, Result};
 
+mod access;
 mod document;
 mod fields;
 mod urls;
 mod variables;
 
+pub use access::{AuthSettings, PublicPath, TlsSettings};
 pub use urls::ServiceUrl;
 pub use variables::Variables;
 
@@ -194,6 +196,8 @@ pub struct ServingSettings {
     /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
     #[serde(deserialize_with = "fields::optional_bytes")]
     pub cache_bytes: Option<u64>,
+    pub auth: AuthSettings,
+    pub tls: TlsSettings,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -244,6 +248,9 @@ impl Settings {
         self.log.url = self.log.url.resolved(&project);
         self.batch.temp_dir = self.batch.temp_dir.map(|path| urls::resolved_path(&project, &path));
         self.serving.cache_dir = self.serving.cache_dir.map(|path| urls::resolved_path(&project, &path));
+        for path in [&mut self.serving.tls.cert, &mut self.serving.tls.key, &mut self.serving.tls.client_ca] {
+            *path = path.take().map(|path| urls::resolved_path(&project, &path));
+        }
         self.project = project;
         self
     }
@@ -353,6 +360,8 @@ impl Default for ServingSettings {
             lease: Duration::from_secs(60),
             cache_dir: None,
             cache_bytes: None,
+            auth: AuthSettings::default(),
+            tls: TlsSettings::default(),
         }
     }
 }

@@ -7,6 +7,10 @@ use std::fmt;
 pub enum ErrorKind {
     /// The caller's input is wrong: fix it and call again.
     Input,
+    /// The caller did not say who it is, or not in a way that is accepted.
+    Unauthenticated,
+    /// The caller is known and has no right to this.
+    Forbidden,
     /// The named thing does not exist.
     NotFound,
     /// Another process was faster (a fence, a lease, a compare-and-advance): read again, then decide.
@@ -43,6 +47,14 @@ impl Error {
 
     pub fn input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Input, message)
+    }
+
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unauthenticated, message)
+    }
+
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, message)
     }
 
     pub fn not_found(message: impl Into<String>) -> Self {

@@ -8,23 +8,26 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use access::Principal;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use types::Result;
 use types::outage::Outage;
-use types::{Error, Result};
 
+use super::connections::Limits;
 use super::input::Json;
 use super::problem::{self, Problem};
-use super::{BoundListener, guard, status};
+use super::rights::{Protection, sees_details};
+use super::{BoundListener, connections, guard, rights, status};
 
 /// What a process knows of its own health.
 pub trait Readiness: Send + Sync + 'static {
@@ -39,20 +42,24 @@ pub trait Readiness: Send + Sync + 'static {
 struct App {
     process: Arc<dyn Readiness>,
     metrics: Option<PrometheusHandle>,
+    protection: Arc<Protection>,
 }
 
 /// Answers until `stop`; then requests under way are finished. The task is to be waited for.
 pub fn serve_health(
     process: Arc<dyn Readiness>,
     metrics: Option<PrometheusHandle>,
+    protection: Protection,
     bound: BoundListener,
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
-    let router = routes(App { process, metrics });
-    info!(address = %bound.address, "answering HTTP: health and metrics");
-    tokio::spawn(
-        async move { axum::serve(bound.listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
-    )
+    let tls = protection.tls.clone();
+    let router = routes(App { process, metrics, protection: Arc::new(protection) });
+    info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
+    tokio::spawn(async move {
+        connections::serve(bound.listener, router, tls, Limits::default(), stop).await;
+        Ok(())
+    })
 }
 
 fn routes(app: App) -> Router {
@@ -62,16 +69,22 @@ fn routes(app: App) -> Router {
         .route("/metrics", get(metrics))
         .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
         .method_not_allowed_fallback(problem::no_such_method)
+        .layer(from_fn_with_state(app.protection.clone(), rights::authorize))
         .layer(from_fn_with_state(guard::TIME_LIMIT, guard::guard))
         .with_state(app)
 }
 
-async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    Ok(Json(app.process.ready()?).into_response())
+/// A caller that may not read the process learns whether it is ready, and no more.
+async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+    match app.process.ready() {
+        ready if sees_details(&principal) => Ok(Json(ready?).into_response()),
+        Ok(_) => Ok(Json(json!({ "status": "ready" })).into_response()),
+        Err(_) => Err(Problem::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready")),
+    }
 }
 
 async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    status::rendered(app.process.outages().len(), app.metrics).await
+    status::rendered(app.process.outages().len() + app.protection.outages().count(), app.metrics).await
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! What there is to ask: `GET /v1/views` and `GET /v1/streams`.
+//! What there is to ask, of what the principal may read or append to: `GET /v1/views` and `GET /v1/streams`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use access::{Action, Object, Principal, may};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use committed::registry::LiveView;
@@ -16,20 +18,23 @@ use super::problem::Problem;
 use super::views::building;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
-pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn views(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
-    let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).collect();
+    let is_readable = |name: &&Arc<str>| may(&principal, Action::Read, Object::View(name));
+    let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).filter(is_readable).collect();
     let served = names.into_iter().filter_map(|name| registry.served(name));
     let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name), building(&read_view, live))).collect();
     Ok(Json(json!({ "views": views })).into_response())
 }
 
 /// `GET /v1/streams`
-pub(super) async fn streams(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn streams(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
-    let streams: Vec<Value> = registry.streams.values().map(|live| stream(&live.definition)).collect();
+    let is_known = |name: &str| [Action::Read, Action::Append].into_iter().any(|action| may(&principal, action, Object::Stream(name)));
+    let known = registry.streams.values().filter(|live| is_known(&live.definition.name));
+    let streams: Vec<Value> = known.map(|live| stream(&live.definition)).collect();
     Ok(Json(json!({ "streams": streams })).into_response())
 }
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use axum::extract::MatchedPath;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use committed::damage::with_help;
@@ -57,6 +57,8 @@ fn fact(key: &str, value: String) -> Value {
 fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Input => StatusCode::BAD_REQUEST,
+        ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        ErrorKind::Forbidden => StatusCode::FORBIDDEN,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
         ErrorKind::Conflict => StatusCode::CONFLICT,
         ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
@@ -68,6 +70,8 @@ fn status_of(kind: ErrorKind) -> StatusCode {
 fn name_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Input => "input",
+        ErrorKind::Unauthenticated => "unauthenticated",
+        ErrorKind::Forbidden => "forbidden",
         ErrorKind::NotFound => "not-found",
         ErrorKind::Conflict => "conflict",
         ErrorKind::Limit => "limit",
@@ -118,6 +122,9 @@ impl IntoResponse for Problem {
         body.insert("detail".into(), self.detail.into());
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"basestream\""));
+        }
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
         }

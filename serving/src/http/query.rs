@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::Principal;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -19,6 +21,7 @@ use super::apart::apart;
 use super::input::{Body, json_bytes, parse, position};
 use super::problem::Problem;
 use crate::json::RowWriter;
+use crate::node::Node;
 use crate::sql::QueryResponse;
 use crate::value_errors::OnValueError;
 
@@ -49,11 +52,16 @@ struct Query {
 const EXPECTED: &str = r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000}"#;
 
 /// `POST /v1/sql`
-pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    apart(answer(app, headers, body)).await
+pub(super) async fn query(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    apart(answer(app.node.acting_for(principal), headers, body)).await
 }
 
-async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+async fn answer(node: Node, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let asked: Query = parse(&body, EXPECTED)?;
     let form = Form::accepted(headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));
     if form.is_some() && asked.on_value_error == OnValueError::List {
@@ -63,8 +71,8 @@ async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Pr
     let after = asked.after.as_deref().map(position).transpose()?;
     let timeout_ms = asked.timeout_ms;
     match timeout_ms {
-        None => Ok(rows(app, asked, after, form).await?),
-        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), rows(app, asked, after, form)).await {
+        None => Ok(rows(node, asked, after, form).await?),
+        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), rows(node, asked, after, form)).await {
             Ok(response) => Ok(response?),
             Err(_) => {
                 Err(Error::unavailable(format!("the query was stopped after its timeout_ms of {limit}: select less, or wait longer"))
@@ -74,8 +82,8 @@ async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Pr
     }
 }
 
-async fn rows(app: App, asked: Query, after: Option<Vector>, form: Option<Form>) -> Result<Response> {
-    let response = app.node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;
+async fn rows(node: Node, asked: Query, after: Option<Vector>, form: Option<Form>) -> Result<Response> {
+    let response = node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;
     match form {
         Some(form) => streamed::answer(response, form).await,
         None => Ok(json_bytes(as_json(response).await?)),

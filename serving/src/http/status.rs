@@ -1,5 +1,9 @@
 //! Health, readiness, metrics, and the page.
 
+use std::sync::Arc;
+
+use access::Principal;
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -16,6 +20,7 @@ use super::App;
 use super::apart::apart;
 use super::input::Json;
 use super::problem::Problem;
+use super::rights::sees_details;
 use super::views::progress_json;
 use crate::read_view::{BuildingView, LoadedView, ReadView};
 
@@ -32,8 +37,12 @@ pub(super) async fn healthz() -> Response {
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
 /// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused, as they could not be loaded: the node is not ready then, unless
-/// `refused=ok` asks whether it can answer about the others.
-pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+/// `refused=ok` asks whether it can answer about the others. A caller that may not read the process learns the status alone.
+pub(super) async fn readyz(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
     let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
@@ -55,6 +64,10 @@ pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) ->
     };
     let is_ready = outages.is_empty() && (is_whole || allows_refused(query.as_deref()));
     let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if !sees_details(&principal) {
+        let ready = json!({ "status": status, "catalog": app.node.catalog().identity(), "revision": revision });
+        return Ok((code, Json(ready)).into_response());
+    }
     let ready = json!({
         "status": status,
         "catalog": app.node.catalog().identity(),

@@ -11,20 +11,21 @@ use types::files::FileKind;
 use uuid::Uuid;
 
 use crate::harness::{Harness, NOW, event};
+use crate::http::Protection;
 use crate::node::Node;
 use crate::{NodeSettings, WantedViews};
 
-struct Client {
+pub(super) struct Client {
     harness: Harness,
     address: SocketAddr,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<types::Result<()>>,
 }
 
-struct Reply {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Client {
@@ -35,16 +36,21 @@ impl Client {
     }
 
     async fn of_node(harness: Harness, node: Node) -> Client {
+        let protection = Protection::none(std::sync::Arc::new(|| NOW)).unwrap();
+        Client::protected(harness, node, protection).await
+    }
+
+    pub(super) async fn protected(harness: Harness, node: Node, protection: Protection) -> Client {
         harness.log.create_topic("payments", 2).await.unwrap();
         let stop = CancellationToken::new();
         let listener = super::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let address = listener.address;
-        let task = super::serve(node, harness.log.clone(), None, listener, stop.clone());
+        let task = super::serve(node, harness.log.clone(), None, protection, listener, stop.clone());
         Client { harness, address, stop, task }
     }
 
     /// HTTP/1.0: the body ends with the connection.
-    async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
+    pub(super) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
         let mut connection = TcpStream::connect(self.address).await.unwrap();
         let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
         connection.write_all(head.as_bytes()).await.unwrap();
@@ -67,7 +73,7 @@ impl Client {
 }
 
 impl Reply {
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 

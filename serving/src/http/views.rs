@@ -1,6 +1,10 @@
 //! Views over HTTP: what they are, their rows, and runs asked for.
 
+use std::sync::Arc;
+
+use access::{Object, Principal, audit};
 use arrow::array::RecordBatch;
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -222,13 +226,22 @@ async fn many_rows(app: App, view: String, body: Body) -> Result<Response, Probl
 
 /// `POST /v1/views/{view}/runs`: asks for a run, of the version being built where there is one. A run that waits already
 /// is answered again.
-pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
-    apart(request_run(app, view)).await
+pub(super) async fn ask_run(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Name(view): Name,
+) -> Result<Response, Problem> {
+    apart(async move {
+        let requested = request_run(&app, &view).await;
+        audit(&principal.name, "ask for a run of", &Object::View(&view).to_string(), &requested);
+        Ok(requested?)
+    })
+    .await
 }
 
-async fn request_run(app: App, view: String) -> Result<Response, Problem> {
+async fn request_run(app: &App, view: &str) -> Result<Response> {
     let read_view = app.node.read_view()?;
-    let live = read_view.live(&view)?;
+    let live = read_view.live(view)?;
     let asked = read_view.loaded.registry.building(&live.name).unwrap_or(live);
     let run = app.node.catalog().request_run(&asked.name, asked.version).await?;
     let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });

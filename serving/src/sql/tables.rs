@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use access::Principal;
 use committed::registry::LiveView;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
@@ -19,6 +20,7 @@ use crate::read_view::ReadView;
 use crate::sql::events::EventsTable;
 use crate::sql::joined::JoinedTable;
 use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA, batch_name, view_of_table};
+use crate::sql::rights::{allow_table, may_read, may_read_system};
 use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::view::ViewTable;
@@ -33,8 +35,13 @@ pub(super) struct NamedTables {
 }
 
 /// Finds the tables that a query names. An error names the tables there are when it names another, and says why where the
-/// view of one cannot be served now.
-pub(super) fn tables_named(read_view: &ReadView, session: &SessionState, statement: &Statement) -> Result<NamedTables> {
+/// view of one cannot be served now. A table that the principal may not read is `Forbidden`.
+pub(super) fn tables_named(
+    read_view: &ReadView,
+    session: &SessionState,
+    statement: &Statement,
+    principal: &Principal,
+) -> Result<NamedTables> {
     let registry = &read_view.loaded.registry;
     let mut named = NamedTables::default();
     for reference in session.resolve_table_references(statement)? {
@@ -53,8 +60,10 @@ pub(super) fn tables_named(read_view: &ReadView, session: &SessionState, stateme
                 _ => false,
             };
         if !known {
-            return Err(Error::input(format!("there is no table \"{reference}\": expected one of {}", all_names(read_view).join(", "))));
+            let known = all_names(read_view, principal).join(", ");
+            return Err(Error::input(format!("there is no table \"{reference}\": expected one of {known}")));
         }
+        allow_table(principal, registry, &reference)?;
         if schema != DEFAULT_SCHEMA {
             continue;
         }
@@ -93,10 +102,17 @@ impl KeptTable {
     }
 }
 
-pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context: &QueryContext, log: Option<&Arc<dyn Log>>) -> Result<()> {
+/// Registers the tables that the principal may read: no other can be reached, however it is named.
+pub(super) fn register(
+    session: &SessionContext,
+    runtime: &QueryRuntime,
+    context: &QueryContext,
+    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+) -> Result<()> {
     let registry = &context.read_view.loaded.registry;
     let mut uuids = UuidColumns::default();
-    for name in registry.views.iter().map(|view| &view.name).collect::<BTreeSet<_>>() {
+    let readable = |name: &str| may_read(principal, registry, name);
+    for name in registry.views.iter().map(|view| &view.name).filter(|name| readable(name)).collect::<BTreeSet<_>>() {
         // A version that could not be loaded has no table; the others do.
         let Ok(loaded) = context.read_view.view(name) else { continue };
         let live = loaded.live.clone();
@@ -112,12 +128,15 @@ pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context
         let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live };
         session.register_table(public(name), Arc::new(table))?;
     }
-    for (name, stream) in &registry.streams {
+    for (name, stream) in registry.streams.iter().filter(|(name, _)| readable(name)) {
         let table = EventsTable { runtime: runtime.clone(), context: context.clone(), definition: stream.definition.clone() };
         session.register_table(public(name), Arc::new(table))?;
         uuids.add_stream(&stream.definition);
     }
     uuids.register(session);
+    if !may_read_system(principal) {
+        return Ok(());
+    }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
         let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone())?;
@@ -142,6 +161,9 @@ fn names(read_view: &ReadView) -> BTreeSet<String> {
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
 }
 
-fn all_names(read_view: &ReadView) -> Vec<String> {
-    names(read_view).into_iter().chain(SystemTable::ALL.iter().map(|table| format!("{SYSTEM_SCHEMA}.{}", table.name()))).collect()
+fn all_names(read_view: &ReadView, principal: &Principal) -> Vec<String> {
+    let registry = &read_view.loaded.registry;
+    let readable = names(read_view).into_iter().filter(|name| may_read(principal, registry, name));
+    let system = SystemTable::ALL.iter().filter(|_| may_read_system(principal));
+    readable.chain(system.map(|table| format!("{SYSTEM_SCHEMA}.{}", table.name()))).collect()
 }

@@ -10,11 +10,12 @@ use crate::graph::{Graph, cycles, reached};
 use crate::source::{Source, paths, read, without_tests};
 use crate::{files_below, root};
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "schemas/types",
     "schemas/definitions",
     "schemas/log",
     "schemas/catalog",
+    "schemas/access",
     "schemas/storage",
     "schemas/engine",
     "schemas/committed",

@@ -70,7 +70,7 @@ fn an_answer_of_another_form_is_refused() {
     }
     assert!(read(b"not json", &schema()).is_err());
     assert!(read(body("[]").as_bytes(), &schema()).unwrap().rows[0].num_rows() == 0);
-    assert!(HttpServed::new("https://somewhere").is_err() && HttpServed::new("somewhere").is_err());
+    assert!(HttpServed::new("ftp://somewhere", None).is_err() && HttpServed::new("somewhere", None).is_err());
 }
 
 #[test]

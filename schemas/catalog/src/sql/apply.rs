@@ -1,7 +1,9 @@
 //! Carries out one commit inside one transaction.
 
 use super::session::Session;
-use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot};
+use super::{
+    checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token,
+};
 use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
 use types::Result;
 use types::tiles::Micros;
@@ -55,6 +57,7 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::Replay(record) => replay::put(session, record).await,
         Add::Damage(record) => damage::put(session, record).await,
         Add::Mark(record) => mark::put(session, record).await,
+        Add::Token(record) => token::put(session, record).await,
     }
 }
 
@@ -90,6 +93,7 @@ async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revisi
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
         Remove::Damage(path) => damage::remove(session, path).await,
+        Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }
 }
 

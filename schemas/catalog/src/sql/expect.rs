@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::session::Session;
-use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot};
+use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot, token};
 use crate::decide::cut_conflict;
 use crate::{DefinitionKind, DefinitionStatus, Expect, LeaseRecord, Revision, RunStatus};
 use types::files::ObjectName;
@@ -28,6 +28,8 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::Running { run } => running(session, *run).await,
         Expect::Named { paths } => named(session, paths).await,
         Expect::HasCheckpoint(id) => has_checkpoint(session, *id).await,
+        Expect::TokenFree { name } => token_free(session, name).await,
+        Expect::TokenInUse { name } => token_in_use(session, name).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -138,6 +140,21 @@ async fn has_checkpoint(session: &mut Session, id: Uuid) -> Result<()> {
     match checkpoint::exists(session, id).await? {
         true => Ok(()),
         false => Err(Error::conflict("the checkpoint is not in the catalog (any more)").with("checkpoint", id)),
+    }
+}
+
+async fn token_free(session: &mut Session, name: &str) -> Result<()> {
+    match token::is_in_use(session, name).await? {
+        Some(true) => Err(Error::conflict("there is a token of this name already").with("token", name)),
+        _ => Ok(()),
+    }
+}
+
+async fn token_in_use(session: &mut Session, name: &str) -> Result<()> {
+    match token::is_in_use(session, name).await? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Error::conflict("the token is revoked already").with("token", name)),
+        None => Err(Error::not_found("there is no token of this name").with("token", name)),
     }
 }
 

@@ -19,6 +19,7 @@ mod damages;
 mod leases;
 mod opening;
 mod states;
+mod tokens;
 
 /// A catalog of one engine, made for one test.
 struct Place {

@@ -106,6 +106,11 @@ pub(super) fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
+pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok((!text.is_empty()).then_some(text))
+}
+
 /// Reads properties as one flat table: TOML parses `sasl.password = ".."` as nested tables.
 pub(super) fn properties<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut flat = BTreeMap::new();

@@ -195,7 +195,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(
@@ -303,4 +303,23 @@ proptest! {
         let shown = redacted_url(&format!("postgres://user:{password}@host/db"));
         prop_assert!(!shown.contains("hush"), "{shown}");
     }
+}
+
+#[test]
+fn who_may_call_is_unsaid_by_default_and_read_in_full() {
+    let auth = parse("").serving.auth;
+    assert_eq!((auth.required, auth.issuer, auth.roles_claim.as_str()), (None, None, "roles"));
+    assert_eq!(auth.public.iter().map(|path| path.path()).collect::<Vec<_>>(), ["/", "/healthz", "/readyz"]);
+    let text = "[serving.auth]\nrequired = true\npublic = ['metrics']\nissuer = 'https://a'\naudience = 'b'\nroles_claim = 'c.d'\n\
+        [serving.tls]\ncert = 'cert.pem'\nkey = '/key.pem'\nclient_ca = ''";
+    let serving = parse(text).serving;
+    assert_eq!((serving.auth.required, serving.auth.public.len()), (Some(true), 1));
+    assert_eq!((serving.auth.issuer.as_deref(), serving.auth.audience.as_deref()), (Some("https://a"), Some("b")));
+    assert_eq!(serving.tls.cert.as_deref(), Some(Path::new("/project/cert.pem")));
+    assert_eq!((serving.tls.key.as_deref(), &serving.tls.client_ca), (Some(Path::new("/key.pem")), &None));
+    let overridden = parse_with("", &[("BASESTREAM__SERVING__AUTH__REQUIRED", "false")]).unwrap();
+    assert_eq!(overridden.serving.auth.required, Some(false));
+    assert!(wrong("[serving.auth]\npublic = ['everything']", &[]).contains("everything"));
+    assert!(wrong("[serving.auth]\nrequired = 'yes'", &[]).contains("boolean"));
+    assert!(wrong("[serving.auth]\ntoken = 'x'", &[]).contains("token"));
 }

@@ -6,6 +6,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::http::listen;
+use types::Error;
 
 /// A process that is ready or not.
 #[derive(Default)]
@@ -42,7 +43,7 @@ async fn a_process_without_a_node_answers_its_health_and_why_it_is_not_ready() {
     let stop = CancellationToken::new();
     let bound = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = bound.address;
-    let task = serve_health(process.clone(), None, bound, stop.clone());
+    let task = serve_health(process.clone(), None, Protection::none(Arc::new(|| 0)).unwrap(), bound, stop.clone());
 
     assert_eq!(send(address, "GET", "/healthz").await.2, json!({"status": "ok"}));
     let (status, head, problem) = send(address, "GET", "/readyz").await;

@@ -1,0 +1,186 @@
+//! JWTs of an OIDC issuer: accepted where its keys sign them for this audience, with roles from a claim.
+//!
+//! Only RS256 and ES256 are known, and the key says which: a token that names another algorithm is refused, whatever it
+//! is. The checks are written out here over `ring`, which TLS needs anyway, because what a general JWT library would add
+//! are the algorithms that must not be accepted.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+use types::tiles::Micros;
+use types::{Error, Result};
+use url::Url;
+
+use crate::principal::Principal;
+
+mod keys;
+mod verify;
+
+use keys::Key;
+use verify::{Refusal, verify};
+
+const SECOND: Micros = 1_000_000;
+/// The issuer's keys are asked for again after this time.
+const KEYS_LAST: Micros = 3_600 * SECOND;
+/// Between two questions to the issuer: what anyone can send causes no more.
+const ASK_AGAIN: Micros = 30 * SECOND;
+/// What the issuer may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// A larger answer is none.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// `[serving.auth]`, of its JWTs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerSettings {
+    /// Its URL, as in the claim `iss`.
+    pub issuer: String,
+    /// One of the claim `aud`.
+    pub audience: String,
+    /// The claim that has the roles; a dot goes into an object: `realm_access.roles`.
+    pub roles_claim: String,
+}
+
+/// A cheap-to-clone handle.
+#[derive(Clone)]
+pub struct Issuer(Arc<Inner>);
+
+struct Inner {
+    settings: IssuerSettings,
+    client: reqwest::Client,
+    known: RwLock<Known>,
+    /// One question at a time.
+    asking: Mutex<()>,
+}
+
+/// What the issuer answered, and when it was asked.
+#[derive(Clone, Default)]
+struct Known {
+    keys: Arc<Vec<Key>>,
+    answered_at: Option<Micros>,
+    asked_at: Option<Micros>,
+}
+
+impl Issuer {
+    /// Asks nothing yet.
+    ///
+    /// Errors: `Input` for a URL that is not https (or on this machine).
+    pub fn new(settings: IssuerSettings) -> Result<Issuer> {
+        check_url(&settings.issuer)?;
+        let client = reqwest::Client::builder().timeout(ANSWER_LIMIT).redirect(reqwest::redirect::Policy::none()).build();
+        let client = client.map_err(|error| Error::internal("no HTTP client can be made").caused_by(error))?;
+        Ok(Issuer(Arc::new(Inner { settings, client, known: RwLock::default(), asking: Mutex::default() })))
+    }
+
+    /// Returns whose JWT it is.
+    ///
+    /// Errors: `Unauthenticated`; `Unavailable` while no key of the issuer is known.
+    pub async fn principal(&self, jwt: &str, now: Micros) -> Result<Principal> {
+        let known = self.known();
+        if known.answered_at.is_none_or(|answered_at| now - answered_at >= KEYS_LAST) {
+            self.ask(now).await;
+        }
+        let mut verified = self.verify(jwt, now)?;
+        if verified == Err(Refusal::UnknownKey) && self.ask(now).await {
+            verified = self.verify(jwt, now)?;
+        }
+        verified.map_err(|refusal| Error::unauthenticated(format!("the JWT is refused: {refusal}")))
+    }
+
+    fn verify(&self, jwt: &str, now: Micros) -> Result<Result<Principal, Refusal>> {
+        let known = self.known();
+        if known.answered_at.is_none() {
+            return Err(Error::unavailable("the keys of the issuer are not known yet").with("issuer", &self.0.settings.issuer));
+        }
+        Ok(verify(jwt, &known.keys, &self.0.settings, now.div_euclid(SECOND)))
+    }
+
+    /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now. Those that
+    /// are known stay while it does not answer.
+    async fn ask(&self, now: Micros) -> bool {
+        let before = self.known().asked_at;
+        let _one_at_a_time = self.0.asking.lock().await;
+        let asked_at = self.known().asked_at;
+        if asked_at != before {
+            return true;
+        }
+        if asked_at.is_some_and(|asked_at| now - asked_at < ASK_AGAIN) {
+            return false;
+        }
+        let answer = self.read_keys().await;
+        let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.asked_at = Some(now);
+        match answer {
+            Ok(keys) => {
+                info!(issuer = self.0.settings.issuer, keys = keys.len(), "keys of the issuer read");
+                known.keys = Arc::new(keys);
+                known.answered_at = Some(now);
+                true
+            }
+            Err(error) => {
+                warn!(%error, issuer = self.0.settings.issuer, "the issuer's keys cannot be read; those that are known stay");
+                false
+            }
+        }
+    }
+
+    async fn read_keys(&self) -> Result<Vec<Key>> {
+        let issuer = &self.0.settings.issuer;
+        let configuration = self.get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))).await?;
+        let (found, keys) = keys::configuration(&configuration)?;
+        if found != *issuer {
+            return Err(Error::input("the issuer names itself otherwise").with("found", found).with("expected", issuer));
+        }
+        check_url(&keys)?;
+        keys::read(&self.get(&keys).await?)
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>> {
+        let failed =
+            |error: reqwest::Error| Error::unavailable("the issuer did not answer").with("url", url).caused_by(error.without_url());
+        let mut response = self.0.client.get(url).send().await.map_err(failed)?;
+        if !response.status().is_success() {
+            return Err(Error::unavailable("the issuer did not answer").with("url", url).with("status", response.status().as_u16()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_ANSWER_BYTES {
+                return Err(Error::limit("the issuer's answer is too large").with("url", url).with("expected at most", MAX_ANSWER_BYTES));
+            }
+        }
+        Ok(body)
+    }
+
+    fn known(&self) -> Known {
+        self.0.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Keys that come over a connection which anyone can change are no keys.
+fn check_url(text: &str) -> Result<()> {
+    let wrong = |what: &str| Error::input(format!("the issuer's URL {what}: expected https://..")).with("found", text);
+    let url = Url::parse(text).map_err(|_| wrong("cannot be read"))?;
+    let is_here = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => return Err(wrong("has no host")),
+    };
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if is_here => Ok(()),
+        _ => Err(wrong("is not encrypted")),
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuer").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use types::ErrorKind;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::*;
+
+/// An issuer on this machine: its keys have the ids that it is given.
+#[derive(Clone)]
+struct Fake {
+    url: String,
+    pair: Arc<EcdsaKeyPair>,
+    ids: Arc<RwLock<Vec<&'static str>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    async fn start() -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &SystemRandom::new()).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let fake = Fake { url, pair: Arc::new(pair), ids: Arc::default(), asked: Arc::default() };
+        let serving = fake.clone();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = vec![0; 4096];
+                let read = connection.read(&mut request).await.unwrap_or(0);
+                let body = serving.answer(&String::from_utf8_lossy(&request[..read]));
+                let reply = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                let _ = connection.write_all(reply.as_bytes()).await;
+            }
+        });
+        fake
+    }
+
+    fn answer(&self, request: &str) -> String {
+        if request.starts_with("GET /.well-known/openid-configuration ") {
+            return json!({ "issuer": self.url, "jwks_uri": format!("{}/keys", self.url) }).to_string();
+        }
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let point = self.pair.public_key().as_ref();
+        let encoded = |bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let key = |id| json!({ "kty": "EC", "crv": "P-256", "kid": id, "x": encoded(&point[1..33]), "y": encoded(&point[33..]) });
+        json!({ "keys": self.ids.read().unwrap().iter().map(key).collect::<Vec<_>>() }).to_string()
+    }
+
+    fn token(&self, id: &str) -> String {
+        let encoded = |json: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(json.to_string());
+        let claims = json!({ "iss": self.url, "aud": "basestream", "sub": "ann", "exp": 1_000_000, "roles": "reader" });
+        let message = format!("{}.{}", encoded(json!({ "alg": "ES256", "kid": id })), encoded(claims));
+        let signature = self.pair.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
+        format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+
+    fn issuer(&self) -> Issuer {
+        Issuer::new(IssuerSettings { issuer: self.url.clone(), audience: "basestream".into(), roles_claim: "roles".into() }).unwrap()
+    }
+
+    fn has(&self, ids: &[&'static str]) {
+        *self.ids.write().unwrap() = ids.to_vec();
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn keys_are_read_once_and_again_for_a_new_one_with_a_limit() {
+    let fake = Fake::start().await;
+    fake.has(&["one"]);
+    let issuer = fake.issuer();
+    assert_eq!(&*issuer.principal(&fake.token("one"), 0).await.unwrap().name, "oidc:ann");
+    assert!(issuer.principal(&fake.token("one"), SECOND).await.is_ok());
+    assert_eq!(fake.asked(), 1);
+
+    // The issuer changes its key: an unknown one is a reason to ask, and no more than one in half a minute.
+    fake.has(&["one", "two"]);
+    for now in [2, 3, 29] {
+        assert_eq!(issuer.principal(&fake.token("two"), now * SECOND).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+    }
+    assert_eq!(fake.asked(), 1);
+    assert!(issuer.principal(&fake.token("two"), ASK_AGAIN).await.is_ok());
+    for id in ["three", "four", "five"] {
+        assert!(issuer.principal(&fake.token(id), ASK_AGAIN + SECOND).await.is_err());
+    }
+    assert_eq!(fake.asked(), 2);
+
+    // A key that the issuer withdrew is out when they are read again.
+    fake.has(&["two"]);
+    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_err());
+    assert_eq!(fake.asked(), 3);
+}
+
+#[tokio::test]
+async fn without_any_key_it_is_unavailable_and_with_some_they_stay() {
+    let fake = Fake::start().await;
+    let issuer = fake.issuer();
+    // It has none that can be used.
+    assert_eq!(issuer.principal(&fake.token("one"), 0).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    fake.has(&["one"]);
+    assert_eq!(issuer.principal(&fake.token("one"), SECOND).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN).await.is_ok());
+    fake.has(&[]);
+    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_issuer_that_names_itself_otherwise_is_none() {
+    let fake = Fake::start().await;
+    fake.has(&["one"]);
+    let settings = IssuerSettings { issuer: format!("{}/", fake.url), audience: "basestream".into(), roles_claim: "roles".into() };
+    let issuer = Issuer::new(settings).unwrap();
+    assert_eq!(issuer.principal(&fake.token("one"), 0).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn keys_over_a_connection_that_is_not_encrypted_are_none() {
+    for (url, is_fine) in [
+        ("https://issuer.example", true),
+        ("http://127.0.0.1:8080/realm", true),
+        ("http://localhost", true),
+        ("http://issuer.example", false),
+        ("http://127.0.0.1.example", false),
+        ("file:///etc/passwd", false),
+        ("issuer", false),
+    ] {
+        assert_eq!(check_url(url).is_ok(), is_fine, "{url}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Who may do what, the same for every protocol: who a caller is, and whether it may do what it asks.
+//!
+//! ```text
+//! a credential --authenticator--> Principal --may--> yes | Forbidden
+//!     token: keyring (the catalog's tokens)
+//!     JWT:   jwt (keys of an OIDC issuer)
+//!     SCRAM: keyring, scram
+//! ```
+//!
+//! [`may`](may()) is pure; nothing else decides about rights. [`tls`] makes what a server encrypts with, and
+//! [`may_listen`] says whether a process may listen at an address at all.
+
+mod audit;
+mod authenticator;
+mod jwt;
+mod keyring;
+mod listening;
+mod may;
+mod principal;
+mod scram;
+pub mod tls;
+mod token;
+
+pub use audit::{audit, local_user};
+pub use authenticator::Authenticator;
+pub use catalog::Role;
+pub use jwt::{Issuer, IssuerSettings};
+pub use keyring::{Keyring, ScramLogin};
+pub use listening::may_listen;
+pub use may::{Action, Object, allow, may};
+pub use principal::{Grant, Only, Principal};
+pub use scram::{proof_of_client, salted};
+pub use token::{NewToken, TOKEN_PREFIX, hash, new_token};

@@ -1,0 +1,181 @@
+//! What a server encrypts with: certificate and key from files, read again when they change. The same for every protocol.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use types::outage::{Attempts, Outage};
+use types::{Error, Result};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, then those that lead to its authority.
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Clients need a certificate of one of these authorities.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A cheap-to-clone handle. What was loaded last stays while the files cannot be loaded.
+#[derive(Clone)]
+pub struct ServerTls(Arc<Inner>);
+
+struct Inner {
+    files: TlsFiles,
+    alpn: Vec<Vec<u8>>,
+    current: RwLock<Loaded>,
+    loads: Attempts,
+}
+
+struct Loaded {
+    contents: Contents,
+    certificate: CertificateDer<'static>,
+    config: Arc<ServerConfig>,
+}
+
+#[derive(PartialEq)]
+struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl ServerTls {
+    /// Loads the files for a protocol that names itself so (ALPN), such as `http/1.1`.
+    ///
+    /// Errors: `Input` with the file that is missing or wrong.
+    pub fn load(files: TlsFiles, alpn: &[&str]) -> Result<ServerTls> {
+        let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let loaded = Loaded::read(&files, &alpn)?;
+        let loads = Attempts::new("the changed TLS files cannot be loaded");
+        Ok(ServerTls(Arc::new(Inner { files, alpn, current: RwLock::new(loaded), loads })))
+    }
+
+    /// What the next connection is encrypted with.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).config.clone()
+    }
+
+    /// The server's own certificate: a login by SCRAM can be bound to it.
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).certificate.clone()
+    }
+
+    /// Loads the files if they changed. Returns whether they did.
+    pub fn reload(&self) -> Result<bool> {
+        let contents = Contents::read(&self.0.files)?;
+        if self.0.current.read().unwrap_or_else(PoisonError::into_inner).contents == contents {
+            return Ok(false);
+        }
+        let loaded = Loaded::from_contents(contents, &self.0.files, &self.0.alpn)?;
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        Ok(true)
+    }
+
+    /// Loads the files whenever they change, until `stop`. Certificate and key are two files: for a moment they may not fit.
+    pub async fn watch(&self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let tls = self.clone();
+            let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await.map_err(Error::from).flatten();
+            self.0.loads.note(&reloaded);
+            match reloaded {
+                Ok(true) => info!(cert = %self.0.files.cert.display(), "TLS files loaded again"),
+                Ok(false) => {}
+                Err(error) => warn!(%error, "the TLS files changed and cannot be loaded; the former ones stay in use"),
+            }
+        }
+    }
+
+    pub fn outage(&self) -> Option<Outage> {
+        self.0.loads.outage()
+    }
+}
+
+impl Loaded {
+    fn read(files: &TlsFiles, alpn: &[Vec<u8>]) -> Result<Loaded> {
+        Loaded::from_contents(Contents::read(files)?, files, alpn)
+    }
+
+    fn from_contents(contents: Contents, files: &TlsFiles, alpn: &[Vec<u8>]) -> Result<Loaded> {
+        let chain = certificates(&contents.cert, "serving.tls.cert", &files.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| {
+            wrong("there is no private key in the file", "serving.tls.key", &files.key).with("expected", "a private key as PEM")
+        })?;
+        let certificate = chain[0].clone();
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(unusable)?;
+        let builder = match (&contents.client_ca, &files.client_ca) {
+            (Some(text), Some(path)) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(text, "serving.tls.client_ca", path)? {
+                    roots
+                        .add(certificate)
+                        .map_err(|error| wrong("a certificate cannot be used", "serving.tls.client_ca", path).caused_by(error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(unusable)?)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+            wrong("the key does not fit the certificate, or one of them cannot be used", "serving.tls.key", &files.key).caused_by(error)
+        })?;
+        config.alpn_protocols = alpn.to_vec();
+        Ok(Loaded { contents, certificate, config: Arc::new(config) })
+    }
+}
+
+impl Contents {
+    fn read(files: &TlsFiles) -> Result<Contents> {
+        let read =
+            |setting, path: &Path| std::fs::read(path).map_err(|error| wrong("the file cannot be read", setting, path).caused_by(error));
+        Ok(Contents {
+            cert: read("serving.tls.cert", &files.cert)?,
+            key: read("serving.tls.key", &files.key)?,
+            client_ca: files.client_ca.as_deref().map(|path| read("serving.tls.client_ca", path)).transpose()?,
+        })
+    }
+}
+
+/// At least one.
+fn certificates(text: &[u8], setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(wrong("there is no certificate in the file", setting, path).with("expected", "certificates as PEM")),
+    }
+}
+
+fn wrong(message: &str, setting: &'static str, path: &Path) -> Error {
+    Error::input(message).with("setting", setting).with("file", path.display())
+}
+
+fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::input("TLS cannot be set up").with("setting", "serving.tls").caused_by(error)
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("files", &self.0.files).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

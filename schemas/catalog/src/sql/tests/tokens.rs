@@ -1,0 +1,59 @@
+//! Tokens: one of a name may be used at a time, and what is read is what was written.
+
+use super::*;
+
+on_every_engine!(a_token_is_read_as_it_was_written, a_name_has_one_token_that_may_be_used, a_token_that_is_not_there_is_not_revoked,);
+
+fn token(name: &str, hash: &str) -> TokenRecord {
+    TokenRecord {
+        name: name.to_owned(),
+        role: Role::Reader,
+        only: Some((vec!["a view, \"quoted\"".to_owned()], Vec::new())),
+        hash: hash.to_owned(),
+        scram: ScramKeys { salt: "c2FsdA==".into(), iterations: 4096, stored_key: "c3RvcmVk".into(), server_key: "c2VydmVy".into() },
+        created_at: 5,
+        created_by: "ann".to_owned(),
+        expires_at: Some(9),
+        revoked_at: None,
+    }
+}
+
+fn created(token: &TokenRecord) -> Commit {
+    let expect = vec![Expect::TokenFree { name: token.name.clone() }];
+    Commit { id: Uuid::new_v4(), expect, add: vec![Add::Token(token.clone())], ..Commit::default() }
+}
+
+fn revoked(name: &str, at: i64) -> Commit {
+    let (expect, remove) = (vec![Expect::TokenInUse { name: name.to_owned() }], vec![Remove::Token { name: name.to_owned(), at }]);
+    Commit { id: Uuid::new_v4(), expect, remove, ..Commit::default() }
+}
+
+async fn a_token_is_read_as_it_was_written(place: &Place) {
+    let unlimited = TokenRecord { role: Role::Admin, only: None, expires_at: None, ..token("b", "2") };
+    for token in [token("c", "3"), unlimited.clone(), token("a", "1")] {
+        place.catalog.commit(created(&token)).await.unwrap();
+    }
+    assert_eq!(place.another().await.tokens().await.unwrap(), [token("a", "1"), unlimited, token("c", "3")]);
+}
+
+async fn a_name_has_one_token_that_may_be_used(place: &Place) {
+    place.catalog.commit(created(&token("grafana", "1"))).await.unwrap();
+    let error = place.catalog.commit(created(&token("grafana", "2"))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(place.catalog.tokens().await.unwrap(), [token("grafana", "1")]);
+
+    place.catalog.commit(revoked("grafana", 7)).await.unwrap();
+    let found = place.catalog.tokens().await.unwrap();
+    assert_eq!(found, [TokenRecord { revoked_at: Some(7), ..token("grafana", "1") }]);
+    assert!(!found[0].is_valid(0));
+    assert_eq!(place.catalog.commit(revoked("grafana", 8)).await.unwrap_err().kind(), ErrorKind::Conflict);
+
+    place.catalog.commit(created(&token("grafana", "2"))).await.unwrap();
+    assert_eq!(place.catalog.tokens().await.unwrap(), [token("grafana", "2")]);
+}
+
+async fn a_token_that_is_not_there_is_not_revoked(place: &Place) {
+    let before = place.catalog.revision().await.unwrap();
+    assert_eq!(place.catalog.commit(revoked("nobody", 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(place.catalog.revision().await.unwrap(), before);
+}

@@ -1,0 +1,153 @@
+//! Connections: encrypted where that is configured, no more than a process can hold, and closed when nothing comes.
+//!
+//! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds. Past the most
+//! connections at a time, others wait in the system's queue.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use access::tls::ServerTls;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// At a time.
+    connections: usize,
+    /// From the connection to the end of the first request's header, TLS included.
+    first_header: Duration,
+    /// For the header of each request after it: also how long a connection may be idle.
+    next_header: Duration,
+    /// Of a request's header.
+    header_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 4096, first_header: Duration::from_secs(10), next_header: Duration::from_secs(75), header_bytes: 64 << 10 }
+    }
+}
+
+/// How long to wait after a connection could not be accepted for want of files or memory.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
+
+/// Answers until `stop`; then requests under way are finished.
+pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepting = async {
+            let place = places.clone().acquire_owned().await;
+            (place, accept(&listener).await)
+        };
+        let (place, stream) = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = accepting => accepted,
+        };
+        let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
+        connections.spawn(async move {
+            answer(stream, router, tls, limits, stop).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            // The client has gone meanwhile.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+            Err(error) => {
+                warn!(%error, "a connection cannot be accepted");
+                tokio::time::sleep(AFTER_A_FAILURE).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: TcpStream, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let answering = async {
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else { return requests(stream, router, has_asked.clone(), limits, stop).await };
+        match TlsAcceptor::from(tls.config()).accept(stream).await {
+            Ok(stream) => requests(stream, router, has_asked.clone(), limits, stop).await,
+            Err(error) => debug!(%error, "a TLS connection failed"),
+        }
+    };
+    let mut answering = pin!(answering);
+    tokio::select! {
+        () = &mut answering => return,
+        () = tokio::time::sleep(limits.first_header) => {}
+    }
+    if has_asked.load(Ordering::Relaxed) {
+        answering.await;
+    }
+}
+
+async fn requests<S>(stream: S, router: Router, has_asked: Arc<AtomicBool>, limits: Limits, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = Asking { router: TowerToHyperService::new(router), has_asked };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.next_header)
+        .max_header_size(limits.header_bytes)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection ended");
+    }
+}
+
+/// Notes that a request came.
+struct Asking {
+    router: TowerToHyperService<Router>,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Service<Request<Incoming>> for Asking {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.has_asked.store(true, Ordering::Relaxed);
+        Box::pin(self.router.call(request))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+
+use access::tls::TlsFiles;
+use axum::routing::get;
+use futures::{StreamExt, stream};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(50);
+
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Server {
+    async fn start(router: Router, tls: Option<ServerTls>, limits: Limits) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let task = AbortOnDropHandle::new(tokio::spawn(serve(listener, router, tls, limits, stop.clone())));
+        Server { address, stop, task }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+fn limits() -> Limits {
+    Limits { connections: 100, first_header: LONG, next_header: LONG, header_bytes: 4096 }
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// What comes until the server closes.
+async fn rest(mut connection: impl AsyncRead + Unpin) -> String {
+    let mut all = Vec::new();
+    let _ = connection.read_to_end(&mut all).await;
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+async fn ask(mut connection: impl AsyncRead + AsyncWrite + Unpin) -> String {
+    let _ = connection.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+    rest(connection).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_does_not_send_a_header_is_closed() {
+    let server = Server::start(hello(), None, Limits { first_header: SHORT, ..limits() }).await;
+    assert_eq!(rest(server.connect().await).await, "");
+    // One byte after another keeps it no longer.
+    let (reading, mut writing) = server.connect().await.into_split();
+    let drip = tokio::spawn(async move {
+        let _ = writing.write_all(b"GET / HTTP/1.1\r\nx: ").await;
+        while writing.write_all(b"y").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(!rest(reading).await.contains("hello"));
+    drip.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_asked_is_kept_for_the_next_question_for_a_while() {
+    let server = Server::start(hello(), None, Limits { next_header: SHORT, ..limits() }).await;
+    let mut connection = server.connect().await;
+    connection.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    assert!(rest(connection).await.ends_with("hello"), "it is closed by the server");
+}
+
+/// The time limit is for headers: a question may take longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_under_way_is_not_cut_off() {
+    let slow = Router::new().route("/", get(async || tokio::time::sleep(4 * SHORT).await));
+    let server = Server::start(slow, None, Limits { first_header: SHORT, ..limits() }).await;
+    assert!(ask(server.connect().await).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_is_too_large_is_refused() {
+    let server = Server::start(hello(), None, limits()).await;
+    let mut connection = server.connect().await;
+    let header = format!("GET / HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\r\n", "x".repeat(5000));
+    let _ = connection.write_all(header.as_bytes()).await;
+    assert!(rest(connection).await.starts_with("HTTP/1.1 431"));
+    let mut connection = server.connect().await;
+    let many: String = (0..200).map(|number| format!("h{number}: x\r\n")).collect();
+    let _ = connection.write_all(format!("GET / HTTP/1.1\r\nhost: test\r\n{many}\r\n").as_bytes()).await;
+    assert!(rest(connection).await.starts_with("HTTP/1.1 431"));
+    assert!(ask(server.connect().await).await.ends_with("hello"));
+}
+
+/// Ten thousand attempts, most of which say nothing: no more than the limit are ever answered at a time, and who asks is
+/// answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_connections_take_no_more_than_the_limit() {
+    const MOST: usize = 16;
+    let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counting, highest) = (now.clone(), peak.clone());
+    let handler = move || {
+        let (counting, highest) = (counting.clone(), highest.clone());
+        async move {
+            highest.fetch_max(counting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            counting.fetch_sub(1, Ordering::SeqCst);
+            "hello"
+        }
+    };
+    let server = Server::start(Router::new().route("/", get(handler)), None, Limits { connections: MOST, ..limits() }).await;
+    let address = server.address;
+    let attempts = stream::iter(0..10_000).map(move |number| async move {
+        match TcpStream::connect(address).await {
+            Ok(connection) if number % 10 == 0 => usize::from(ask(connection).await.ends_with("hello")),
+            _ => 0,
+        }
+    });
+    let answered: usize = attempts.buffer_unordered(200).fold(0, |sum, one| async move { sum + one }).await;
+    assert_eq!(answered, 1_000);
+    assert!(peak.load(Ordering::SeqCst) <= MOST, "{peak:?} at a time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_finishes_requests_and_closes_what_is_idle() {
+    let (begun, mut begins) = tokio::sync::mpsc::channel(1);
+    let release = Arc::new(Semaphore::new(0));
+    let waiting = release.clone();
+    let handler = move || {
+        let (begun, waiting) = (begun.clone(), waiting.clone());
+        async move {
+            let _ = begun.send(()).await;
+            drop(waiting.acquire().await);
+            "hello"
+        }
+    };
+    let server = Server::start(Router::new().route("/", get(handler)), None, limits()).await;
+    let idle = server.connect().await;
+    let asked = tokio::spawn(ask(server.connect().await));
+    begins.recv().await.unwrap();
+    server.stop.cancel();
+    assert_eq!(rest(idle).await, "");
+    release.add_permits(1);
+    assert!(asked.await.unwrap().ends_with("hello"));
+    server.task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tls_plain_text_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let files = TlsFiles { cert: folder.path().join("cert"), key: folder.path().join("key"), client_ca: None };
+    std::fs::write(&files.cert, certificate.pem()).unwrap();
+    std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    let tls = ServerTls::load(files, &["http/1.1"]).unwrap();
+    let server = Server::start(hello(), Some(tls), Limits { first_header: SHORT * 100, ..limits() }).await;
+
+    let plain = ask(server.connect().await).await;
+    assert!(!plain.contains("HTTP/1.1") && !plain.contains("hello"), "{plain}");
+
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(certificate.pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let connector = TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
+    let stream = connector.connect(ServerName::try_from("localhost").unwrap(), server.connect().await).await.unwrap();
+    assert!(ask(stream).await.contains("hello"));
+}

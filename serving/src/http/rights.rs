@@ -1,0 +1,138 @@
+//! Before every handler: who calls, and whether it may ask for this path at all. What a query reads is decided where it
+//! is planned.
+//!
+//! | path | needs |
+//! | --- | --- |
+//! | `/`, `/healthz`, `/readyz`, `/metrics` | nothing, where the setting names it as public |
+//! | `/`, `/healthz` | a principal |
+//! | `/readyz`, `/metrics` | to read the process |
+//! | `/v1/views`, `/v1/streams`, `/v1/sql` | a principal; the answer has what it may read |
+//! | `/v1/views/{view}`, `../row`, `../rows` | to read the view |
+//! | `/v1/views/{view}/runs` | to operate the view |
+//! | `/v1/streams/{stream}/events` | to append to the stream |
+//!
+//! A path that is not in the table needs an admin.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use access::tls::ServerTls;
+use access::{Action, Authenticator, Object, Principal, allow, audit, may};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use types::outage::Outage;
+use types::tiles::Clock;
+use types::{Error, ErrorKind, Result};
+
+use super::SQL_PATH;
+use super::problem::Problem;
+
+/// What anyone may ask for.
+pub type PublicPaths = BTreeSet<&'static str>;
+
+/// How a server is protected. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Protection {
+    pub authenticator: Authenticator,
+    /// Of `/`, `/healthz`, `/readyz` and `/metrics`, those that need no principal.
+    pub public: Arc<PublicPaths>,
+    /// Connections are encrypted with it; plain text is refused then.
+    pub tls: Option<ServerTls>,
+}
+
+impl Protection {
+    /// None: everyone may do everything.
+    pub fn none(clock: Clock) -> Result<Protection> {
+        Ok(Protection { authenticator: Authenticator::open(clock)?, public: Arc::default(), tls: None })
+    }
+
+    /// What fails of it at the moment.
+    pub fn outages(&self) -> impl Iterator<Item = Outage> {
+        self.authenticator.keyring.outage().into_iter().chain(self.tls.as_ref().and_then(ServerTls::outage))
+    }
+}
+
+/// What a path needs.
+#[derive(Debug, PartialEq, Eq)]
+enum Needs<'a> {
+    /// Any principal.
+    Principal,
+    Right(Action, Object<'a>),
+}
+
+/// Lets a request through to its handler, which finds its principal among the request's extensions.
+pub(super) async fn authorize(
+    State(protection): State<Arc<Protection>>,
+    path: Option<MatchedPath>,
+    params: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = path.as_ref().map(MatchedPath::as_str);
+    let name = params.as_ref().ok().and_then(|params| params.iter().next()).map(|(_, value)| value);
+    let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+    let caller = protection.authenticator.caller(authorization).await;
+    match decide(path, name, &protection.public, caller) {
+        Ok(principal) => {
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(error) => {
+            refused(&error);
+            audit_refusal(path, name.unwrap_or_default(), &error);
+            Problem::from(error).into_response()
+        }
+    }
+}
+
+/// Whether a caller may ask for a path; `name` is the view or stream in it.
+fn decide(path: Option<&str>, name: Option<&str>, public: &PublicPaths, caller: Result<Arc<Principal>>) -> Result<Arc<Principal>> {
+    if path.is_some_and(|path| public.contains(path)) {
+        return Ok(caller.unwrap_or_else(|_| Principal::nobody()));
+    }
+    let principal = caller?;
+    if let Needs::Right(action, object) = needs(path, name.unwrap_or_default()) {
+        allow(&principal, action, object)?;
+    }
+    Ok(principal)
+}
+
+fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
+    match path {
+        // A path that is not there is answered so to any principal.
+        None => Needs::Principal,
+        Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | SQL_PATH) => Needs::Principal,
+        Some("/readyz" | "/metrics") => Needs::Right(Action::Read, Object::Process),
+        Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
+        Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),
+        Some("/v1/streams/{stream}/events") => Needs::Right(Action::Append, Object::Stream(name)),
+        Some(_) => Needs::Right(Action::Administer, Object::Installation),
+    }
+}
+
+/// Whether a caller sees the names and errors in `/readyz`.
+pub(super) fn sees_details(principal: &Principal) -> bool {
+    may(principal, Action::Read, Object::Process)
+}
+
+/// A change that a principal was refused goes into the audit log, as one that it made does.
+fn audit_refusal(path: Option<&str>, name: &str, error: &Error) {
+    let Needs::Right(action @ (Action::Operate | Action::Administer), object) = needs(path, name) else { return };
+    if let Some(principal) = error.fact("principal") {
+        audit(principal, &action.to_string(), &object.to_string(), &Err::<(), _>(error.copied()));
+    }
+}
+
+fn refused(error: &Error) {
+    let reason = match error.kind() {
+        ErrorKind::Unauthenticated => "unauthenticated",
+        ErrorKind::Forbidden => "forbidden",
+        _ => "unavailable",
+    };
+    metrics::counter!("basestream_serving_refused_total", "reason" => reason).increment(1);
+}
+
+#[cfg(test)]
+mod tests;
