@@ -63,6 +63,8 @@ pub struct UpOptions {
 pub struct Ready {
     /// The address of the HTTP server.
     pub http: SocketAddr,
+    /// Where PostgreSQL clients are answered, if they are.
+    pub postgres: Option<SocketAddr>,
 }
 
 impl Ready {
@@ -77,11 +79,12 @@ impl Ready {
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
     let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
+    let postgres = bind_postgres(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await
+        start_serving(&mut parts, &installation, (listener, postgres), Some(fresh.clone())).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         start_speed(&mut parts, &installation, Some(fresh));
@@ -107,10 +110,11 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
 /// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
+    let postgres = bind_postgres(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, listener, None).await
+        start_serving(&mut parts, &installation, (listener, postgres), None).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -151,7 +155,7 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
 /// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
 /// node is loading wait for it.
 async fn bind_listener(setting: &str, address: &str) -> Result<BoundListener> {
-    listen(http_address(setting, address).await?).await.map_err(|error| error.with("setting", setting))
+    listen(socket_address(setting, address).await?).await.map_err(|error| error.with("setting", setting))
 }
 
 async fn bind_optional_listener(setting: &str, address: Option<&str>) -> Result<Option<BoundListener>> {
@@ -161,7 +165,20 @@ async fn bind_optional_listener(setting: &str, address: Option<&str>) -> Result<
     }
 }
 
-async fn start_serving(parts: &mut Parts, installation: &Installation, listener: BoundListener, fresh: Option<Fresh>) -> Result<Ready> {
+/// The same for PostgreSQL clients, if the settings name an address.
+async fn bind_postgres(installation: &Installation) -> Result<Option<postgres_wire::Bound>> {
+    let setting = "serving.postgres";
+    let Some(address) = &installation.settings.serving.postgres else { return Ok(None) };
+    let address = socket_address(setting, address).await?;
+    postgres_wire::listen(address).map(Some).map_err(|error| error.with("setting", setting))
+}
+
+async fn start_serving(
+    parts: &mut Parts,
+    installation: &Installation,
+    (listener, postgres): (BoundListener, Option<postgres_wire::Bound>),
+    fresh: Option<Fresh>,
+) -> Result<Ready> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
     let reads_itself = fresh.is_some();
@@ -169,6 +186,11 @@ async fn start_serving(parts: &mut Parts, installation: &Installation, listener:
     let (http, stopping) = (listener.address, parts.token(Stage::Http));
     let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, listener, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
+    let postgres_address = postgres.as_ref().map(|bound| bound.address);
+    if let Some(bound) = postgres {
+        let task = postgres_wire::serve(node.clone(), bound, parts.token(Stage::Http))?;
+        parts.start(Stage::Http, "postgres", |_| async move { task.await? });
+    }
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
         parts.start(Stage::Node, "shared", move |stop| async move {
@@ -183,11 +205,11 @@ async fn start_serving(parts: &mut Parts, installation: &Installation, listener:
     });
     // Loading and copying snapshots may take as long as it likes: questions come first.
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
-    Ok(Ready { http })
+    Ok(Ready { http, postgres: postgres_address })
 }
 
-async fn http_address(setting: &str, address: &str) -> Result<SocketAddr> {
-    let wrong = || Error::input("the address for HTTP cannot be found").with("setting", setting).with("found", address);
+async fn socket_address(setting: &str, address: &str) -> Result<SocketAddr> {
+    let wrong = || Error::input("the address cannot be found").with("setting", setting).with("found", address);
     let mut found = tokio::net::lookup_host(address).await.map_err(|error| wrong().caused_by(error))?;
     found.next().ok_or_else(wrong)
 }
@@ -231,7 +253,7 @@ fn start_health(
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
     let task = serve_health(Arc::new(health), recorder, listener, stopping);
     parts.start(Stage::Health, "health", |_| async move { task.await? });
-    Ready { http }
+    Ready { http, postgres: None }
 }
 
 /// Returns what each worker is doing.
@@ -300,6 +322,9 @@ fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
     };
     if !options.quiet {
         println!("{what} is up: {}", ready.url());
+        if let Some(address) = ready.postgres {
+            println!("PostgreSQL clients: postgresql://{address}/basestream");
+        }
     }
     info!(http = %ready.http, "{what} is up");
     if let Some(listener) = options.ready {

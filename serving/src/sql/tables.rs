@@ -93,7 +93,13 @@ impl KeptTable {
     }
 }
 
-pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context: &QueryContext, log: Option<&Arc<dyn Log>>) -> Result<()> {
+/// Returns which columns hold UUIDs.
+pub(super) fn register(
+    session: &SessionContext,
+    runtime: &QueryRuntime,
+    context: &QueryContext,
+    log: Option<&Arc<dyn Log>>,
+) -> Result<UuidColumns> {
     let registry = &context.read_view.loaded.registry;
     let mut uuids = UuidColumns::default();
     for name in registry.views.iter().map(|view| &view.name).collect::<BTreeSet<_>>() {
@@ -117,7 +123,7 @@ pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context
         session.register_table(public(name), Arc::new(table))?;
         uuids.add_stream(&stream.definition);
     }
-    uuids.register(session);
+    uuids.clone().register(session);
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
         let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone())?;
@@ -125,7 +131,7 @@ pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     catalog.register_schema(SYSTEM_SCHEMA, Arc::new(system))?;
-    Ok(())
+    Ok(uuids)
 }
 
 /// A name as it is, not to be read as SQL.
