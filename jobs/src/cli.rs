@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Once;
 
 use ::definitions::settings::{FILE_NAME, Settings, Variables};
 use access::{audit, local_user};
@@ -138,17 +137,13 @@ struct Context {
     config: PathBuf,
     output: Output,
     functions: Functions,
-    /// Settings without effect are reported once.
-    warned: Once,
 }
 
 impl Context {
     fn settings(&self) -> Result<Settings> {
-        let settings = Settings::load(&self.config, &Variables::from_process()).map_err(|error| {
+        Settings::load(&self.config, &Variables::from_process()).map_err(|error| {
             if error.kind() == types::ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
-        })?;
-        self.warned.call_once(|| settings.without_effect().iter().for_each(|line| tracing::warn!("{line}")));
-        Ok(settings)
+        })
     }
 
     async fn installation(&self) -> Result<Installation> {
@@ -176,7 +171,7 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     // Planning recurses to the depth of a SELECT.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
-    let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions, warned: Once::new() };
+    let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions };
     let change = change(&cli.command);
     let done = runtime.block_on(dispatch(&context, cli.command));
     if let (Some(Change { action, object }), Ok(_)) = (change, &done) {

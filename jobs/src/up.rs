@@ -67,6 +67,8 @@ pub struct Ready {
     pub http: SocketAddr,
     /// Whether it answers over TLS alone.
     pub tls: bool,
+    /// Where PostgreSQL clients are answered, if they are.
+    pub postgres: Option<SocketAddr>,
 }
 
 impl Ready {
@@ -83,11 +85,12 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
     let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
     let protection = protection::open(&installation).await?;
+    let postgres = bind_postgres(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection), Some(fresh.clone())).await
+        start_serving(&mut parts, &installation, (listener, protection, postgres), Some(fresh.clone())).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         start_speed(&mut parts, &installation, Some(fresh));
@@ -114,10 +117,11 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
     let protection = protection::open(&installation).await?;
+    let postgres = bind_postgres(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection), None).await
+        start_serving(&mut parts, &installation, (listener, protection, postgres), None).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -160,7 +164,7 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
 /// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
 /// node is loading wait for it. An address that other machines reach needs a word on who may do what.
 async fn bind_listener(setting: &str, address: &str, installation: &Installation) -> Result<BoundListener> {
-    let address = http_address(setting, address).await?;
+    let address = socket_address(setting, address).await?;
     may_listen(setting, address, installation.settings.serving.auth.required)?;
     listen(address).await.map_err(|error| error.with("setting", setting))
 }
@@ -175,10 +179,18 @@ async fn bind_optional_listener(
     Ok(Some((listener, protection::open(installation).await?)))
 }
 
+/// The same for PostgreSQL clients, if the settings name an address.
+async fn bind_postgres(installation: &Installation) -> Result<Option<postgres_wire::Bound>> {
+    let setting = "serving.postgres";
+    let Some(address) = &installation.settings.serving.postgres else { return Ok(None) };
+    let address = socket_address(setting, address).await?;
+    postgres_wire::listen(address).map(Some).map_err(|error| error.with("setting", setting))
+}
+
 async fn start_serving(
     parts: &mut Parts,
     installation: &Installation,
-    (listener, protection): (BoundListener, Protection),
+    (listener, protection, postgres): (BoundListener, Protection, Option<postgres_wire::Bound>),
     fresh: Option<Fresh>,
 ) -> Result<Ready> {
     let recorder = start_upkeep(parts);
@@ -186,10 +198,15 @@ async fn start_serving(
     let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
     protection::follow(parts, Stage::Http, installation, &protection);
-    let ready = Ready { http: listener.address, tls: protection.tls.is_some() };
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
     let stopping = parts.token(Stage::Http);
     let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection, listener, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
+    let postgres_address = postgres.as_ref().map(|bound| bound.address);
+    if let Some(bound) = postgres {
+        let task = postgres_wire::serve(node.clone(), bound, parts.token(Stage::Http))?;
+        parts.start(Stage::Http, "postgres", |_| async move { task.await? });
+    }
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
         parts.start(Stage::Node, "shared", move |stop| async move {
@@ -204,11 +221,11 @@ async fn start_serving(
     });
     // Loading and copying snapshots may take as long as it likes: questions come first.
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
-    Ok(ready)
+    Ok(Ready { postgres: postgres_address, ..ready })
 }
 
-async fn http_address(setting: &str, address: &str) -> Result<SocketAddr> {
-    let wrong = || Error::input("the address for HTTP cannot be found").with("setting", setting).with("found", address);
+async fn socket_address(setting: &str, address: &str) -> Result<SocketAddr> {
+    let wrong = || Error::input("the address cannot be found").with("setting", setting).with("found", address);
     let mut found = tokio::net::lookup_host(address).await.map_err(|error| wrong().caused_by(error))?;
     found.next().ok_or_else(wrong)
 }
@@ -249,7 +266,7 @@ fn start_health(
         });
     }
     protection::follow(parts, Stage::Health, installation, &protection);
-    let ready = Ready { http: listener.address, tls: protection.tls.is_some() };
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
     let stopping = parts.token(Stage::Health);
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
     let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
@@ -323,6 +340,9 @@ fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
     };
     if !options.quiet {
         println!("{what} is up: {}", ready.url());
+        if let Some(address) = ready.postgres {
+            println!("PostgreSQL clients: postgresql://{address}/basestream");
+        }
     }
     info!(http = %ready.http, "{what} is up");
     if let Some(listener) = options.ready {

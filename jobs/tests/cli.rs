@@ -158,13 +158,14 @@ fn before_anything_reads_answers_and_status_say_so() {
 }
 
 #[test]
-fn a_setting_without_effect_is_warned_of_once() {
+fn an_address_for_postgresql_that_other_machines_reach_is_refused() {
     let project = Project::of_orders();
-    let output = command(&project.path(), &["plan"]).env("BASESTREAM__SERVING__POSTGRES", "127.0.0.1:5433").output().unwrap();
-    assert_success(&output);
-    let warned = text(&output.stderr);
-    assert_eq!(warned.matches("serving.postgres = \"127.0.0.1:5433\" has no effect").count(), 1, "{warned}");
-    assert_eq!(text(&project.run(&["plan"]).stderr), "");
+    for command_name in ["up", "serve"] {
+        let output = command(&project.path(), &[command_name]).env("BASESTREAM__SERVING__POSTGRES", "0.0.0.0:5433").output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains("found the address 0.0.0.0:5433 for the PostgreSQL protocol") && said.contains("serving.postgres"), "{said}");
+    }
 }
 
 #[test]

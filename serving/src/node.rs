@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use access::{Action, Object, Principal, allow};
+use arrow::datatypes::DataType;
 use catalog::Catalog;
+use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
 use engine::fresh::Fresh;
 use engine::functions::Functions;
@@ -22,7 +24,7 @@ use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
-use crate::sql::{self, QueryResponse};
+use crate::sql::{self, Described, Params, QueryResponse, TableDescription};
 use crate::value_errors::OnValueError;
 
 /// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for whom.
@@ -122,7 +124,7 @@ impl Node {
         on_value_error: OnValueError,
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params, on_value_error, principal: self.1.clone() };
+        let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), (asked, after.as_ref())).await
     }
 
@@ -136,8 +138,37 @@ impl Node {
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params: Vec::new(), on_value_error, principal: self.1.clone() };
+        let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.1.clone() };
         sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), (read_view, asked)).await
+    }
+
+    /// Plans a query with typed parameters and begins it: over a read view at hand, or that of this moment. `as_of` is
+    /// the time where the text names none.
+    pub async fn query_typed(
+        &self,
+        read_view: Option<ReadView>,
+        sql: &str,
+        params: Vec<ScalarValue>,
+        as_of: Option<Micros>,
+    ) -> Result<QueryResponse> {
+        let (follower, runtime, log) = (&self.0.follower, &self.0.runtime, self.0.log.get());
+        let asked = sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.1.clone() };
+        match read_view {
+            Some(read_view) => sql::query_at(follower, runtime, log, (read_view, asked)).await,
+            None => sql::query(follower, runtime, log, (asked, None)).await,
+        }
+    }
+
+    /// What a query's columns and parameters are. `given` are the types of `$1`, `$2`, .. that the caller knows.
+    ///
+    /// Errors: `Input` for SQL that is wrong, names no known table or is no query.
+    pub async fn describe(&self, read_view: ReadView, sql: &str, given: &[Option<DataType>]) -> Result<Described> {
+        sql::describe(&self.0.runtime, (self.0.log.get(), &self.1), read_view, (sql, None), given).await
+    }
+
+    /// The tables that a query can name.
+    pub async fn tables(&self, read_view: ReadView) -> Result<Vec<TableDescription>> {
+        sql::all_tables(&self.0.runtime, (self.0.log.get(), &self.1), read_view).await
     }
 
     /// What a query begun now reads from.
@@ -170,8 +201,8 @@ impl Node {
         self.0.follower.session()
     }
 
-    /// How long a query over HTTP may take.
-    pub(crate) fn query_timeout(&self) -> Duration {
+    /// How long a query may take until its answer begins.
+    pub fn query_timeout(&self) -> Duration {
         self.0.follower.settings().query_timeout
     }
 

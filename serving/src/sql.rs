@@ -14,12 +14,17 @@ use std::time::Instant;
 
 use access::Principal;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::prelude::SessionContext;
+use engine::plan::UuidColumns;
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
+use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -30,11 +35,12 @@ use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::value_errors::{OnValueError, ValueErrors};
 
+mod describe;
 mod equality;
 mod events;
 mod joined;
 mod names;
-mod params;
+pub mod params;
 mod rights;
 mod source;
 mod statement;
@@ -45,11 +51,15 @@ mod used;
 mod view;
 mod wildcards;
 
+pub use describe::{Described, TableDescription};
+pub(crate) use describe::{all_tables, describe};
 pub use statement::{parse_as_of, views_read};
 
 /// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
     pub schema: SchemaRef,
+    /// For each column whether its texts are UUIDs.
+    pub uuids: Vec<bool>,
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
     estimated: Arc<EstimatedColumns>,
@@ -74,11 +84,21 @@ impl QueryResponse {
 #[derive(Clone)]
 pub(crate) struct Query<'a> {
     pub(crate) sql: &'a str,
-    /// The values of `$1`, `$2`, ..
-    pub(crate) params: Vec<serde_json::Value>,
+    pub(crate) params: Params,
+    /// The time that is asked where the text names none.
+    pub(crate) as_of: Option<Micros>,
     pub(crate) on_value_error: OnValueError,
     /// Who asks: every table that is read needs its right.
     pub(crate) principal: Arc<Principal>,
+}
+
+/// The values of `$1`, `$2`, ..
+#[derive(Debug, Clone)]
+pub enum Params {
+    /// Typed by JSON.
+    Json(Vec<serde_json::Value>),
+    /// Of the types that [`Described::params`] has.
+    Typed(Vec<ScalarValue>),
 }
 
 /// Plans a query over the read view of this moment and begins it; of a moment that counts everything before `after`.
@@ -90,7 +110,7 @@ pub(crate) async fn query(
 ) -> Result<QueryResponse> {
     if let Some(position) = after {
         let statement = statement::read(asked.sql)?.statement;
-        let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement)?;
+        let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement, &asked.principal)?;
         let counted = if named.has_streams { Counted::Committed } else { Counted::WithFresh };
         follower.wait_for(position, counted).await?;
     }
@@ -120,22 +140,15 @@ async fn begin(
     (follower, runtime): (&Follower, &QueryRuntime),
     log: Option<&Arc<dyn Log>>,
     read_view: ReadView,
-    Query { sql, params, on_value_error, principal }: Query<'_>,
+    Query { sql, params, as_of, on_value_error, principal }: Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
-    let mut asked = statement::read(sql)?;
-    let session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state(), &asked.statement, &principal)?;
-    wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
-    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
-    let read_view = if named.has_streams { read_view.committed() } else { read_view };
-    let context = QueryContext::new(read_view, asked.as_of, &named.views)?.on_value_error(on_value_error);
-    tables::register(&session, runtime, &context, (log, &principal))?;
-
+    let types: Vec<Option<DataType>> = match &params {
+        Params::Json(_) => Vec::new(),
+        Params::Typed(values) => values.iter().map(|value| Some(value.data_type())).collect(),
+    };
+    let Planned { session, context, plan, uuids, .. } = plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types).await?;
     let state = session.state();
-    let plan = state.statement_to_plan(asked.statement).await?;
-    statement::allow(&plan)?;
-    rights::allow_plan(&principal, &context.read_view.loaded.registry, &plan)?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
@@ -154,7 +167,41 @@ async fn begin(
         }
     });
     let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
-    Ok(QueryResponse { schema, batches, meta, estimated, errors })
+    Ok(QueryResponse { schema, uuids, batches, meta, estimated, errors })
+}
+
+/// A query, planned over one read view.
+struct Planned {
+    session: SessionContext,
+    context: QueryContext,
+    plan: LogicalPlan,
+    /// For each column of its answer whether its texts are UUIDs.
+    uuids: Vec<bool>,
+    columns: UuidColumns,
+}
+
+/// Plans a query. `types` are those of its parameters that the planner may not find by itself.
+async fn plan(
+    runtime: &QueryRuntime,
+    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    read_view: ReadView,
+    (sql, as_of, on_value_error): (&str, Option<Micros>, OnValueError),
+    types: &[Option<DataType>],
+) -> Result<Planned> {
+    let mut asked = statement::read(sql)?;
+    let session = runtime.session()?;
+    let named = tables::tables_named(&read_view, &session.state(), &asked.statement, principal)?;
+    wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
+    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
+    let read_view = if named.has_streams { read_view.committed() } else { read_view };
+    let context = QueryContext::new(read_view, asked.as_of.or(as_of), &named.views)?.on_value_error(on_value_error);
+    let columns = tables::register(&session, runtime, &context, (log, principal))?;
+
+    let plan = params::plan(&session.state(), asked.statement, types).await?;
+    statement::allow(&plan)?;
+    rights::allow_plan(principal, &context.read_view.loaded.registry, &plan)?;
+    let uuids = columns.in_output(&plan);
+    Ok(Planned { session, context, plan, uuids, columns })
 }
 
 /// Measures a query until its stream is dropped.

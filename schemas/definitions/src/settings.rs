@@ -174,7 +174,8 @@ pub struct ServingSettings {
     /// The address of the HTTP server, `host:port`. Default: `127.0.0.1:8080`.
     #[serde(deserialize_with = "fields::address")]
     pub http: String,
-    /// The address of the PostgreSQL protocol server, `host:port`. Default: absent or empty, none.
+    /// The address at which PostgreSQL clients are answered, `host:port`, of this machine. Default: absent or empty,
+    /// none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub postgres: Option<String>,
     /// Which clock gives `t` without `as_of`: `wall` or `event`. Default: `wall`.
@@ -182,8 +183,8 @@ pub struct ServingSettings {
     /// Memory for queries (bytes). Default: `2GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
-    /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready. Default:
-    /// `30s`.
+    /// How long an SQL query over HTTP or the PostgreSQL protocol may take until its answer, or the first part of a
+    /// stream, is ready. Default: `30s`.
     #[serde(deserialize_with = "fields::duration")]
     pub query_timeout: Duration,
     /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
@@ -253,14 +254,6 @@ impl Settings {
         }
         self.project = project;
         self
-    }
-
-    /// Returns a line for each setting that is given and changes nothing in this release.
-    pub fn without_effect(&self) -> Vec<String> {
-        let postgres = self.serving.postgres.as_ref().map(|address| {
-            format!("serving.postgres = \"{address}\" has no effect: this release does not serve the PostgreSQL protocol; remove it")
-        });
-        postgres.into_iter().collect()
     }
 
     /// Returns a line for each setting that is given and changes nothing in `up`, whose layers have one HTTP server.

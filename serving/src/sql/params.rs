@@ -1,35 +1,241 @@
-//! The values of `$1`, `$2`, ..: typed by JSON, then coerced by the planner as literals are.
+//! The values of `$1`, `$2`, ..: typed by JSON or by the caller, then coerced by the planner as literals are; and the
+//! types of those that the planner cannot find.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{self, Visit, Visitor, visit_expressions_mut};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use serde_json::Value;
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
-pub(super) fn bind(plan: LogicalPlan, params: Vec<Value>) -> Result<LogicalPlan> {
+use super::Params;
+
+/// The function that `= ANY (..)` becomes.
+const ARRAY_HAS: &str = "array_has";
+
+/// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`, and
+/// without that an array of what `= ANY` compares it with, or else a text.
+pub async fn plan(state: &SessionState, statement: Statement, types: &[Option<DataType>]) -> Result<LogicalPlan> {
+    let mut error = match state.statement_to_plan(statement.clone()).await {
+        Ok(plan) => return Ok(plan),
+        Err(error) => error,
+    };
+    let places = Places::of(&statement);
+    if places.all.is_empty() {
+        return Err(error.into());
+    }
+    for unknown in [&places.in_any, &places.alone, &places.all] {
+        let cast = |(number, is_array): (&usize, &bool)| {
+            let text = if *is_array { DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))) } else { DataType::Utf8 };
+            (*number, types.get(number - 1).cloned().flatten().unwrap_or(text))
+        };
+        let mut casts: BTreeMap<usize, DataType> = unknown.iter().map(cast).collect();
+        let mut planned = state.statement_to_plan(with_casts(&statement, &casts)?).await;
+        if let Ok(plan) = &planned
+            && compared_with_others(plan, types, &mut casts)?
+        {
+            planned = state.statement_to_plan(with_casts(&statement, &casts)?).await;
+        }
+        match planned {
+            Ok(plan) => return Ok(plan),
+            Err(other) => error = other,
+        }
+    }
+    Err(error.into())
+}
+
+/// Where a statement has parameters; for each number whether it is compared by `ANY`.
+#[derive(Default)]
+struct Places {
+    in_any: BTreeMap<usize, bool>,
+    /// Those, and the ones that are a column of the answer.
+    alone: BTreeMap<usize, bool>,
+    all: BTreeMap<usize, bool>,
+}
+
+impl Places {
+    fn of(statement: &Statement) -> Places {
+        let mut places = Places::default();
+        if let Some(statement) = inner(statement) {
+            let _ = statement.visit(&mut places);
+        }
+        places.alone.extend(places.in_any.clone());
+        places.all.extend(places.in_any.clone());
+        places
+    }
+}
+
+impl Visitor for Places {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        if let ast::SetExpr::Select(select) = &*query.body {
+            for item in &select.projection {
+                let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+                self.alone.extend(number(expr).map(|number| (number, false)));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        self.all.extend(number(expr).map(|number| (number, false)));
+        if let ast::Expr::AnyOp { right, .. } | ast::Expr::AllOp { right, .. } = expr {
+            self.in_any.extend(number(right).map(|number| (number, true)));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn inner(statement: &Statement) -> Option<&ast::Statement> {
+    match statement {
+        Statement::Statement(statement) => Some(statement),
+        Statement::Explain(explain) => inner(&explain.statement),
+        _ => None,
+    }
+}
+
+fn inner_mut(statement: &mut Statement) -> Option<&mut ast::Statement> {
+    match statement {
+        Statement::Statement(statement) => Some(statement),
+        Statement::Explain(explain) => inner_mut(&mut explain.statement),
+        _ => None,
+    }
+}
+
+/// The number of a parameter; `ANY` has it in parentheses.
+fn number(expr: &ast::Expr) -> Option<usize> {
+    match expr {
+        ast::Expr::Nested(expr) => number(expr),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Placeholder(name) => name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Result<Statement> {
+    let mut statement = statement.clone();
+    let Some(inner) = inner_mut(&mut statement) else { return Ok(statement) };
+    let outcome = visit_expressions_mut(inner, |expr| {
+        // Visited after what is inside it: what it is replaced by is not visited again.
+        let Some((number, data_type)) = number(expr).and_then(|number| casts.get_key_value(&number)) else {
+            return ControlFlow::Continue(());
+        };
+        let text = format!("CAST(${number} AS {})", sql_name(data_type));
+        match Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr()) {
+            Ok(cast) => *expr = cast,
+            Err(error) => return ControlFlow::Break(Error::input(format!("the type of ${number} is not supported")).caused_by(error)),
+        }
+        ControlFlow::Continue(())
+    });
+    match outcome {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(statement),
+    }
+}
+
+/// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one changed.
+fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &mut BTreeMap<usize, DataType>) -> Result<bool> {
+    let mut changed = false;
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(call) = expr
+                    && call.name() == ARRAY_HAS
+                    && let Expr::Cast(cast) = &call.args[0]
+                    && let Expr::Placeholder(placeholder) = &*cast.expr
+                    && let Some(number) = placeholder.id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok())
+                    && types.get(number - 1).is_none_or(Option::is_none)
+                    && let Ok(item) = call.args[1].get_type(&schema)
+                {
+                    let array = DataType::List(Arc::new(Field::new_list_field(item, true)));
+                    changed |= casts.insert(number, array.clone()) != Some(array);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(changed)
+}
+
+/// The type of each parameter of a plan, `$1` first; of one that the plan does not say, the given one or text.
+pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataType>> {
+    let mut found: BTreeMap<usize, DataType> = BTreeMap::new();
+    for (name, field) in plan.get_parameter_fields()? {
+        let Some(number) = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()) else {
+            return Err(Error::input(format!("the query names the parameter {name}: expected $1, $2, ..")));
+        };
+        if let Some(field) = field {
+            found.insert(number, field.data_type().clone());
+        }
+    }
+    cast_types(plan, &mut found)?;
+    let all = plan.get_parameter_names()?.iter().filter_map(|name| name[1..].parse::<usize>().ok()).max().unwrap_or_default();
+    let of = |number: usize| found.get(&number).cloned().or_else(|| given.get(number - 1).cloned().flatten()).unwrap_or(DataType::Utf8);
+    Ok((1..=all.max(given.len())).map(of).collect())
+}
+
+/// A parameter that is cast, by us or in the text, is of that type.
+fn cast_types(plan: &LogicalPlan, found: &mut BTreeMap<usize, DataType>) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Cast(cast) = expr
+                    && let Expr::Placeholder(placeholder) = &*cast.expr
+                    && let Some(number) = placeholder.id.strip_prefix('$').and_then(|number| number.parse().ok())
+                {
+                    found.entry(number).or_insert_with(|| cast.field.data_type().clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
+}
+
+/// Replaces the parameters by their values.
+///
+/// Errors: `Input` where one has no value, or is compared with values of another kind.
+pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
+    let values = match params {
+        Params::Json(values) => values.iter().enumerate().map(|(index, value)| scalar(index + 1, value)).collect::<Result<Vec<_>>>(),
+        Params::Typed(values) => Ok(values),
+    };
     let mut named: Vec<String> = plan.get_parameter_names()?.into_iter().collect();
-    if named.is_empty() && params.is_empty() {
+    if named.is_empty() && values.as_ref().is_ok_and(Vec::is_empty) {
         return Ok(plan);
     }
+    let given = values.as_ref().map_or(usize::MAX, Vec::len);
     named.sort();
     for name in &named {
-        let number = name.trim_start_matches('$').parse::<usize>().ok().filter(|number| (1..=params.len()).contains(number));
+        let number = name.trim_start_matches('$').parse::<usize>().ok().filter(|number| (1..=given).contains(number));
         if number.is_none() {
             return Err(Error::input(format!(
-                "the query names the parameter {name}, and {} values are given: expected $1, $2, .. with a value each",
-                params.len()
+                "the query names the parameter {name}, and {given} values are given: expected $1, $2, .. with a value each"
             )));
         }
     }
-    refuse_other_kinds(&plan, &params)?;
-    let values = params.iter().enumerate().map(|(index, value)| scalar(index + 1, value)).collect::<Result<Vec<_>>>()?;
+    let values = values?;
+    refuse_other_kinds(&plan, &values)?;
     Ok(plan.with_param_values(values)?)
 }
 
 /// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the parameter.
-fn refuse_other_kinds(plan: &LogicalPlan, params: &[Value]) -> Result<()> {
+fn refuse_other_kinds(plan: &LogicalPlan, params: &[ScalarValue]) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
@@ -55,12 +261,12 @@ fn refuse_other_kinds(plan: &LogicalPlan, params: &[Value]) -> Result<()> {
 }
 
 /// A parameter that is a number or a truth, as a message names it.
-fn other_kind(expr: &Expr, params: &[Value]) -> Option<String> {
+fn other_kind(expr: &Expr, params: &[ScalarValue]) -> Option<String> {
     let Expr::Placeholder(placeholder) = expr else { return None };
     let number: usize = placeholder.id.trim_start_matches('$').parse().ok()?;
     let kind = match params.get(number.checked_sub(1)?)? {
-        Value::Number(number) => format!("the number {number}"),
-        Value::Bool(truth) => truth.to_string(),
+        ScalarValue::Boolean(Some(truth)) => truth.to_string(),
+        value if value.data_type().is_numeric() && !value.is_null() => format!("the number {value}"),
         _ => return None,
     };
     Some(format!("the parameter ${number} is {kind}"))

@@ -102,13 +102,14 @@ impl KeptTable {
     }
 }
 
-/// Registers the tables that the principal may read: no other can be reached, however it is named.
+/// Registers the tables that the principal may read: no other can be reached, however it is named. Returns which columns
+/// hold UUIDs.
 pub(super) fn register(
     session: &SessionContext,
     runtime: &QueryRuntime,
     context: &QueryContext,
     (log, principal): (Option<&Arc<dyn Log>>, &Principal),
-) -> Result<()> {
+) -> Result<UuidColumns> {
     let registry = &context.read_view.loaded.registry;
     let mut uuids = UuidColumns::default();
     let readable = |name: &str| may_read(principal, registry, name);
@@ -133,9 +134,9 @@ pub(super) fn register(
         session.register_table(public(name), Arc::new(table))?;
         uuids.add_stream(&stream.definition);
     }
-    uuids.register(session);
+    uuids.clone().register(session);
     if !may_read_system(principal) {
-        return Ok(());
+        return Ok(uuids);
     }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
@@ -144,7 +145,7 @@ pub(super) fn register(
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     catalog.register_schema(SYSTEM_SCHEMA, Arc::new(system))?;
-    Ok(())
+    Ok(uuids)
 }
 
 /// A name as it is, not to be read as SQL.

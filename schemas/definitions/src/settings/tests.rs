@@ -69,17 +69,9 @@ fn the_design_example_is_read_in_full() {
 }
 
 #[test]
-fn a_setting_that_changes_nothing_is_named() {
-    let told = parse(EXAMPLE).without_effect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("serving.postgres = \"127.0.0.1:5433\" has no effect"), "{told:?}");
-}
-
-#[test]
 fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses_and_named_where_they_change_nothing() {
     let settings = parse("[speed]\nhttp = '127.0.0.1:8081'\n[scheduler]\nhttp = ''");
     assert_eq!((settings.speed.http.as_deref(), &settings.scheduler.http), (Some("127.0.0.1:8081"), &None));
-    assert_eq!(settings.without_effect(), [""; 0]);
     let expected = "speed.http = \"127.0.0.1:8081\" has no effect in `up`, which answers at serving.http; it is for `basestream speed`";
     assert_eq!(settings.without_effect_in_up(), [expected]);
     let settings = parse_with("", &[("BASESTREAM__SCHEDULER__HTTP", "host:1")]).unwrap();
@@ -104,7 +96,6 @@ fn the_scheduler_runs_one_view_at_a_time_unless_it_may_more() {
 fn an_empty_file_gives_the_defaults() {
     let settings = parse("");
     assert_eq!(settings.without_effect_in_up(), [""; 0]);
-    assert_eq!(settings.without_effect(), [""; 0]);
     assert_eq!(settings, Settings::defaults(Path::new("/project")));
     assert_eq!(settings.storage.url.as_str(), "file:///project/data/storage");
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");

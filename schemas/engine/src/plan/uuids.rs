@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Distinct, Expr, LogicalPlan, TableScan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 
@@ -62,6 +63,42 @@ impl UuidColumns {
             session.add_analyzer_rule(Arc::new(UuidsHaveOneSpelling { columns: self, respelled: respelled.clone() }));
         }
         respelled
+    }
+
+    /// For each column of a plan's output whether it holds UUIDs.
+    pub fn in_output(&self, plan: &LogicalPlan) -> Vec<bool> {
+        (0..plan.schema().fields().len()).map(|index| self.hold(plan, index)).collect()
+    }
+
+    /// For each column of a table whether it holds UUIDs.
+    pub fn in_table(&self, table: &str, schema: &Schema) -> Vec<bool> {
+        let columns = self.0.get(table);
+        schema.fields().iter().map(|field| columns.is_some_and(|columns| columns.contains(field.name()))).collect()
+    }
+
+    /// The parameters that are compared with columns that hold UUIDs, as they are named: `$1`.
+    pub fn parameters(&self, plan: &LogicalPlan) -> Result<BTreeSet<String>> {
+        let mut found = BTreeSet::new();
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    let with = |value: &Expr| self.hold_in_node(node, value);
+                    match expr {
+                        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
+                            found.extend(parameter(left).filter(|_| with(right)));
+                            found.extend(parameter(right).filter(|_| with(left)));
+                        }
+                        Expr::InList(list) if with(&list.expr) => found.extend(list.list.iter().filter_map(parameter)),
+                        Expr::ScalarFunction(call) if call.args.len() == 2 && with(&call.args[1]) => {
+                            found.extend(parameter(&call.args[0]));
+                        }
+                        _ => {}
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        Ok(found)
     }
 
     fn has(&self, scan: &TableScan, index: usize) -> bool {
@@ -116,6 +153,13 @@ impl UuidColumns {
             return scan.projected_schema.maybe_index_of_column(column).is_some_and(|index| self.has(scan, index));
         }
         node.inputs().iter().any(|input| self.hold_column(input, column))
+    }
+}
+
+fn parameter(expr: &Expr) -> Option<String> {
+    match strip_casts(expr) {
+        Expr::Placeholder(placeholder) => Some(placeholder.id.clone()),
+        _ => None,
     }
 }
 

@@ -1,0 +1,134 @@
+//! Rows on their way to a client. What is under way ends when its time is over, when it is cancelled, and when the client
+//! has gone.
+
+use std::future::Future;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use bytes::{BufMut, BytesMut};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::socket::Socket;
+use super::{Answered, Failure};
+use crate::copy::CopyFormat;
+use crate::problem::{Problem, QUERY_CANCELED};
+use crate::question::Answer;
+use crate::rows::RowFormat;
+
+/// When a statement ends that has not ended by itself.
+pub(super) struct Limits {
+    cancelled: CancellationToken,
+    /// Its answer begins by then.
+    begun: Instant,
+    /// All of it is sent by then.
+    ended: Instant,
+}
+
+/// How rows are written.
+pub(super) enum Sink<'a> {
+    Rows(&'a RowFormat),
+    Copy(&'a CopyFormat, &'a RowFormat),
+}
+
+impl Sink<'_> {
+    fn put(&self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> types::Result<()> {
+        match self {
+            Sink::Rows(format) => format.data_row(out, batch, row),
+            Sink::Copy(copy, format) => {
+                out.put_u8(b'd');
+                let at = out.len();
+                out.put_i32(0);
+                copy.row(out, format, batch, row)?;
+                let length = (out.len() - at) as i32;
+                out[at..at + size_of::<i32>()].copy_from_slice(&length.to_be_bytes());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What became of an answer.
+pub(super) struct Sent {
+    pub(super) rows: u64,
+    /// The limit was reached: there may be more rows.
+    pub(super) may_have_more: bool,
+}
+
+/// For ever, for a clock.
+const YEAR: Duration = Duration::from_secs(31_536_000);
+
+impl Limits {
+    pub(super) fn new(cancelled: CancellationToken, query_timeout: Duration, statement_timeout: Option<Duration>) -> Self {
+        let now = Instant::now();
+        let ended = now + statement_timeout.unwrap_or(YEAR).min(YEAR);
+        Self { cancelled, begun: (now + query_timeout.min(YEAR)).min(ended), ended }
+    }
+
+    /// Waits for what comes before the first row.
+    pub(super) async fn first<T>(&self, work: impl Future<Output = T>, socket: &mut Socket) -> Answered<T> {
+        self.until(self.begun, work, socket).await
+    }
+
+    async fn until<T>(&self, time: Instant, work: impl Future<Output = T>, socket: &mut Socket) -> Answered<T> {
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => Err(cancelled().into()),
+            done = work => Ok(done),
+            () = tokio::time::sleep_until(time) => Err(self.too_long(time).into()),
+            () = socket.hung_up() => Err(Failure::Gone),
+        }
+    }
+
+    fn too_long(&self, time: Instant) -> Problem {
+        let setting = if time < self.ended { "the setting serving.query_timeout" } else { "statement_timeout" };
+        Problem::new(QUERY_CANCELED, format!("canceling statement due to statement timeout: its time is over by {setting}"))
+            .with_hint("select less, or raise the setting")
+    }
+}
+
+fn cancelled() -> Problem {
+    Problem::new(QUERY_CANCELED, "canceling statement due to user request")
+}
+
+/// Sends rows, at most `max_rows` of them (0: all).
+pub(super) async fn send(socket: &mut Socket, answer: &mut Answer, sink: &Sink<'_>, max_rows: usize, limits: &Limits) -> Answered<Sent> {
+    let mut rows = 0;
+    loop {
+        if max_rows > 0 && rows == max_rows as u64 {
+            return Ok(Sent { rows, may_have_more: true });
+        }
+        if !answer.has_row() {
+            let time = if rows == 0 { limits.begun } else { limits.ended };
+            // What is made already does not wait for what takes long.
+            if rows > 0 {
+                flush(socket, limits).await?;
+            }
+            let more = limits.until(time, answer.fill(), socket).await??;
+            if !more {
+                return Ok(Sent { rows, may_have_more: false });
+            }
+        }
+        let Some((batch, row)) = answer.take_row() else { continue };
+        let begin = socket.out.len();
+        if let Err(error) = sink.put(&mut socket.out, batch, row) {
+            // Half of a message would be taken for a whole one.
+            socket.out.truncate(begin);
+            return Err(error.into());
+        }
+        rows += 1;
+        if socket.is_full() {
+            flush(socket, limits).await?;
+        }
+    }
+}
+
+/// A slow client is waited for; what it asked for may be cancelled meanwhile.
+async fn flush(socket: &mut Socket, limits: &Limits) -> Answered {
+    tokio::select! {
+        biased;
+        () = limits.cancelled.cancelled() => Err(cancelled().into()),
+        flushed = socket.flush() => Ok(flushed?),
+        () = tokio::time::sleep_until(limits.ended) => Err(limits.too_long(limits.ended).into()),
+    }
+}

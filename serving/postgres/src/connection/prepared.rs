@@ -1,0 +1,134 @@
+//! Prepared statements and portals.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::Revision;
+use datafusion::common::ScalarValue;
+
+use crate::columns::{WireType, wire_types};
+use crate::params;
+use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::question::{Answer, Description, text_schema};
+use crate::rows::{BINARY, TEXT};
+use crate::statement::{Command, Statement};
+
+pub(super) type Named<T> = HashMap<String, T>;
+
+/// This many descriptions are kept.
+const MAX_DESCRIPTIONS: usize = 256;
+
+/// A statement's text and what the client said of its parameters.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    pub(super) sql: Arc<str>,
+    /// `None` for a text without a statement.
+    pub(super) statement: Option<Arc<Statement>>,
+    /// OIDs; 0 where the client says none.
+    pub(super) types: Vec<u32>,
+    /// The columns that the client was told: what it runs has them, or is refused.
+    pub(super) shown: Option<Vec<WireType>>,
+}
+
+impl Prepared {
+    pub(super) fn new(sql: String, statement: Option<Statement>, types: Vec<u32>) -> Self {
+        Self { sql: sql.into(), statement: statement.map(Arc::new), types, shown: None }
+    }
+
+    pub(super) fn command(&self) -> Option<&Command> {
+        self.statement.as_ref().map(|statement| &statement.command)
+    }
+
+    /// Whether the client said the types of all of its parameters.
+    pub(super) fn types_are_known(&self, params: usize) -> bool {
+        self.types.len() == params && !self.types.contains(&0)
+    }
+}
+
+/// A statement with its parameters, and how far its rows are sent.
+pub(super) struct Portal {
+    pub(super) prepared: Prepared,
+    pub(super) params: Vec<ScalarValue>,
+    /// As they were asked for.
+    pub(super) formats: Vec<i16>,
+    pub(super) progress: Progress,
+}
+
+pub(super) enum Progress {
+    NotBegun,
+    Begun(Box<Answer>),
+    Ended,
+}
+
+impl Progress {
+    pub(super) fn begin(&mut self, answer: Answer) -> &mut Box<Answer> {
+        *self = Progress::Begun(Box::new(answer));
+        match self {
+            Progress::Begun(answer) => answer,
+            _ => unreachable!("it was just begun"),
+        }
+    }
+}
+
+/// What statements are, by their text and the catalog's revision.
+#[derive(Debug, Default)]
+pub(super) struct Descriptions(HashMap<(Arc<str>, Vec<u32>), (Revision, Description)>);
+
+impl Descriptions {
+    pub(super) fn get(&self, prepared: &Prepared, revision: Revision) -> Option<Description> {
+        let (of, described) = self.0.get(&(prepared.sql.clone(), prepared.types.clone()))?;
+        (*of == revision).then(|| described.clone())
+    }
+
+    pub(super) fn keep(&mut self, prepared: &Prepared, revision: Revision, described: Description) {
+        if self.0.len() >= MAX_DESCRIPTIONS {
+            self.0.clear();
+        }
+        self.0.insert((prepared.sql.clone(), prepared.types.clone()), (revision, described));
+    }
+}
+
+/// The values of a Bind. `formats` is that of each, or of all, or none for text.
+pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>]) -> Result<Vec<ScalarValue>, Problem> {
+    if types.len() != values.len() {
+        let message = format!("bind message supplies {} parameters, but prepared statement requires {}", values.len(), types.len());
+        return Err(Problem::new(PROTOCOL_VIOLATION, message));
+    }
+    let formats = expanded(formats, values.len(), "parameter")?;
+    let value = |(index, value): (usize, &Option<Bytes>)| params::value(index + 1, types[index], formats[index], value.as_ref());
+    values.iter().enumerate().map(value).collect()
+}
+
+/// The format of each column.
+pub(super) fn result_formats(formats: &[i16], columns: usize) -> Result<Vec<i16>, Problem> {
+    expanded(formats, columns, "result column")
+}
+
+fn expanded(formats: &[i16], count: usize, what: &str) -> Result<Vec<i16>, Problem> {
+    if let Some(format) = formats.iter().find(|format| ![TEXT, BINARY].contains(format)) {
+        return Err(Problem::new("22023", format!("unsupported format code: {format}")));
+    }
+    match formats {
+        [] => Ok(vec![TEXT; count]),
+        [all] => Ok(vec![*all; count]),
+        each if each.len() == count => Ok(each.to_vec()),
+        each => Err(Problem::new(PROTOCOL_VIOLATION, format!("bind message has {} {what} formats but {count} values", each.len()))),
+    }
+}
+
+/// Whether a client that was told these columns can read those. The digits of a decimal may differ.
+pub(super) fn are_alike(shown: &[WireType], found: &[WireType]) -> bool {
+    shown.len() == found.len() && shown.iter().zip(found).all(|(a, b)| (a.kind, a.is_list) == (b.kind, b.is_list))
+}
+
+/// A statement without columns and parameters.
+pub(super) fn nothing() -> Description {
+    texts(&[])
+}
+
+/// One with these columns of texts.
+pub(super) fn texts(names: &[&str]) -> Description {
+    let schema = text_schema(names);
+    Description { types: wire_types(&schema, &[]), schema, params: Vec::new() }
+}

@@ -1,0 +1,102 @@
+//! A connection's bytes: what a client sent and is not read yet, and what it is to get.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use pgwire::messages::PgWireBackendMessage;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Gone;
+use crate::frames::{self, Message};
+use crate::problem::{PROTOCOL_VIOLATION, Problem};
+
+/// Answers go out in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+/// While a query runs, this much of what a client sends meanwhile is read.
+const AHEAD_BYTES: usize = 64 << 10;
+/// A client that takes nothing for this time is let go: it keeps the files of what it reads.
+const STALLED: Duration = Duration::from_secs(600);
+
+pub(super) struct Socket {
+    stream: TcpStream,
+    read: BytesMut,
+    /// What is to be sent.
+    pub(super) out: BytesMut,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, (read, out): (BytesMut, BytesMut)) -> Self {
+        Self { stream, read, out }
+    }
+
+    /// A message that has come already.
+    pub(super) fn message_at_hand(&mut self) -> Option<Result<Message, Problem>> {
+        frames::message(&mut self.read).map_err(|error| Problem::fatal(PROTOCOL_VIOLATION, error.message())).transpose()
+    }
+
+    pub(super) async fn message(&mut self) -> Result<Result<Message, Problem>, Gone> {
+        loop {
+            if let Some(message) = self.message_at_hand() {
+                return Ok(message);
+            }
+            if self.stream.read_buf(&mut self.read).await.unwrap_or_default() == 0 {
+                return Err(Gone);
+            }
+        }
+    }
+
+    /// Waits until the client has gone.
+    pub(super) async fn hung_up(&mut self) {
+        while self.read.len() < AHEAD_BYTES {
+            if self.stream.read_buf(&mut self.read).await.unwrap_or_default() == 0 {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
+    pub(super) fn put(&mut self, message: PgWireBackendMessage) -> Result<(), Gone> {
+        frames::put(&mut self.out, message).map_err(|error| {
+            tracing::error!(%error, "a message of the PostgreSQL protocol could not be written");
+            Gone
+        })
+    }
+
+    /// Appends a part of a COPY.
+    pub(super) fn put_copy(&mut self, data: Option<BytesMut>) {
+        if let Some(data) = data {
+            self.out.put_u8(b'd');
+            self.out.put_i32((data.len() + size_of::<i32>()) as i32);
+            self.out.extend_from_slice(&data);
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() >= PIECE_BYTES
+    }
+
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+        while !self.out.is_empty() {
+            match timeout(STALLED, self.stream.write_buf(&mut self.out)).await {
+                Ok(Ok(written)) if written > 0 => {}
+                _ => return Err(Gone),
+            }
+        }
+        // One large row does not keep its memory.
+        if self.out.capacity() > 4 * PIECE_BYTES {
+            self.out = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Before the client is waited for, nothing is kept from it.
+    pub(super) async fn flush_if_asked(&mut self) -> Result<(), Gone> {
+        self.flush().await
+    }
+
+    pub(super) async fn close(mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+}

@@ -1,0 +1,42 @@
+//! The PostgreSQL protocol: what `[serving] postgres` answers.
+//!
+//! ```text
+//! server          accepts connections, up to a limit
+//!   connection    one client: messages in, answers out; what it runs follows its session
+//!     startup     the first messages; the one place where a client is authenticated
+//!     session     settings, transaction and read view
+//!     statement   a text, cut into statements, and what each of them is
+//!     question    a statement that has rows: described, and begun
+//!       metadata  pg_catalog and information_schema
+//!       params    the values of $1, $2, ..
+//!     copy        COPY .. TO STDOUT
+//!       rows      rows as text and as binary
+//!         columns Arrow types as PostgreSQL's
+//!     frames      bytes as messages, each checked before it is read
+//!     problem     errors with their SQLSTATE and place
+//!     cancel      keys that cancel a query
+//! ```
+//!
+//! The text of a prepared statement is kept. It is planned for its description, and again by each execution, over the
+//! read view of that moment: a pooled statement sees what was committed after it was prepared. Rows are made as they are
+//! read, so that memory holds a batch for each query under way, however slow its client is.
+
+mod cancel;
+mod columns;
+mod connection;
+mod copy;
+mod frames;
+mod metadata;
+mod params;
+mod problem;
+mod question;
+mod rows;
+mod server;
+mod session;
+mod startup;
+mod statement;
+
+pub use server::{Bound, listen, serve};
+
+/// What clients are told: they choose by it what they ask of the catalog.
+const SERVER_VERSION: &str = "15.0";

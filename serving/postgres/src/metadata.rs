@@ -1,0 +1,323 @@
+//! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
+//!
+//! One session for all clients and as long as the process: a table keeps its OID from one question to the next. Its
+//! tables are those of the newest read view that a question came with; they have columns and no rows.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use arrow::array::{ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
+use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
+use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use engine::plan::{asking_session_builder, session_config};
+use serving::{Described, Loaded, Node, ReadView, TableDescription, parameters};
+use types::{Error, Result};
+
+use crate::columns::WireType;
+
+mod functions;
+
+/// The database that clients see, whatever they connect to.
+pub(crate) const DATABASE: &str = "basestream";
+const PUBLIC: &str = "public";
+const SYSTEM: &str = "system";
+const PG_CATALOG: &str = "pg_catalog";
+/// How the names of a stream's own columns do not begin.
+const HIDDEN: &str = "__";
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Metadata(Arc<Inner>);
+
+struct Inner {
+    node: Node,
+    session: SessionContext,
+    parser: PostgresCompatibilityParser,
+    tables: Arc<Tables>,
+}
+
+/// The tables, and the catalog state that they are of.
+#[derive(Debug, Default)]
+struct Tables(RwLock<(Weak<Loaded>, Arc<Vec<TableDescription>>)>);
+
+impl Tables {
+    fn now(&self) -> Arc<Vec<TableDescription>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+}
+
+impl Metadata {
+    pub(crate) fn new(node: Node) -> Result<Metadata> {
+        let config = session_config().with_information_schema(true).with_default_catalog_and_schema(DATABASE, PUBLIC);
+        // Under the node's memory limit.
+        let state = asking_session_builder().with_config(config).with_runtime_env(node.session().runtime_env()).build();
+        let session = SessionContext::new_with_state(state);
+        node.functions().register(&session)?;
+        let tables = Arc::new(Tables::default());
+        let catalog = || session.catalog(DATABASE).ok_or_else(|| Error::internal("the session has no catalog"));
+        for schema in [PUBLIC, SYSTEM] {
+            catalog()?.register_schema(schema, Arc::new(OurSchema { schema, tables: tables.clone() }))?;
+        }
+        setup_pg_catalog(&session, DATABASE, EmptyContextProvider).map_err(|error| Error::from(*error))?;
+        let inner = catalog()?.schema(PG_CATALOG).ok_or_else(|| Error::internal("the session has no pg_catalog"))?;
+        catalog()?.register_schema(PG_CATALOG, Arc::new(PgCatalog { inner, tables: tables.clone() }))?;
+        functions::register(&session);
+        Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables })))
+    }
+
+    pub(crate) async fn describe(&self, sql: &str, given: &[Option<DataType>], read_view: ReadView) -> Result<Described> {
+        let plan = self.plan(sql, given, read_view).await?;
+        let params = parameters::types(&plan, given)?;
+        let nulls = params.iter().map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?;
+        let bound = parameters::bind(plan, serving::Params::Typed(nulls))?;
+        let state = self.0.session.state();
+        let physical = state.create_physical_plan(&bound).await?;
+        let uuid_params = vec![false; params.len()];
+        Ok(Described { schema: physical.schema(), uuids: Vec::new(), params, uuid_params })
+    }
+
+    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, read_view: ReadView) -> Result<SendableRecordBatchStream> {
+        let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
+        let plan = parameters::bind(self.plan(sql, &types, read_view).await?, serving::Params::Typed(params))?;
+        let physical = self.0.session.state().create_physical_plan(&plan).await?;
+        Ok(execute_stream(physical, self.0.session.task_ctx())?)
+    }
+
+    async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
+        self.follow(read_view).await?;
+        definitions::depth::check_depth(sql)?;
+        let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
+        let [statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
+        let plan = parameters::plan(&self.0.session.state(), Statement::Statement(Box::new(statement)), types).await?;
+        let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        options
+            .verify_plan(&plan)
+            .map_err(|error| Error::input(format!("only queries are supported here: {}", Error::from(error).message())))?;
+        Ok(plan)
+    }
+
+    /// Shows the tables of this read view's catalog state.
+    async fn follow(&self, read_view: ReadView) -> Result<()> {
+        let loaded = Arc::downgrade(&read_view.loaded);
+        let is_shown = |shown: &Weak<Loaded>| shown.ptr_eq(&loaded);
+        if is_shown(&self.0.tables.0.read().unwrap_or_else(PoisonError::into_inner).0) {
+            return Ok(());
+        }
+        let tables = self.0.node.tables(read_view).await?.into_iter().map(without_hidden).collect();
+        *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = (loaded, Arc::new(tables));
+        Ok(())
+    }
+}
+
+/// Without the columns that `*` leaves out.
+fn without_hidden(table: TableDescription) -> TableDescription {
+    if table.is_view || table.schema != PUBLIC {
+        return table;
+    }
+    let shown = |index: &usize| !table.columns.field(*index).name().starts_with(HIDDEN);
+    let shown: Vec<usize> = (0..table.columns.fields().len()).filter(shown).collect();
+    let fields: Vec<_> = shown.iter().map(|index| table.columns.fields()[*index].clone()).collect();
+    let uuids = shown.iter().map(|index| table.uuids[*index]).collect();
+    TableDescription { columns: Arc::new(Schema::new(fields)), uuids, ..table }
+}
+
+/// A schema of the node.
+struct OurSchema {
+    schema: &'static str,
+    tables: Arc<Tables>,
+}
+
+impl fmt::Debug for OurSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.schema)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for OurSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.tables.now().iter().filter(|table| table.schema == self.schema).map(|table| table.name.clone()).collect()
+    }
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        let tables = self.tables.now();
+        let found = tables.iter().find(|table| table.schema == self.schema && table.name == name);
+        Ok(found.map(|table| Arc::new(OnlyColumns(table.clone())) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.tables.now().iter().any(|table| table.schema == self.schema && table.name == name)
+    }
+}
+
+/// A table of the node, as the catalog describes it.
+#[derive(Debug)]
+struct OnlyColumns(TableDescription);
+
+#[async_trait]
+impl TableProvider for OnlyColumns {
+    fn schema(&self) -> SchemaRef {
+        self.0.columns.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        if self.0.is_view { TableType::View } else { TableType::Base }
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        _: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Err(Error::input(format!(
+            "not supported: \"{}\" together with tables or functions of PostgreSQL's catalog; expected two queries",
+            self.0.name
+        ))
+        .into())
+    }
+}
+
+/// `pg_catalog`, with our types of columns.
+struct PgCatalog {
+    inner: Arc<dyn SchemaProvider>,
+    tables: Arc<Tables>,
+}
+
+impl fmt::Debug for PgCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PG_CATALOG)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for PgCatalog {
+    fn table_names(&self) -> Vec<String> {
+        self.inner.table_names()
+    }
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        let Some(table) = self.inner.table(name).await? else { return Ok(None) };
+        if name != "pg_attribute" {
+            return Ok(Some(table));
+        }
+        Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() })))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.inner.table_exist(name)
+    }
+}
+
+/// `pg_attribute`: the types that answers have. It knows neither UUIDs nor most arrays nor the digits of decimals by
+/// itself, and a client that reads binary values goes by it.
+struct Attributes {
+    attributes: Arc<dyn TableProvider>,
+    inner: Arc<dyn SchemaProvider>,
+    tables: Arc<Tables>,
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("pg_attribute")
+    }
+}
+
+#[async_trait]
+impl TableProvider for Attributes {
+    fn schema(&self) -> SchemaRef {
+        self.attributes.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let attributes = rows(session, &self.attributes).await?;
+        let class = self.inner.table("pg_class").await?.ok_or_else(|| Error::internal("there is no pg_class"))?;
+        let class = rows(session, &class).await?;
+        let namespace = self.inner.table("pg_namespace").await?.ok_or_else(|| Error::internal("there is no pg_namespace"))?;
+        let namespace = rows(session, &namespace).await?;
+        let typed = typed(&attributes, &class, &namespace, &self.tables.now())?;
+        MemTable::try_new(self.schema(), vec![vec![typed]])?.scan(session, projection, filters, limit).await
+    }
+}
+
+async fn rows(session: &dyn Session, table: &Arc<dyn TableProvider>) -> DataFusionResult<RecordBatch> {
+    let plan = table.scan(session, None, &[], None).await?;
+    let batches = collect(plan, session.task_ctx()).await?;
+    Ok(arrow::compute::concat_batches(&table.schema(), &batches)?)
+}
+
+fn integers<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Int32Array> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int32Type>());
+    column.ok_or_else(|| Error::internal(format!("there is no column {name} of OIDs")))
+}
+
+fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a arrow::array::StringArray> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    column.ok_or_else(|| Error::internal(format!("there is no column {name} of texts")))
+}
+
+/// The attributes with the types of the tables' columns.
+fn typed(attributes: &RecordBatch, class: &RecordBatch, namespace: &RecordBatch, tables: &[TableDescription]) -> Result<RecordBatch> {
+    let (schema_oids, schema_names) = (integers(namespace, "oid")?, texts(namespace, "nspname")?);
+    let (oids, names, of_schema) = (integers(class, "oid")?, texts(class, "relname")?, integers(class, "relnamespace")?);
+    let schema_name = |oid: i32| (0..namespace.num_rows()).find(|row| schema_oids.value(*row) == oid).map(|row| schema_names.value(row));
+    let described = |row: usize| {
+        let schema = schema_name(of_schema.value(row))?;
+        tables.iter().find(|table| table.schema == schema && table.name == names.value(row))
+    };
+    let by_oid: std::collections::HashMap<i32, &TableDescription> =
+        (0..class.num_rows()).filter_map(|row| Some((oids.value(row), described(row)?))).collect();
+
+    let (relations, columns) = (integers(attributes, "attrelid")?, texts(attributes, "attname")?);
+    let of_row = |row: usize| -> Option<WireType> {
+        let table = by_oid.get(&relations.value(row))?;
+        let index = table.columns.index_of(columns.value(row)).ok()?;
+        Some(WireType::of(table.columns.field(index), table.uuids[index]))
+    };
+    let types: Vec<Option<WireType>> = (0..attributes.num_rows()).map(of_row).collect();
+    let changed = |name: &str, ours: &dyn Fn(&WireType) -> i32| -> Result<Int32Array> {
+        let before = integers(attributes, name)?;
+        Ok(types.iter().enumerate().map(|(row, of)| Some(of.as_ref().map_or(before.value(row), ours))).collect())
+    };
+    let sizes: Int16Array = types
+        .iter()
+        .enumerate()
+        .map(|(row, of)| {
+            let before = attributes.column_by_name("attlen").map(|column| column.as_primitive::<arrow::datatypes::Int16Type>().value(row));
+            of.as_ref().map(WireType::size).or(before)
+        })
+        .collect();
+    let mut arrays: Vec<ArrayRef> = attributes.columns().to_vec();
+    let mut put = |name: &str, array: ArrayRef| {
+        if let Ok(index) = attributes.schema_ref().index_of(name) {
+            arrays[index] = array;
+        }
+    };
+    put("atttypid", Arc::new(changed("atttypid", &|of| of.pg_type().oid() as i32)?));
+    put("atttypmod", Arc::new(changed("atttypmod", &|of| of.modifier)?));
+    put("attlen", Arc::new(sizes));
+    Ok(RecordBatch::try_new(attributes.schema(), arrays)?)
+}

@@ -1,0 +1,194 @@
+//! Errors as clients get them: a SQLSTATE, the message, and where in the text it is.
+
+use committed::damage::with_help;
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+use types::{Error, ErrorKind};
+
+/// An error on its way to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) state: &'static str,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    /// Line and column in the text, counted from 1.
+    place: Option<(usize, usize)>,
+    /// The character in the text, counted from 1.
+    position: Option<usize>,
+    is_fatal: bool,
+}
+
+pub(crate) const SYNTAX_ERROR: &str = "42601";
+pub(crate) const READ_ONLY: &str = "25006";
+pub(crate) const NOT_SUPPORTED: &str = "0A000";
+pub(crate) const INVALID_PARAMETER_VALUE: &str = "22023";
+pub(crate) const UNDEFINED_OBJECT: &str = "42704";
+pub(crate) const QUERY_CANCELED: &str = "57014";
+pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
+pub(crate) const IN_FAILED_TRANSACTION: &str = "25P02";
+pub(crate) const IDLE_IN_TRANSACTION: &str = "25P03";
+pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
+pub(crate) const SHUTTING_DOWN: &str = "57P01";
+pub(crate) const UNDEFINED_STATEMENT: &str = "26000";
+pub(crate) const UNDEFINED_PORTAL: &str = "34000";
+pub(crate) const DUPLICATE_STATEMENT: &str = "42P05";
+pub(crate) const INVALID_TEXT: &str = "22P02";
+pub(crate) const INVALID_BINARY: &str = "22P03";
+pub(crate) const OUT_OF_RANGE: &str = "22003";
+pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
+
+/// How messages about SQL begin, and what each is called. The first that fits is taken.
+const BY_MESSAGE: [(&str, &str); 15] = [
+    ("the SQL is not understood", SYNTAX_ERROR),
+    ("no query", SYNTAX_ERROR),
+    ("more than one query", SYNTAX_ERROR),
+    ("there is no column", "42703"),
+    ("there is no table", "42P01"),
+    ("there is no stream or view", "42P01"),
+    ("there is no function", "42883"),
+    ("two columns are called", "42701"),
+    ("only queries are supported", READ_ONLY),
+    ("division by zero", "22012"),
+    ("a number is too large", OUT_OF_RANGE),
+    ("as_of", INVALID_PARAMETER_VALUE),
+    ("the query names the parameter", "42P02"),
+    ("not supported", NOT_SUPPORTED),
+    ("found a text that is not UTF-8", "22021"),
+];
+
+impl Problem {
+    pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
+        Self { state, message: message.into(), detail: None, hint: None, place: None, position: None, is_fatal: false }
+    }
+
+    /// The connection ends with it.
+    pub(crate) fn fatal(state: &'static str, message: impl Into<String>) -> Self {
+        Self { is_fatal: true, ..Self::new(state, message) }
+    }
+
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same, with what caused it as its detail.
+    pub(crate) fn because(self, other: &Problem) -> Self {
+        Self { detail: Some(other.message.clone()), ..self }
+    }
+
+    /// The same for a statement that begins at this byte of the text that was sent.
+    pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
+        let before = text[..start].chars().count();
+        self.position = self.place.and_then(|place| character(&text[start..], place)).map(|at| before + at);
+        self
+    }
+
+    pub(crate) fn message(self) -> PgWireBackendMessage {
+        PgWireBackendMessage::ErrorResponse(ErrorResponse::new(self.fields()))
+    }
+
+    fn fields(self) -> Vec<(u8, String)> {
+        let severity = if self.is_fatal { "FATAL" } else { "ERROR" };
+        let mut fields = vec![(b'S', severity.to_owned()), (b'V', severity.to_owned()), (b'C', self.state.to_owned())];
+        fields.push((b'M', without_zeros(self.message)));
+        fields.extend(self.detail.map(|detail| (b'D', without_zeros(detail))));
+        fields.extend(self.hint.map(|hint| (b'H', without_zeros(hint))));
+        fields.extend(self.position.map(|position| (b'P', position.to_string())));
+        fields
+    }
+}
+
+/// A warning that ends nothing.
+pub(crate) fn warning(state: &'static str, message: &str) -> PgWireBackendMessage {
+    let fields = [(b'S', "WARNING"), (b'V', "WARNING"), (b'C', state), (b'M', message)];
+    PgWireBackendMessage::NoticeResponse(NoticeResponse::new(fields.map(|(field, text)| (field, text.to_owned())).into()))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let error = with_help(error);
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
+            tracing::error!(%error, "a query over PostgreSQL failed");
+        }
+        let message = match std::error::Error::source(&error) {
+            Some(source) => format!("{}: {source}", error.message()),
+            None => error.message().to_owned(),
+        };
+        let number = |key: &str| error.fact(key).and_then(|text| text.parse::<usize>().ok());
+        let shown = |(key, value): &(&'static str, String)| match *key {
+            "line" | "column" | "help" => None,
+            key => Some(format!("{key}: {value}")),
+        };
+        let detail: Vec<String> = error.context().iter().filter_map(shown).collect();
+        Problem {
+            state: state_of(&error),
+            message,
+            detail: (!detail.is_empty()).then(|| detail.join(", ")),
+            hint: error.fact("help").map(str::to_owned),
+            place: number("line").zip(number("column")),
+            position: None,
+            is_fatal: false,
+        }
+    }
+}
+
+fn state_of(error: &Error) -> &'static str {
+    let message = error.message();
+    let said = match () {
+        () if message.contains("is in several of the tables") => Some("42702"),
+        () if message.contains("is neither in GROUP BY") => Some("42803"),
+        () => BY_MESSAGE.iter().find(|(start, _)| message.starts_with(start)).map(|(_, state)| *state),
+    };
+    match error.kind() {
+        ErrorKind::Input => said.unwrap_or("42000"),
+        ErrorKind::NotFound => said.unwrap_or("42P01"),
+        ErrorKind::Limit => "54000",
+        ErrorKind::Conflict => "40001",
+        ErrorKind::Unavailable => "57P03",
+        ErrorKind::Corrupt => "XX001",
+        ErrorKind::Internal => "XX000",
+    }
+}
+
+/// The character at a line and a column, all counted from 1.
+fn character(text: &str, (line, column): (usize, usize)) -> Option<usize> {
+    let mut before = 0;
+    for (index, of_text) in text.split('\n').enumerate() {
+        let length = of_text.chars().count();
+        if index + 1 == line {
+            return Some(before + column.min(length + 1));
+        }
+        before += length + 1;
+    }
+    None
+}
+
+/// A zero byte would end the text.
+fn without_zeros(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_becomes_a_character_of_the_whole_text() {
+        let text = "SELECT 1; SELECT ä,\n  wrong";
+        let error = Error::input("there is no column \"wrong\"").with("line", 2).with("column", 3);
+        let problem = Problem::from(error).within(text, 10);
+        assert_eq!((problem.state, problem.position), ("42703", Some(23)));
+        assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
+        let fields = problem.fields();
+        assert!(fields.contains(&(b'P', "23".into())) && fields.contains(&(b'S', "ERROR".into())), "{fields:?}");
+    }
+
+    #[test]
+    fn what_helps_is_a_hint_and_what_else_is_known_a_detail() {
+        let problem = Problem::from(Error::unavailable("the view is being built").with("percent", 12).with("help", "ask again later"));
+        assert_eq!(
+            (problem.state, problem.hint.as_deref(), problem.detail.as_deref()),
+            ("57P03", Some("ask again later"), Some("percent: 12"))
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! A statement that has rows: what its columns and parameters are, and its rows. Views, streams and `system.*` are
+//! answered by the node, `pg_catalog` and `information_schema` by the metadata session.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures::StreamExt;
+use serving::{Node, ReadView};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use crate::columns::{WireType, wire_types};
+use crate::metadata::Metadata;
+use crate::rows::plain;
+
+/// What answers a statement.
+#[derive(Clone)]
+pub(crate) struct Answerer {
+    pub(crate) node: Node,
+    pub(crate) metadata: Metadata,
+}
+
+/// The columns and parameters of a statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Description {
+    pub(crate) schema: SchemaRef,
+    pub(crate) types: Vec<WireType>,
+    /// The OIDs of `$1`, `$2`, ..
+    pub(crate) params: Vec<u32>,
+}
+
+/// The rows of a statement, as they are made.
+pub(crate) struct Answer {
+    pub(crate) schema: SchemaRef,
+    pub(crate) types: Vec<WireType>,
+    batches: SendableRecordBatchStream,
+    batch: Option<RecordBatch>,
+    /// The first row of the batch that was not taken.
+    next: usize,
+}
+
+/// What a statement reads from, and when.
+#[derive(Clone)]
+pub(crate) struct Position {
+    /// That of a transaction.
+    pub(crate) read_view: Option<ReadView>,
+    pub(crate) as_of: Option<Micros>,
+}
+
+impl Answerer {
+    /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
+    pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
+        let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
+        let described = match is_metadata(sql, &read_view) {
+            true => self.metadata.describe(sql, &of_client, read_view).await?,
+            false => self.node.describe(read_view, sql, &of_client).await?,
+        };
+        let of = |(index, data_type): (usize, &DataType)| match given.get(index) {
+            Some(oid) if *oid != 0 => *oid,
+            _ => param_type(data_type, described.uuid_params.get(index).copied().unwrap_or_default()),
+        };
+        let params = described.params.iter().enumerate().map(of).collect();
+        Ok(Description { types: wire_types(&described.schema, &described.uuids), schema: described.schema, params })
+    }
+
+    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, position: Position) -> Result<Answer> {
+        let Position { read_view, as_of } = position;
+        let for_names = match &read_view {
+            Some(read_view) => read_view.clone(),
+            None => self.node.read_view()?,
+        };
+        if is_metadata(sql, &for_names) {
+            let batches = self.metadata.ask(sql, params, for_names).await?;
+            return Ok(Answer::new(batches.schema(), Vec::new(), batches));
+        }
+        let response = self.node.query_typed(read_view, sql, params, as_of).await?;
+        Ok(Answer::new(response.schema, response.uuids, response.batches))
+    }
+}
+
+impl Answer {
+    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream) -> Self {
+        let types = wire_types(&schema, &uuids);
+        Self { schema, types, batches, batch: None, next: 0 }
+    }
+
+    /// One row of texts, or none.
+    pub(crate) fn of_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
+        let types = wire_types(&schema, &[]);
+        let batches = Box::pin(datafusion::physical_plan::EmptyRecordBatchStream::new(schema.clone()));
+        Self { schema, types, batches, batch: rows, next: 0 }
+    }
+
+    /// Waits until there is a row. Returns false after the last one.
+    pub(crate) async fn fill(&mut self) -> Result<bool> {
+        while !self.has_row() {
+            // The batch before is let go first: memory holds one.
+            (self.batch, self.next) = (None, 0);
+            match self.batches.next().await {
+                Some(batch) => self.batch = Some(plain(batch.map_err(Error::from)?)?),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next row, if it needs no waiting: the batch it is in, and its place there.
+    pub(crate) fn take_row(&mut self) -> Option<(&RecordBatch, usize)> {
+        let row = self.next;
+        let batch = self.batch.as_ref().filter(|batch| row < batch.num_rows())?;
+        self.next += 1;
+        Some((batch, row))
+    }
+
+    /// True if the next row needs no waiting.
+    pub(crate) fn has_row(&self) -> bool {
+        self.batch.as_ref().is_some_and(|batch| self.next < batch.num_rows())
+    }
+}
+
+/// The OID of a parameter of this Arrow type.
+fn param_type(data_type: &DataType, is_uuid: bool) -> u32 {
+    use arrow::datatypes::Field;
+    use postgres_types::Type;
+    if is_uuid {
+        return if matches!(data_type, DataType::List(_)) { Type::UUID_ARRAY } else { Type::UUID }.oid();
+    }
+    WireType::of(&Field::new("", data_type.clone(), true), false).pg_type().oid()
+}
+
+/// Functions that say something of the server itself.
+const FUNCTIONS: [&str; 15] = [
+    "version",
+    "current_database",
+    "current_schema",
+    "current_schemas",
+    "current_setting",
+    "set_config",
+    "format_type",
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "has_table_privilege",
+    "has_schema_privilege",
+    "has_database_privilege",
+    "has_any_column_privilege",
+    "inet_server_port",
+];
+/// The same without parentheses.
+const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", "current_role", "current_schema"];
+
+/// Whether a statement names what PostgreSQL's catalog has, and no table of ours.
+pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
+    let registry = &read_view.loaded.registry;
+    let is_ours = |name: &str| registry.served(name).is_some() || registry.streams.contains_key(name);
+    names_the_catalog(sql, is_ours)
+}
+
+fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
+    let Ok(mut tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return false };
+    tokens.retain(|token| !matches!(token, Token::Whitespace(_)));
+    tokens.iter().enumerate().any(|(index, token)| {
+        let Token::Word(word) = token else { return false };
+        let name = word.value.to_lowercase();
+        let is_of_catalog = match tokens.get(index + 1) {
+            Some(Token::LParen) if FUNCTIONS.contains(&name.as_str()) => true,
+            Some(Token::Period) if name == "information_schema" => true,
+            _ => name.starts_with("pg_") || (word.quote_style.is_none() && KEYWORDS.contains(&name.as_str())),
+        };
+        is_of_catalog && !is_ours(&word.value)
+    })
+}
+
+/// A schema of texts.
+pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
+    use arrow::datatypes::{Field, Schema};
+    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_asks_the_catalog_is_told_from_what_asks_the_node() {
+        let is_ours = |name: &str| name == "pg_bench";
+        for sql in [
+            "SELECT * FROM pg_catalog.pg_class",
+            "select relname from PG_CLASS",
+            "SELECT table_name FROM information_schema.tables",
+            "SELECT version()",
+            "SELECT current_user, current_schema ()",
+            "SELECT CAST('x' AS pg_catalog.text)",
+        ] {
+            assert!(names_the_catalog(sql, is_ours), "{sql}");
+        }
+        for sql in [
+            "SELECT view, version FROM system.views",
+            "SELECT 'pg_class' AS information_schema",
+            "SELECT n FROM pg_bench -- pg_class",
+            "SELECT \"current_user\" FROM v",
+            "SELECT 1",
+        ] {
+            assert!(!names_the_catalog(sql, is_ours), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Accepts connections, and lets no more of them in than can be answered.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use serving::Node;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+use types::{Error, Result, threads};
+
+use crate::cancel::Cancels;
+use crate::connection::Connection;
+use crate::metadata::Metadata;
+use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
+use crate::question::Answerer;
+use crate::startup::{STARTUP_TIME, allowed_address, greet, welcome};
+
+/// This many clients may be connected.
+const MAX_CLIENTS: usize = 500;
+/// This many sockets may be open: clients, those that are told that there is no room, and those that have said nothing.
+const MAX_SOCKETS: usize = 1_000;
+/// After an error of the system (no file handles, say) nothing is accepted for this time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An address that is listened on. Connections made before [`serve`] wait.
+#[derive(Debug)]
+pub struct Bound {
+    listener: StdListener,
+    pub address: SocketAddr,
+}
+
+/// Listens at `address` (port 0: any free one).
+///
+/// Errors: `Input` for an address that other machines reach, `Unavailable` when it cannot be listened on.
+pub fn listen(address: SocketAddr) -> Result<Bound> {
+    allowed_address(address)?;
+    let cannot =
+        |error: std::io::Error| Error::unavailable("cannot listen for PostgreSQL clients").with("address", address).caused_by(error);
+    let listener = StdListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok(Bound { listener, address })
+}
+
+/// Answers until `stop`; then what is being answered is finished, and clients that ask nothing are let go. The task is
+/// to be waited for.
+///
+/// Errors: when the tables of PostgreSQL's catalog cannot be made.
+pub fn serve(node: Node, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
+    let server = Arc::new(Server {
+        answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
+        cancels: Cancels::default(),
+        clients: Arc::new(Semaphore::new(MAX_CLIENTS)),
+        stop,
+    });
+    info!(address = %bound.address, "answering PostgreSQL clients");
+    // Everything a client asks is SQL: its connection is answered where that is.
+    Ok(threads::QUESTIONS.spawn(async move { server.accept(bound.listener).await }))
+}
+
+struct Server {
+    answerer: Answerer,
+    cancels: Cancels,
+    clients: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    async fn accept(self: Arc<Self>, listener: StdListener) -> Result<()> {
+        let listener = TcpListener::from_std(listener)?;
+        let (sockets, tasks) = (Arc::new(Semaphore::new(MAX_SOCKETS)), TaskTracker::new());
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    warn!(%error, "a PostgreSQL connection was not accepted");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            // Without room for another socket it is closed here.
+            let Ok(permit) = sockets.clone().try_acquire_owned() else { continue };
+            let server = self.clone();
+            tasks.spawn(async move {
+                let ended = tokio::spawn(async move { server.answer(socket, permit).await }).await;
+                if ended.is_err_and(|error| error.is_panic()) {
+                    tracing::error!("a PostgreSQL connection panicked");
+                }
+            });
+        }
+        drop(listener);
+        tasks.close();
+        tasks.wait().await;
+        Ok(())
+    }
+
+    async fn answer(&self, mut socket: TcpStream, _permit: OwnedSemaphorePermit) {
+        let _ = socket.set_nodelay(true);
+        let mut buffer = BytesMut::new();
+        let greeted = tokio::select! {
+            () = self.stop.cancelled() => return,
+            greeted = timeout(STARTUP_TIME, greet(&mut socket, &mut buffer, &self.cancels)) => greeted,
+        };
+        let client = match greeted {
+            Ok(Ok(Some(client))) => client,
+            Ok(Ok(None)) => return,
+            Ok(Err(problem)) => return refuse(socket, problem).await,
+            Err(_) => return debug!("a PostgreSQL connection said nothing in time"),
+        };
+        if self.stop.is_cancelled() {
+            return refuse(socket, Problem::fatal(SHUTTING_DOWN, "the server is stopping")).await;
+        }
+        let Ok(_client) = self.clients.try_acquire() else {
+            metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
+            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {MAX_CLIENTS}"));
+            return refuse(socket, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
+        };
+        let key = self.cancels.register();
+        let mut out = BytesMut::new();
+        let session = match welcome(&client, &key, &mut out) {
+            Ok(session) => session,
+            Err(problem) => return refuse(socket, problem).await,
+        };
+        let connections = metrics::gauge!("basestream_serving_postgres_connections");
+        connections.increment(1.0);
+        Connection::new(socket, (buffer, out), session, self.answerer.clone(), key).run(&self.stop).await;
+        connections.decrement(1.0);
+    }
+}
+
+/// Says why a client is not let in.
+async fn refuse(mut socket: TcpStream, problem: Problem) {
+    let mut out = BytesMut::new();
+    if crate::frames::put(&mut out, problem.message()).is_ok() {
+        let _ = timeout(STARTUP_TIME, socket.write_all(&out)).await;
+        let _ = socket.shutdown().await;
+    }
+}

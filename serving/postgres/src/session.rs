@@ -1,0 +1,328 @@
+//! What a client has said before: its settings and its transaction. Neither reads anything nor waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pgwire::messages::response::TransactionStatus;
+use serving::{ReadView, parse_as_of};
+use types::tiles::Micros;
+
+use crate::SERVER_VERSION;
+use crate::problem::{INVALID_PARAMETER_VALUE, Problem, UNDEFINED_OBJECT};
+use crate::rows::Zone;
+
+/// A transaction that does nothing keeps the files of its read view: after this time it ends, unless the setting says so
+/// earlier.
+const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
+
+/// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
+struct Known {
+    name: &'static str,
+    shown: &'static str,
+    default: &'static str,
+    reported: bool,
+    check: Check,
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy)]
+enum Check {
+    Any,
+    /// One of these, whatever the case; the first is how it is kept.
+    OneOf(&'static [&'static str]),
+    Time,
+    Zone,
+    DateStyle,
+    Duration,
+    /// It cannot be set.
+    Fixed,
+}
+
+const ON: &[&str] = &["on", "true", "1", "yes"];
+const OFF: &[&str] = &["off", "false", "0", "no"];
+const UTF8: &[&str] = &["UTF8", "UTF-8", "UNICODE"];
+
+const fn known(name: &'static str, shown: &'static str, default: &'static str, reported: bool, check: Check) -> Known {
+    Known { name, shown, default, reported, check }
+}
+
+/// What clients ask for on connecting, and `as_of`. What changes nothing here may be anything.
+const KNOWN: [Known; 45] = [
+    known("application_name", "application_name", "", true, Check::Any),
+    known("as_of", "as_of", "", false, Check::Time),
+    known("bytea_output", "bytea_output", "hex", false, Check::OneOf(&["hex"])),
+    known("check_function_bodies", "check_function_bodies", "on", false, Check::Any),
+    known("client_encoding", "client_encoding", "UTF8", true, Check::OneOf(UTF8)),
+    known("client_min_messages", "client_min_messages", "notice", false, Check::Any),
+    known("datestyle", "DateStyle", "ISO, MDY", true, Check::DateStyle),
+    known("default_text_search_config", "default_text_search_config", "pg_catalog.simple", false, Check::Any),
+    known("default_transaction_isolation", "default_transaction_isolation", "repeatable read", false, Check::Any),
+    known("default_transaction_read_only", "default_transaction_read_only", "on", true, Check::Any),
+    known("enable_hashjoin", "enable_hashjoin", "on", false, Check::Any),
+    known("enable_nestloop", "enable_nestloop", "on", false, Check::Any),
+    known("enable_seqscan", "enable_seqscan", "on", false, Check::Any),
+    known("escape_string_warning", "escape_string_warning", "on", false, Check::Any),
+    known("extra_float_digits", "extra_float_digits", "1", false, Check::Any),
+    known("geqo", "geqo", "on", false, Check::Any),
+    known("idle_in_transaction_session_timeout", "idle_in_transaction_session_timeout", "0", false, Check::Duration),
+    known("idle_session_timeout", "idle_session_timeout", "0", false, Check::Any),
+    known("in_hot_standby", "in_hot_standby", "off", true, Check::Fixed),
+    known("integer_datetimes", "integer_datetimes", "on", true, Check::Fixed),
+    known("intervalstyle", "IntervalStyle", "postgres", true, Check::OneOf(&["postgres"])),
+    known("is_superuser", "is_superuser", "off", true, Check::Fixed),
+    known("jit", "jit", "off", false, Check::Any),
+    known("lc_collate", "lc_collate", "C.UTF-8", false, Check::Fixed),
+    known("lc_ctype", "lc_ctype", "C.UTF-8", false, Check::Fixed),
+    known("lc_monetary", "lc_monetary", "C", false, Check::Any),
+    known("lc_numeric", "lc_numeric", "C", false, Check::Any),
+    known("lock_timeout", "lock_timeout", "0", false, Check::Any),
+    known("max_identifier_length", "max_identifier_length", "63", false, Check::Fixed),
+    known("max_index_keys", "max_index_keys", "32", false, Check::Fixed),
+    known("row_security", "row_security", "on", false, Check::Any),
+    known("search_path", "search_path", "\"$user\", public", false, Check::Any),
+    known("server_encoding", "server_encoding", "UTF8", true, Check::Fixed),
+    known("server_version", "server_version", SERVER_VERSION, true, Check::Fixed),
+    known("server_version_num", "server_version_num", "150000", false, Check::Fixed),
+    known("session_authorization", "session_authorization", "", true, Check::Any),
+    known("standard_conforming_strings", "standard_conforming_strings", "on", true, Check::OneOf(ON)),
+    known("statement_timeout", "statement_timeout", "0", false, Check::Duration),
+    known("synchronize_seqscans", "synchronize_seqscans", "on", false, Check::Any),
+    known("timezone", "TimeZone", "UTC", true, Check::Zone),
+    known("transaction_isolation", "transaction_isolation", "repeatable read", false, Check::Any),
+    known("transaction_read_only", "transaction_read_only", "on", false, Check::OneOf(ON)),
+    known("transaction_deferrable", "transaction_deferrable", "off", false, Check::OneOf(OFF)),
+    known("work_mem", "work_mem", "4MB", false, Check::Any),
+    known("xmloption", "xmloption", "content", false, Check::Any),
+];
+
+/// The settings that differ from their defaults.
+type Changed = BTreeMap<String, String>;
+
+/// One client's.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// What the client connected with, which RESET goes back to.
+    defaults: Changed,
+    current: Changed,
+    /// The same without what SET LOCAL changed.
+    lasting: Changed,
+    transaction: Option<Transaction>,
+}
+
+#[derive(Debug)]
+struct Transaction {
+    failed: bool,
+    /// The settings when it began: a rollback goes back to them.
+    before: Changed,
+    /// What its first query read: all of them read it.
+    read_view: Option<ReadView>,
+}
+
+impl Session {
+    /// The session of a client that connected with these parameters. What it does not know is left out.
+    pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<Session, Problem> {
+        let mut session = Session::default();
+        session.current.insert("session_authorization".into(), user.to_owned());
+        for (name, value) in parameters {
+            let name = name.to_lowercase();
+            if find(&name).is_some() || name.contains('.') {
+                session.current.insert(name.clone(), checked(&name, value)?);
+            }
+        }
+        session.defaults = session.current.clone();
+        session.lasting = session.current.clone();
+        Ok(session)
+    }
+
+    /// Changes a setting; `None` is its default.
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Problem> {
+        let value = match value {
+            Some(value) => Some(checked(name, value)?),
+            None if find(name).is_none() && !name.contains('.') => return Err(unknown(name)),
+            None => self.defaults.get(name).cloned(),
+        };
+        // Outside of a transaction, what is local ends with its statement.
+        if is_local && self.transaction.is_none() {
+            return Ok(());
+        }
+        change(&mut self.current, name, value.clone());
+        if !is_local {
+            change(&mut self.lasting, name, value);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reset_all(&mut self) {
+        self.current = self.defaults.clone();
+        self.lasting = self.defaults.clone();
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<String, Problem> {
+        let name = name.to_lowercase();
+        let default = find(&name).map(|known| known.default.to_owned());
+        self.current.get(&name).cloned().or(default).ok_or_else(|| unknown(&name))
+    }
+
+    /// All settings, as clients get their names.
+    pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
+        KNOWN.iter().map(|known| (known.shown, self.value(known))).collect()
+    }
+
+    /// Those that clients hear of.
+    pub(crate) fn reported(&self) -> Vec<(&'static str, String)> {
+        KNOWN.iter().filter(|known| known.reported).map(|known| (known.shown, self.value(known))).collect()
+    }
+
+    fn value(&self, known: &Known) -> String {
+        self.current.get(known.name).cloned().unwrap_or_else(|| known.default.to_owned())
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// The time that queries without one of their own ask for.
+    pub(crate) fn as_of(&self) -> Option<Micros> {
+        parse_as_of(&self.text("as_of")).ok()
+    }
+
+    pub(crate) fn zone(&self) -> Zone {
+        Zone::named(&self.text("timezone")).unwrap_or_default()
+    }
+
+    pub(crate) fn statement_timeout(&self) -> Option<Duration> {
+        duration(&self.text("statement_timeout")).filter(|timeout| !timeout.is_zero())
+    }
+
+    /// How long the session may wait for its next message, if that is limited.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.transaction.as_ref()?;
+        let asked = duration(&self.text("idle_in_transaction_session_timeout")).filter(|timeout| !timeout.is_zero());
+        Some(asked.map_or(IDLE_IN_TRANSACTION, |asked| asked.min(IDLE_IN_TRANSACTION)))
+    }
+
+    /// Returns false if a transaction is under way already.
+    pub(crate) fn begin_transaction(&mut self) -> bool {
+        if self.transaction.is_some() {
+            return false;
+        }
+        self.transaction = Some(Transaction { failed: false, before: self.lasting.clone(), read_view: None });
+        true
+    }
+
+    /// Ends a transaction; one that failed is rolled back, whatever is asked. Returns whether it was committed, if there
+    /// was one.
+    pub(crate) fn end_transaction(&mut self, commit: bool) -> Option<bool> {
+        let transaction = self.transaction.take()?;
+        let committed = commit && !transaction.failed;
+        if !committed {
+            self.lasting = transaction.before;
+        }
+        self.current = self.lasting.clone();
+        Some(committed)
+    }
+
+    /// A failed transaction goes on from its savepoint: nothing that it did has to be undone.
+    pub(crate) fn to_savepoint(&mut self) -> bool {
+        self.transaction.as_mut().map(|transaction| transaction.failed = false).is_some()
+    }
+
+    pub(crate) fn fail(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.failed = true;
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.failed)
+    }
+
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    pub(crate) fn status(&self) -> TransactionStatus {
+        match &self.transaction {
+            None => TransactionStatus::Idle,
+            Some(Transaction { failed: false, .. }) => TransactionStatus::Transaction,
+            Some(_) => TransactionStatus::Error,
+        }
+    }
+
+    /// What the transaction's queries read: what the first of them read.
+    pub(crate) fn read_view(&mut self, fresh: impl FnOnce() -> types::Result<ReadView>) -> types::Result<ReadView> {
+        let Some(transaction) = &mut self.transaction else { return fresh() };
+        match &transaction.read_view {
+            Some(read_view) => Ok(read_view.clone()),
+            None => Ok(transaction.read_view.insert(fresh()?).clone()),
+        }
+    }
+}
+
+fn find(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+fn change(settings: &mut Changed, name: &str, value: Option<String>) {
+    match value {
+        Some(value) => settings.insert(name.to_owned(), value),
+        None => settings.remove(name),
+    };
+}
+
+fn unknown(name: &str) -> Problem {
+    Problem::new(UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+        .with_hint("SHOW ALL lists the parameters; as_of names the time of every query")
+}
+
+/// The value as it is kept.
+fn checked(name: &str, value: &str) -> Result<String, Problem> {
+    let Some(known) = find(name) else {
+        return if name.contains('.') { Ok(value.to_owned()) } else { Err(unknown(name)) };
+    };
+    let wrong = |expected: &str| {
+        Problem::new(
+            INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": found \"{value}\", expected {expected}", known.shown),
+        )
+    };
+    match known.check {
+        Check::Any => Ok(value.to_owned()),
+        Check::OneOf(allowed) => match allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) {
+            true => Ok(allowed[0].to_owned()),
+            false => Err(wrong(allowed[0])),
+        },
+        Check::Time if value.trim().is_empty() => Ok(String::new()),
+        Check::Time => parse_as_of(value).map(|_| value.trim().to_owned()).map_err(Problem::from),
+        Check::Zone => Zone::named(value).map(|zone| zone.to_string()).ok_or_else(|| wrong("a time zone, such as UTC or Europe/Berlin")),
+        // Dates are written in one way; the order is that in which ambiguous dates would be read, and none is.
+        Check::DateStyle => {
+            let order = ["MDY", "DMY", "YMD"].into_iter().find(|order| value.to_uppercase().split([',', ' ']).any(|part| part == *order));
+            let is_iso = value.to_uppercase().split([',', ' ']).all(|part| ["", "ISO", "MDY", "DMY", "YMD"].contains(&part));
+            if is_iso { Ok(format!("ISO, {}", order.unwrap_or("MDY"))) } else { Err(wrong("ISO")) }
+        }
+        Check::Duration => duration(value).map(|_| value.to_owned()).ok_or_else(|| wrong("a time, such as 500, '30s' or '5min'")),
+        Check::Fixed => Err(Problem::new("55P02", format!("parameter \"{}\" cannot be changed", known.shown))),
+    }
+}
+
+/// Milliseconds without a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().ok()?;
+    let millis = match unit.trim() {
+        "" | "ms" => 1,
+        "us" => return Some(Duration::from_micros(number)),
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(millis).map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests;

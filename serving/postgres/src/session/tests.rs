@@ -1,0 +1,134 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn session() -> Session {
+    let parameters = [("application_name", "test"), ("user", "ann"), ("TimeZone", "UTC"), ("options", "")];
+    Session::begin("ann", &parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set(bool, u8),
+    Begin,
+    End(bool),
+    Fail,
+    Savepoint,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (any::<bool>(), 0u8..5).prop_map(|(local, value)| Step::Set(local, value)),
+        Just(Step::Begin),
+        any::<bool>().prop_map(Step::End),
+        Just(Step::Fail),
+        Just(Step::Savepoint),
+    ];
+    vec(step, 0..30)
+}
+
+proptest! {
+    /// Against a model of values alone: the lasting one, the one of SET LOCAL, and the one to go back to.
+    #[test]
+    fn settings_follow_the_transaction(steps in steps()) {
+        let mut session = session();
+        let (mut lasting, mut local, mut before, mut failed) = ("test".to_owned(), None::<String>, None::<String>, false);
+        for step in steps {
+            match step {
+                Step::Set(is_local, value) => {
+                    session.set("application_name", Some(&value.to_string()), is_local).unwrap();
+                    match (is_local, before.is_some()) {
+                        (true, true) => local = Some(value.to_string()),
+                        (true, false) => {}
+                        (false, _) => (lasting, local) = (value.to_string(), None),
+                    }
+                }
+                Step::Begin => {
+                    prop_assert_eq!(session.begin_transaction(), before.is_none());
+                    before.get_or_insert_with(|| lasting.clone());
+                }
+                Step::End(commit) => {
+                    let committed = session.end_transaction(commit);
+                    prop_assert_eq!(committed, before.as_ref().map(|_| commit && !failed));
+                    if let (Some(before), Some(false)) = (before.take(), committed) {
+                        lasting = before;
+                    }
+                    (local, failed) = (None, false);
+                }
+                Step::Fail => {
+                    session.fail();
+                    failed = before.is_some();
+                }
+                Step::Savepoint => {
+                    session.to_savepoint();
+                    failed = false;
+                }
+            }
+            prop_assert_eq!(session.get("application_name").unwrap(), local.clone().unwrap_or_else(|| lasting.clone()));
+            prop_assert_eq!(session.has_failed(), failed);
+        }
+    }
+
+    #[test]
+    fn no_value_panics(name in 0usize..KNOWN.len(), value in "\\PC{0,20}") {
+        let _ = session().set(KNOWN[name].name, Some(&value), false);
+    }
+}
+
+#[test]
+fn the_list_of_settings_is_sorted_by_no_name_twice_and_its_defaults_are_allowed() {
+    for (index, known) in KNOWN.iter().enumerate() {
+        assert!(KNOWN[..index].iter().all(|earlier| earlier.name != known.name), "{}", known.name);
+        assert_eq!(known.shown.to_lowercase(), known.name);
+        if !matches!(known.check, Check::Fixed) {
+            assert_eq!(checked(known.name, known.default).unwrap(), known.default, "{}", known.name);
+        }
+    }
+}
+
+#[test]
+fn values_are_kept_in_one_spelling_or_refused() {
+    let mut session = session();
+    for (name, value, kept) in [
+        ("client_encoding", "utf-8", "UTF8"),
+        ("datestyle", "iso, dmy", "ISO, DMY"),
+        ("datestyle", "ISO", "ISO, MDY"),
+        ("timezone", "Europe/Berlin", "Europe/Berlin"),
+        ("statement_timeout", "5min", "5min"),
+        ("my.setting", "x", "x"),
+        ("as_of", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+    ] {
+        session.set(name, Some(value), false).unwrap();
+        assert_eq!(session.get(name).unwrap(), kept, "{name}");
+    }
+    assert_eq!(session.statement_timeout(), Some(Duration::from_secs(300)));
+    assert_eq!(session.as_of(), Some(1_767_225_600_000_000));
+    for (name, value, state) in [
+        ("client_encoding", "LATIN1", INVALID_PARAMETER_VALUE),
+        ("datestyle", "German", INVALID_PARAMETER_VALUE),
+        ("timezone", "Mars/Base", INVALID_PARAMETER_VALUE),
+        ("statement_timeout", "soon", INVALID_PARAMETER_VALUE),
+        ("as_of", "yesterday", INVALID_PARAMETER_VALUE),
+        ("transaction_read_only", "off", INVALID_PARAMETER_VALUE),
+        ("server_version", "9", "55P02"),
+        ("nonsense", "1", UNDEFINED_OBJECT),
+    ] {
+        assert_eq!(session.set(name, Some(value), false).unwrap_err().state, state, "{name}");
+    }
+    session.reset_all();
+    assert_eq!((session.as_of(), session.statement_timeout()), (None, None));
+    assert_eq!(session.get("application_name").unwrap(), "test", "what the client connected with");
+}
+
+#[test]
+fn a_transaction_waits_for_its_client_a_bounded_time() {
+    let mut session = session();
+    assert_eq!(session.idle_timeout(), None);
+    session.begin_transaction();
+    assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
+    session.set("idle_in_transaction_session_timeout", Some("1s"), false).unwrap();
+    assert_eq!(session.idle_timeout(), Some(Duration::from_secs(1)));
+    session.set("idle_in_transaction_session_timeout", Some("7d"), false).unwrap();
+    assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
+}

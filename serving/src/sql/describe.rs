@@ -1,0 +1,82 @@
+//! What a query's answer and parameters are, without running it; and what tables there are.
+
+use std::sync::Arc;
+
+use access::Principal;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
+use event_log::Log;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
+use super::{params, plan, tables};
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
+use crate::read_view::ReadView;
+use crate::value_errors::OnValueError;
+
+/// A query's columns and parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    pub schema: SchemaRef,
+    /// For each column whether its texts are UUIDs.
+    pub uuids: Vec<bool>,
+    /// The types of `$1`, `$2`, ..
+    pub params: Vec<DataType>,
+    /// For each parameter whether it is compared with UUIDs.
+    pub uuid_params: Vec<bool>,
+}
+
+/// A table that queries can name.
+#[derive(Debug, Clone)]
+pub struct TableDescription {
+    pub schema: &'static str,
+    pub name: String,
+    pub columns: SchemaRef,
+    /// For each column whether its texts are UUIDs.
+    pub uuids: Vec<bool>,
+    /// False for a stream and a system table.
+    pub is_view: bool,
+}
+
+pub(crate) async fn describe(
+    runtime: &QueryRuntime,
+    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    read_view: ReadView,
+    (sql, as_of): (&str, Option<Micros>),
+    given: &[Option<DataType>],
+) -> Result<Described> {
+    let planned = plan(runtime, (log, principal), read_view, (sql, as_of, OnValueError::Fail), given).await?;
+    let types = params::types(&planned.plan, given)?;
+    let names = planned.columns.parameters(&planned.plan)?;
+    let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();
+    // What the analysis makes of expressions depends on the parameters' types, and on no value.
+    let nulls = types.iter().map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?;
+    let state = planned.session.state();
+    let bound = params::bind(planned.plan, super::Params::Typed(nulls))?;
+    let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
+    Ok(Described { schema: Arc::new(analyzed.schema().as_arrow().clone()), uuids: planned.uuids, params: types, uuid_params })
+}
+
+/// The tables of a read view. A view that cannot be answered now is left out.
+pub(crate) async fn all_tables(runtime: &QueryRuntime, (log, principal): (Option<&Arc<dyn Log>>, &Principal), read_view: ReadView) -> Result<Vec<TableDescription>> {
+    let session = runtime.session()?;
+    let context = QueryContext::new(read_view, None, &[] as &[&str])?;
+    let uuids = tables::register(&session, runtime, &context, (log, principal))?;
+    let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
+    let mut found = Vec::new();
+    for schema in [DEFAULT_SCHEMA, SYSTEM_SCHEMA] {
+        let Some(provider) = catalog.schema(schema) else { continue };
+        let mut names = provider.table_names();
+        names.sort();
+        for name in names {
+            let Some(table) = provider.table(&name).await? else { continue };
+            let (columns, is_public) = (table.schema(), schema == DEFAULT_SCHEMA);
+            let is_view = is_public && view_of_table(&context.read_view.loaded.registry, &name).is_some();
+            let uuids = if is_public { uuids.in_table(&name, &columns) } else { vec![false; columns.fields().len()] };
+            found.push(TableDescription { schema, name, columns, uuids, is_view });
+        }
+    }
+    Ok(found)
+}

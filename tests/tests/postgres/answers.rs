@@ -1,0 +1,233 @@
+//! What clients get: values, parameters, COPY, and on which read view.
+
+use futures::{StreamExt, TryStreamExt};
+use rust_decimal::Decimal;
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use crate::server::{Server, UNIT, error_of, one, texts};
+
+const COLUMNS: &str = "device, unit, ok, small, big, real, amount, day, raw, tags, marks, ts";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_every_type_are_the_same_in_text_and_binary() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE device = 'a'");
+    let text = texts(&client, &sql).await.concat();
+    let shown: Vec<&str> = text.iter().map(|value| value.as_deref().unwrap()).collect();
+    let expected = [
+        "a",
+        UNIT,
+        "t",
+        "-7",
+        "9007199254740993",
+        "1.5",
+        "12.34",
+        "2026-02-03",
+        "\\x00ff",
+        "{x,\"y z\",NULL}",
+        "{1,-2}",
+        "2026-03-01 10:01:00+00",
+    ];
+    assert_eq!(shown, expected);
+
+    let row = client.query_one(&sql, &[]).await.unwrap();
+    let types: Vec<Type> = row.columns().iter().map(|column| column.type_().clone()).collect();
+    let expected = [
+        Type::TEXT,
+        Type::UUID,
+        Type::BOOL,
+        Type::INT4,
+        Type::INT8,
+        Type::FLOAT8,
+        Type::NUMERIC,
+        Type::DATE,
+        Type::BYTEA,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TIMESTAMPTZ,
+    ];
+    assert_eq!(types, expected);
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, Uuid>(1), row.get::<_, bool>(2)), ("a", UNIT.parse().unwrap(), true));
+    assert_eq!((row.get::<_, i32>(3), row.get::<_, i64>(4), row.get::<_, f64>(5)), (-7, 9_007_199_254_740_993, 1.5));
+    assert_eq!((row.get::<_, Decimal>(6), row.get::<_, &[u8]>(8)), ("12.34".parse().unwrap(), &b"\x00\xff"[..]));
+    assert_eq!(row.get::<_, Vec<Option<String>>>(9), [Some("x".to_owned()), Some("y z".to_owned()), None]);
+    assert_eq!(row.get::<_, Vec<i64>>(10), [1, -2]);
+    let at: std::time::SystemTime = row.get(11);
+    assert_eq!(at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(), 1_772_359_260);
+
+    let nulls = client.query_one(&format!("SELECT {COLUMNS} FROM events WHERE device IS NULL"), &[]).await.unwrap();
+    assert!((0..11).all(|column| nulls.try_get::<_, Option<&str>>(column).is_err() || nulls.get::<_, Option<&str>>(column).is_none()));
+    assert_eq!(
+        texts(&client, &format!("SELECT {COLUMNS} FROM events WHERE device IS NULL")).await.concat()[..11],
+        vec![None::<String>; 11]
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_of_the_types_of_what_they_are_compared_with() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let unit: Uuid = UNIT.parse().unwrap();
+    let amount: Decimal = "12.34".parse().unwrap();
+    let asked: [(&str, &(dyn ToSql + Sync), Type); 8] = [
+        ("SELECT count(*) FROM events WHERE device = $1", &"a", Type::TEXT),
+        ("SELECT count(*) FROM events WHERE unit = $1", &unit, Type::UUID),
+        ("SELECT count(*) FROM events WHERE big = $1", &9_007_199_254_740_993i64, Type::INT8),
+        ("SELECT count(*) FROM events WHERE amount = $1", &amount, Type::NUMERIC),
+        ("SELECT count(*) FROM events WHERE ok = $1", &true, Type::BOOL),
+        ("SELECT count(*) FROM events WHERE device = ANY($1)", &["a", "x"].as_slice(), Type::TEXT_ARRAY),
+        ("SELECT count(*) FROM events WHERE small = ANY ($1)", &[-7i32, 8].as_slice(), Type::INT4_ARRAY),
+        ("SELECT count(*) FROM events WHERE device = 'a' AND $1 = 'x'", &"x", Type::TEXT),
+    ];
+    for (sql, value, of) in asked {
+        let statement = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(statement.params(), [of], "{sql}");
+        assert_eq!(client.query_one(&statement, &[value]).await.unwrap().get::<_, i64>(0), 1, "{sql}");
+    }
+    // The client's own types come first.
+    let typed =
+        client.prepare_typed("SELECT $1 AS x, big + $2 AS y FROM events WHERE device = 'a'", &[Type::INT4, Type::INT2]).await.unwrap();
+    let row = client.query_one(&typed, &[&5i32, &1i16]).await.unwrap();
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, i64>(1)), (5, 9_007_199_254_740_994));
+    let untyped = client.query_one("SELECT $1 AS x", &[&"text"]).await.unwrap();
+    assert_eq!(untyped.get::<_, &str>(0), "text");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_parameters_take_the_lookup_path() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let unit: Uuid = UNIT.parse().unwrap();
+    let asked: [(&str, &[&(dyn ToSql + Sync)], &str); 6] = [
+        ("EXPLAIN SELECT n FROM per_device WHERE device = $1", &[&"a"], "LookupExec: view=per_device keys=1"),
+        ("EXPLAIN SELECT n FROM per_device WHERE device IN ($1, $2)", &[&"a", &"b"], "LookupExec: view=per_device keys=2"),
+        ("EXPLAIN SELECT n FROM per_device WHERE device = ANY($1)", &[&["a", "b", "c"].as_slice()], "LookupExec: view=per_device keys=3"),
+        (
+            "EXPLAIN SELECT n FROM per_device WHERE device = ANY($1::text[])",
+            &[&["a", "b"].as_slice()],
+            "LookupExec: view=per_device keys=2",
+        ),
+        ("EXPLAIN SELECT n FROM per_unit WHERE unit = $1 AND big = $2", &[&unit, &1i64], "LookupExec: view=per_unit keys=1"),
+        ("EXPLAIN SELECT n FROM per_device WHERE n = $1", &[&1i64], "ViewScanExec: view=per_device"),
+    ];
+    for (sql, params, expected) in asked {
+        let rows = client.query(sql, params).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let plan: String = rows.iter().map(|row| row.get::<_, String>(1)).collect();
+        assert!(plan.contains(expected), "{sql}: {plan}");
+    }
+    let found = client
+        .query("SELECT device, n, amount FROM per_device WHERE device = ANY($1) ORDER BY device", &[&["a", "b", "c"].as_slice()])
+        .await;
+    let found: Vec<(String, i64, Decimal)> = found.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!(found, [("a".into(), 1, "12.34".parse().unwrap()), ("b".into(), 1, "0.50".parse().unwrap())]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_prepared_before_a_run_answers_what_came_after() {
+    let mut server = Server::filled().await;
+    let client = server.connect().await;
+    let statement = client.prepare("SELECT n FROM per_device WHERE device = $1").await.unwrap();
+    let ask = async || client.query_one(&statement, &[&"a"]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(ask().await, 1);
+    server.append(&[r#""device":"a""#]).await;
+    assert_eq!(ask().await, 2);
+    server.run("per_device").await;
+    assert_eq!(ask().await, 2);
+    server.append(&[r#""device":"a""#, r#""device":"a""#]).await;
+    assert_eq!(ask().await, 4);
+    server.run("per_device").await;
+    assert_eq!(ask().await, 4);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_stands_on_one_read_view() {
+    let mut server = Server::filled().await;
+    let mut client = server.connect().await;
+    let other = server.connect().await;
+    let sql = "SELECT n FROM per_device WHERE device = 'a'";
+    let transaction = client.transaction().await.unwrap();
+    assert_eq!(transaction.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1);
+    server.append(&[r#""device":"a""#]).await;
+    server.run("per_device").await;
+    assert_eq!(transaction.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1, "what the transaction's first query read");
+    assert_eq!(one(&other, sql).await, "2");
+    transaction.commit().await.unwrap();
+    assert_eq!(one(&client, sql).await, "2");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_of_is_a_setting() {
+    let mut server = Server::filled().await;
+    server.append(&[r#""device":"a""#]).await;
+    let client = server.connect().await;
+    let sql = "SELECT n FROM per_device WHERE device = 'a'";
+    assert_eq!(one(&client, sql).await, "2");
+    client.batch_execute("SET as_of = '2026-03-01T10:01:30Z'").await.unwrap();
+    assert_eq!(one(&client, sql).await, "1");
+    assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1);
+    assert_eq!(one(&client, "SHOW as_of").await, "2026-03-01T10:01:30Z");
+    client.batch_execute("RESET as_of").await.unwrap();
+    assert_eq!(one(&client, sql).await, "2");
+    client.batch_execute("BEGIN; SET LOCAL as_of = '2026-03-01T10:01:30Z'").await.unwrap();
+    assert_eq!(one(&client, sql).await, "1");
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(one(&client, sql).await, "2");
+    let error = client.batch_execute("SET as_of = 'yesterday'").await.unwrap_err();
+    assert_eq!(error_of(&error).0, "22023");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_in_the_parts_that_a_client_asks_for() {
+    let mut server = Server::filled().await;
+    let events: Vec<String> = (0..25).map(|n| format!(r#""device":"p{n}","big":{n}"#)).collect();
+    server.append(&events.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut client = server.connect().await;
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT big FROM events WHERE big < 1000 ORDER BY big", &[]).await.unwrap();
+    let mut parts = Vec::new();
+    loop {
+        let rows = transaction.query_portal(&portal, 10).await.unwrap();
+        parts.push(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>());
+        if rows.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5, 0]);
+    assert_eq!(parts.concat(), (0..25).collect::<Vec<i64>>());
+    drop(portal);
+    transaction.commit().await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_gives_text_csv_and_binary() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let copied = async |sql: &str| -> Vec<u8> {
+        let parts: Vec<bytes::Bytes> =
+            client.copy_out(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).try_collect().await.unwrap();
+        parts.concat()
+    };
+    let select = "(SELECT device, amount FROM per_device ORDER BY device NULLS FIRST)";
+    assert_eq!(copied(&format!("COPY {select} TO STDOUT")).await, b"\\N\t\\N\na\t12.34\nb\t0.50\n");
+    assert_eq!(copied(&format!("COPY {select} TO STDOUT WITH (FORMAT csv, HEADER)")).await, b"device,amount\n,\na,12.34\nb,0.50\n");
+    assert_eq!(copied("COPY per_device (n) TO STDOUT CSV").await, b"1\n1\n1\n");
+
+    let out = client.copy_out(&*format!("COPY {select} TO STDOUT (FORMAT binary)")).await.unwrap();
+    let rows = tokio_postgres::binary_copy::BinaryCopyOutStream::new(out, &[Type::TEXT, Type::NUMERIC]);
+    let rows: Vec<_> =
+        rows.map(|row| row.map(|row| (row.get::<Option<String>>(0), row.get::<Option<Decimal>>(1)))).try_collect().await.unwrap();
+    let decimal = |text: &str| Some(text.parse::<Decimal>().unwrap());
+    assert_eq!(rows, [(None, None), (Some("a".into()), decimal("12.34")), (Some("b".into()), decimal("0.50"))]);
+    // The connection goes on.
+    assert_eq!(one(&client, "SELECT count(*) FROM events").await, "3");
+    server.stop().await;
+}

@@ -1,0 +1,9 @@
+//! The PostgreSQL protocol, by a client that was written for PostgreSQL: over a node whose layers a test drives step by
+//! step.
+
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod metadata;
+mod protocol;
+mod server;

@@ -1,0 +1,51 @@
+//! `pg_catalog` and `information_schema`, as clients ask them. What psql, JDBC and SQLAlchemy ask is in `tests/clients`.
+
+use crate::server::{Server, error_of, one, texts};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_and_columns_are_described_as_their_answers_are() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT a.attname, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a \
+        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid WHERE c.relname = $1 ORDER BY a.attnum";
+    for table in ["per_device", "per_unit", "events"] {
+        let described: Vec<(String, u32)> =
+            client.query(sql, &[&table]).await.unwrap().iter().map(|row| (row.get(0), row.get::<_, i32>(1) as u32)).collect();
+        let statement = client.prepare(&format!("SELECT * FROM {table}")).await.unwrap();
+        let answered: Vec<(String, u32)> = statement.columns().iter().map(|c| (c.name().to_owned(), c.type_().oid())).collect();
+        assert_eq!(described, answered, "{table}");
+    }
+    let kinds = texts(&client, "SELECT relname, relkind FROM pg_class WHERE relname IN ('events', 'per_device') ORDER BY 1").await;
+    assert_eq!(kinds.concat().into_iter().flatten().collect::<Vec<_>>(), ["events", "r", "per_device", "v"]);
+    let listed = texts(&client, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1").await.concat();
+    assert!(listed.contains(&Some("per_device".into())) && listed.contains(&Some("events".into())), "{listed:?}");
+    assert!(one(&client, "SELECT version()").await.starts_with("PostgreSQL 15.0 (basestream "));
+    assert_eq!(one(&client, "SELECT current_database()").await, "basestream");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_keeps_its_oid() {
+    let mut server = Server::filled().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    let oid = async |client: &tokio_postgres::Client, table: &str| {
+        let sql = format!("SELECT oid FROM pg_catalog.pg_class WHERE relname = '{table}'");
+        one(client, &sql).await
+    };
+    let (events, view) = (oid(&client, "events").await, oid(&client, "per_device").await);
+    assert_ne!(events, view);
+    server.append(&[r#""device":"a""#]).await;
+    server.run("per_device").await;
+    texts(&other, "SELECT count(*) FROM pg_catalog.pg_attribute").await;
+    assert_eq!((oid(&other, "events").await, oid(&client, "per_device").await), (events, view));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_are_not_read_together_with_the_catalog() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let error = client.simple_query("SELECT d.n, c.oid FROM per_device d CROSS JOIN pg_catalog.pg_class c").await.unwrap_err();
+    assert_eq!(error_of(&error).0, "0A000");
+    server.stop().await;
+}

@@ -1,0 +1,234 @@
+//! Errors, cancelling, limits, and clients that do not keep to the protocol.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::server::{Server, error_of, one, texts};
+
+/// A query that would take hours.
+const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_their_sqlstate_and_their_place() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    for (sql, state, at) in [
+        ("SELEC 1", "42601", Some("SELEC")),
+        ("SELECT device FROM nowhere", "42P01", None),
+        ("SELECT nothing FROM per_device", "42703", Some("nothing")),
+        ("SELECT 1; SELECT nothing FROM per_device", "42703", Some("nothing")),
+        ("SELECT 1 FROM per_device WHERE", "42601", None),
+        ("SELECT nofunction(device) FROM per_device", "42883", None),
+        ("INSERT INTO per_device VALUES (1)", "25006", None),
+        ("CREATE TABLE t (a int)", "25006", None),
+        ("COPY per_device FROM STDIN", "25006", None),
+        ("COPY per_device TO '/tmp/x'", "42501", None),
+        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'", "25006", None),
+        ("EXPLAIN ANALYZE INSERT INTO per_device VALUES ('a', 1, 1)", "25006", None),
+        ("SELECT 1 / 0", "22012", None),
+        ("SHOW nonsense", "42704", None),
+        ("SET nonsense = 1", "42704", None),
+        ("DECLARE c CURSOR FOR SELECT 1", "0A000", None),
+    ] {
+        let error = client.simple_query(sql).await.expect_err(sql);
+        let (found, message, position) = error_of(&error);
+        assert_eq!(found, state, "{sql}: {message}");
+        if let Some(word) = at {
+            assert_eq!(position, Some(sql.find(word).unwrap() as u32 + 1), "{sql}: {message}");
+        }
+        // The same where it is prepared; several statements cannot be.
+        if !sql.contains(';') {
+            let error = match client.prepare(sql).await {
+                Err(error) => error,
+                Ok(statement) => client.query(&statement, &[]).await.expect_err(sql),
+            };
+            assert_eq!(error_of(&error).0, state, "{sql}");
+        }
+        assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1", "after {sql}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_transaction_waits_for_its_end() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    client.batch_execute("SET application_name = 'before'; BEGIN; SET application_name = 'within'").await.unwrap();
+    assert!(client.simple_query("SELECT nothing").await.is_err());
+    for sql in ["SELECT 1", "SET x.y = 1"] {
+        assert_eq!(error_of(&client.simple_query(sql).await.unwrap_err()).0, "25P02", "{sql}");
+    }
+    assert_eq!(error_of(&client.query("SELECT 1", &[]).await.unwrap_err()).0, "25P02");
+    let ended = client.simple_query("COMMIT").await.unwrap();
+    assert!(matches!(ended[..], [SimpleQueryMessage::CommandComplete(0)]), "{ended:?}");
+    assert_eq!(one(&client, "SHOW application_name").await, "before");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_statements_are_answered_in_turn() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let rows =
+        texts(&client, "SELECT 1 AS a; SET application_name = ';'; SELECT n FROM per_device WHERE device = 'a'; SHOW application_name;")
+            .await;
+    assert_eq!(rows.concat(), [Some("1".to_owned()), Some("1".to_owned()), Some(";".to_owned())]);
+    assert_eq!(client.simple_query("").await.unwrap().len(), 1);
+    assert_eq!(client.simple_query(";; -- nothing").await.unwrap().len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_is_cancelled_by_its_key() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let token = client.cancel_token();
+    let cancelled = tokio::spawn(async move {
+        // Again and again: one that comes before the query is for nothing.
+        loop {
+            token.cancel_query(NoTls).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    for _ in 0..2 {
+        let (state, message, _) = error_of(&client.simple_query(ENDLESS).await.unwrap_err());
+        assert_eq!((state.as_str(), message.as_str()), ("57014", "canceling statement due to user request"));
+        assert_eq!(error_of(&client.query(ENDLESS, &[]).await.unwrap_err()).0, "57014");
+    }
+    cancelled.abort();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_ends_when_its_time_is_over() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    client.batch_execute("SET statement_timeout = '50ms'").await.unwrap();
+    let (state, message, _) = error_of(&client.simple_query(ENDLESS).await.unwrap_err());
+    assert!(state == "57014" && message.contains("statement_timeout"), "{message}");
+    client.batch_execute("RESET statement_timeout").await.unwrap();
+    assert_eq!(one(&client, "SELECT count(*) FROM events").await, "3");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_pool_sends_between_two_users_of_a_connection_is_answered() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    client.batch_execute("SET statement_timeout = 1000; SET TimeZone = 'Europe/Berlin'; SET extra_float_digits = 3").await.unwrap();
+    assert_eq!(one(&client, "SELECT ts FROM events WHERE device = 'a'").await, "2026-03-01 11:01:00+01");
+    client.batch_execute("DISCARD ALL").await.unwrap();
+    assert_eq!(one(&client, "SHOW TimeZone").await, "UTC");
+    client.batch_execute("SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL").await.unwrap();
+    client
+        .batch_execute("BEGIN READ ONLY; SAVEPOINT a; RELEASE SAVEPOINT a; ROLLBACK; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        .await
+        .unwrap();
+    assert_eq!(one(&client, "SHOW transaction_isolation").await, "repeatable read");
+    assert!(texts(&client, "SHOW ALL").await.len() > 20);
+    server.stop().await;
+}
+
+fn message(kind: &[u8], body: &[u8]) -> Vec<u8> {
+    [kind, &((body.len() + 4) as i32).to_be_bytes(), body].concat()
+}
+
+fn startup() -> Vec<u8> {
+    message(b"", b"\0\x03\0\0user\0raw\0\0")
+}
+
+/// What the server says to these bytes until it closes the connection, or says that it is ready.
+fn said(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(server.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.write_all(bytes).unwrap();
+    let mut said = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(read) = socket.read(&mut part) {
+        said.extend_from_slice(&part[..read]);
+        if read == 0 || said.ends_with(b"Z\0\0\0\x05I") {
+            break;
+        }
+    }
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_protocol_is_refused_and_hurts_nobody() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let contains = |said: &[u8], text: &str| said.windows(text.len()).any(|part| part == text.as_bytes());
+    for (bytes, expected) in [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "08P01"),
+        (i32::MAX.to_be_bytes().to_vec(), "08P01"),
+        ([0, 0, 0, 4].to_vec(), "08P01"),
+        (message(b"", b"\0\x02\0\0"), "08P01"),
+        (message(b"", b"\0\x03\0\0database\0x\0\0"), "28000"),
+        ([startup(), b"Q\x7f\xff\xff\xff".to_vec()].concat(), "08P01"),
+        ([startup(), message(b"Q", b"SELECT 1")].concat(), "08P01"),
+        ([startup(), message(b"?", b"")].concat(), "08P01"),
+        ([startup(), message(b"B", b"\0\0\0\x01")].concat(), "08P01"),
+        ([startup(), message(b"p", b"secret\0"), message(b"S", b"")].concat(), "08P01"),
+        ([startup(), message(b"E", b"none\0\0\0\0\0"), message(b"S", b"")].concat(), "34000"),
+        ([startup(), message(b"Q", b"SELECT '\xff'\0")].concat(), "08P01"),
+    ] {
+        let said = tokio::task::block_in_place(|| said_all(&server, &bytes));
+        assert!(contains(&said, expected), "{}: {}", String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&said));
+        assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    }
+    server.stop().await;
+}
+
+/// The same, with what follows the first time that it is ready.
+fn said_all(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(server.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.write_all(bytes).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    let _ = socket.read_to_end(&mut said);
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_wants_encryption_is_told_that_there_is_none() {
+    let server = Server::start().await;
+    let ssl = message(b"", &80_877_103i32.to_be_bytes());
+    let gss = message(b"", &80_877_104i32.to_be_bytes());
+    let said = tokio::task::block_in_place(|| said(&server, &[gss, ssl, startup()].concat()));
+    assert!(said.starts_with(b"NNR"), "{said:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn past_the_most_clients_others_are_refused_until_one_leaves() {
+    let server = Server::start().await;
+    tokio::task::block_in_place(|| {
+        let mut clients = Vec::new();
+        for _ in 0..500 {
+            let mut socket = TcpStream::connect(server.address).unwrap();
+            socket.write_all(&startup()).unwrap();
+            socket.read_exact(&mut [0; 9]).unwrap();
+            clients.push(socket);
+        }
+        let refused = said(&server, &startup());
+        assert!(String::from_utf8_lossy(&refused).contains("53300"), "{refused:?}");
+        drop(clients);
+        while !said(&server, &startup()).ends_with(b"Z\0\0\0\x05I") {}
+    });
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_lets_idle_clients_go() {
+    let server = Server::start().await;
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    let ended = tokio::spawn(connection);
+    client.batch_execute("SELECT 1").await.unwrap();
+    server.stop().await;
+    let error = ended.await.unwrap().unwrap_err();
+    assert_eq!(error_of(&error).0, "57P01");
+}
