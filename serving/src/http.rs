@@ -27,6 +27,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 use tracing::info;
 use types::outage::Outage;
 use types::{Error, Result};
@@ -54,6 +56,8 @@ pub use rights::{Protection, PublicPaths};
 const SQL_PATH: &str = "/v1/sql";
 /// A request's body may have this many bytes.
 const MAX_BODY_BYTES: usize = 16 << 20;
+/// A smaller answer is not compressed for a client that accepts it: a row takes longer to compress than to send.
+const MIN_COMPRESSED_BYTES: u16 = 1 << 12;
 /// This many appends may be under way; more are answered with 429.
 const MAX_APPENDS: usize = 64;
 /// All bodies under way may have this many bytes together; more are answered with 429.
@@ -144,6 +148,7 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, 
         })
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES)))
         .layer(from_fn_with_state(protection.clone(), rights::authorize))
         .layer(from_fn_with_state(node.query_timeout(), guard::guard))
         .with_state(App::new(node, log, metrics, protection))

@@ -310,6 +310,17 @@ async fn an_answer_waits_until_it_counts_what_was_appended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_answer_is_compressed_where_that_is_accepted() {
+    let client = Client::new().await;
+    let body = json!({ "query": "SELECT 'the same text again' AS text FROM range(1, 2000)" }).to_string();
+    let plain = client.post("/v1/sql", &body).await;
+    let zipped = client.send("POST", "/v1/sql", "accept-encoding: gzip\r\n", body.as_bytes()).await;
+    assert!(zipped.head.contains("content-encoding: gzip") && zipped.body.len() * 10 < plain.body.len(), "{}", zipped.head);
+    let row = client.send("GET", "/v1/views/velocity/row?device=a", "accept-encoding: gzip\r\n", b"").await;
+    assert!(!row.head.contains("content-encoding"), "{}", row.head);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_appended_and_the_broken_ones_named() {
     let client = Client::new().await;
     let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
