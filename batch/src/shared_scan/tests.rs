@@ -25,14 +25,14 @@ fn stream_definition() -> StreamDefinition {
 /// A storage with this many archive files, of offsets that follow each other.
 async fn archive(files: i64) -> (ObjectStorage, Vec<FileRecord>) {
     let (storage, schema) = (ObjectStorage::open("memory://").unwrap(), plan_schema(&stream_definition()));
-    let fields: Vec<_> = schema.fields().iter().filter(|field| field.name() != SOURCE).cloned().collect();
+    let fields: Vec<_> = schema.fields().iter().cloned().collect();
     let mut records = Vec::new();
     for file in 0..files {
         let offsets: ArrayRef = Arc::new(Int64Array::from_iter_values(file * ROWS..(file + 1) * ROWS));
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..ROWS).map(|row| format!("k{}", row % 7))));
         let zeros: ArrayRef = Arc::new(Int64Array::from_value(0, ROWS as usize));
         let column = |name: &str| match name {
-            "k" => texts.clone(),
+            "k" | SOURCE => texts.clone(),
             PARTITION => zeros.clone(),
             EVENT_TIME | OFFSET | "ts" | "n" => offsets.clone(),
             other => panic!("an unknown column {other}"),

@@ -156,7 +156,8 @@ async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one()
     let state = until(&harness, |state| ended(state, 1)).await;
     let of_second: Vec<_> = state.runs.iter().filter(|run| run.version == 2).map(|run| run.status).collect();
     assert_eq!(of_second, [RunStatus::Running]);
-    let again = batch.run(RunRequest { version: Some(2), ..request("v") }, Arc::new(now), &|_| {}).await.unwrap_err();
+    let another = Batch { worker: "another".into(), ..batch };
+    let again = another.run(RunRequest { version: Some(2), ..request("v") }, Arc::new(now), &|_| {}).await.unwrap_err();
     assert_eq!(again.to_string(), "version 2 of the view \"v\" is being run by another process");
     gate.set(Way::Fine);
     until(&harness, |state| state.snapshot("v", 2).is_some()).await;

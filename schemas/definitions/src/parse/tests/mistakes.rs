@@ -241,7 +241,7 @@ fn stream_options_are_checked() {
     one_line(
         more("colour = 'x'"),
         &format!(
-            "{} unknown option 'colour' | a stream has: topic, format, event_time, id, dedup_within, key, retention, keep_raw",
+            "{} unknown option 'colour' | a stream has: topic, format, event_time, id, dedup_within, key, retention, keep_raw, cluster_by",
             at(begin)
         ),
     );
