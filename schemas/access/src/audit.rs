@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_user_has_the_name_of_its_number() {
-        let users = "root:x:0:0:root:/root:/bin/sh\n# a comment\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        let users = "root:x:0:1:root:/root:/bin/sh\n# a comment\nann:x:1000:100::/home/ann:/bin/sh\n";
         assert_eq!(name_of(1000, users).as_deref(), Some("ann"));
         assert_eq!(name_of(1, users), None);
     }
