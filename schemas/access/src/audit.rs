@@ -43,11 +43,69 @@ fn name_of(uid: u32, users: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+    use types::Error;
+
     use super::*;
+
+    /// Keeps the fields of what is logged under `audit`.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Fields(String);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            let _ = write!(self.0, "{}={value:?} ", field.name());
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "audit"
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut fields = Fields(String::new());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_line_says_who_did_what_with_what_and_how_it_ended() {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            audit("ann", "ask for a run of", "the view \"velocity\"", &Ok(()));
+            audit("bob", "operate", "the view \"velocity\"", &Err::<(), _>(Error::forbidden("not his")));
+        });
+        let expected = [
+            r#"principal="ann" action="ask for a run of" object="the view \"velocity\"" outcome="done" "#,
+            r#"principal="bob" action="operate" object="the view \"velocity\"" outcome="failed" error=not his "#,
+        ];
+        assert_eq!(*lines.0.lock().unwrap(), expected);
+    }
 
     #[test]
     fn a_user_has_the_name_of_its_number() {
-        let users = "root:x:0:0:root:/root:/bin/sh\n# a comment\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        let users = "root:x:0:1:root:/root:/bin/sh\n# a comment\nann:x:1000:100::/home/ann:/bin/sh\n";
         assert_eq!(name_of(1000, users).as_deref(), Some("ann"));
         assert_eq!(name_of(1, users), None);
     }
