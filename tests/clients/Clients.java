@@ -36,7 +36,7 @@ public class Clients {
                 try (ResultSet row = one.executeQuery()) {
                     equal("a row", row.next(), true);
                     equal("orders", row.getLong("orders"), 10L);
-                    equal("amount", row.getBigDecimal("amount"), new BigDecimal("46.00"));
+                    equal("amount", row.getBigDecimal("amount"), new BigDecimal("45.10"));
                     equal("one row", row.next(), false);
                 }
             }

@@ -308,7 +308,7 @@ impl Connection {
 
     async fn send_all(&mut self, asked: &Asked<'_>, mut answer: Answer, formats: Vec<i16>, limits: &Limits) -> Answered {
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &Sink::Rows(&format), 0, limits).await?;
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut Sink::Rows(&format), 0, limits).await?;
         self.complete(&tag(asked.statement, rows))
     }
 
@@ -322,10 +322,17 @@ impl Connection {
         let overall = i8::from(copy.format == CopyFormat::Binary);
         let response = CopyOutResponse::new(overall, answer.types.len() as i16, formats.clone());
         self.socket.put(PgWireBackendMessage::CopyOutResponse(response))?;
-        self.socket.put_copy(copy.format.begin(&answer.schema));
-        let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let sink = Sink::Copy(&copy.format, &format);
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &sink, 0, limits).await?;
+        let mut begin = copy.format.begin(&answer.schema);
+        // Clients expect a line of names by itself, and what is binary together with the first row.
+        if copy.format != CopyFormat::Binary {
+            self.socket.put_copy(begin.take());
+        }
+        let values = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
+        let mut sink = Sink::Copy { format: &copy.format, values: &values, begin };
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut sink, 0, limits).await?;
+        if let Sink::Copy { begin, .. } = sink {
+            self.socket.put_copy(begin);
+        }
         self.socket.put_copy(copy.format.end());
         self.socket.put(PgWireBackendMessage::CopyDone(CopyDone::new()))?;
         self.complete(&format!("COPY {rows}"))
@@ -555,7 +562,7 @@ impl Connection {
         };
         let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let sent = answering::send(&mut self.socket, answer, &Sink::Rows(&format), max_rows.max(0) as usize, &limits).await?;
+        let sent = answering::send(&mut self.socket, answer, &mut Sink::Rows(&format), max_rows.max(0) as usize, &limits).await?;
         if sent.may_have_more {
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
         } else {

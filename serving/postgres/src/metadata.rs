@@ -18,6 +18,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
@@ -34,6 +37,8 @@ pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
+/// The function by which drivers list the columns of indexes and primary keys, of which there are none.
+const INDEX_COLUMNS: &str = "_pg_expandarray";
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
 
@@ -98,6 +103,8 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
+        let without_indexes = if sql.contains(INDEX_COLUMNS) { no_rows(sql) } else { None };
+        let sql = without_indexes.as_deref().unwrap_or(sql);
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
         let plan = parameters::plan(&self.0.session.state(), Statement::Statement(Box::new(statement)), types).await?;
@@ -119,6 +126,22 @@ impl Metadata {
         *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = (loaded, Arc::new(tables));
         Ok(())
     }
+}
+
+/// A SELECT with the same names of columns and no rows; `None` for what is none.
+fn no_rows(sql: &str) -> Option<String> {
+    let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
+    let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let name = |item: &ast::SelectItem| match item {
+        ast::SelectItem::ExprWithAlias { alias, .. } => Some(alias.to_string()),
+        ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(name)) => Some(name.to_string()),
+        ast::SelectItem::UnnamedExpr(ast::Expr::CompoundIdentifier(parts)) => parts.last().map(ToString::to_string),
+        _ => None,
+    };
+    let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
+    let columns: Vec<String> = names.iter().map(|name| format!("CAST(NULL AS TEXT) AS {name}")).collect();
+    Some(format!("SELECT {} WHERE false", columns.join(", ")))
 }
 
 /// Without the columns that `*` leaves out.
@@ -320,4 +343,18 @@ fn typed(attributes: &RecordBatch, class: &RecordBatch, namespace: &RecordBatch,
     put("atttypmod", Arc::new(changed("atttypmod", &|of| of.modifier)?));
     put("attlen", Arc::new(sizes));
     Ok(RecordBatch::try_new(attributes.schema(), arrays)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lists_the_columns_of_indexes_has_its_columns_and_no_rows() {
+        let sql = "SELECT r.TABLE_CAT, r.KEY_SEQ AS n FROM (SELECT (information_schema._pg_expandarray(i.indkey)) AS KEYS FROM pg_index i) r \
+            WHERE r.A = (r.KEYS).x ORDER BY 1";
+        assert_eq!(no_rows(sql).unwrap(), "SELECT CAST(NULL AS TEXT) AS TABLE_CAT, CAST(NULL AS TEXT) AS n WHERE false");
+        assert_eq!(no_rows("DELETE FROM x"), None);
+        assert_eq!(no_rows("SELECT * FROM x"), None);
+    }
 }

@@ -149,27 +149,48 @@ fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Resul
 
 /// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one changed.
 fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &mut BTreeMap<usize, DataType>) -> Result<bool> {
+    let cast = |expr: &Expr| match expr {
+        Expr::Cast(cast) => placeholder(&cast.expr),
+        _ => None,
+    };
     let mut changed = false;
+    for (number, array) in arrays(plan, cast)? {
+        if types.get(number - 1).is_none_or(Option::is_none) {
+            changed |= casts.insert(number, array.clone()) != Some(array);
+        }
+    }
+    Ok(changed)
+}
+
+/// The parameters that `= ANY` takes for arrays, with the types that they have by what they are compared with.
+fn arrays(plan: &LogicalPlan, parameter: impl Fn(&Expr) -> Option<usize>) -> Result<BTreeMap<usize, DataType>> {
+    let mut found = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
+        // A filter that was pushed into a table sees the table's columns.
+        let schema = if node.inputs().is_empty() { node.schema().as_ref().clone() } else { merge_schema(&node.inputs()) };
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::ScalarFunction(call) = expr
                     && call.name() == ARRAY_HAS
-                    && let Expr::Cast(cast) = &call.args[0]
-                    && let Expr::Placeholder(placeholder) = &*cast.expr
-                    && let Some(number) = placeholder.id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok())
-                    && types.get(number - 1).is_none_or(Option::is_none)
-                    && let Ok(item) = call.args[1].get_type(&schema)
+                    && let [array, item] = call.args.as_slice()
+                    && let Some(number) = parameter(array)
+                    && let Ok(item) = item.get_type(&schema)
                 {
-                    let array = DataType::List(Arc::new(Field::new_list_field(item, true)));
-                    changed |= casts.insert(number, array.clone()) != Some(array);
+                    found.insert(number, DataType::List(Arc::new(Field::new_list_field(item, true))));
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     })?;
-    Ok(changed)
+    Ok(found)
+}
+
+/// The number of the parameter that an expression is.
+fn placeholder(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Placeholder(placeholder) => placeholder.id.strip_prefix('$')?.parse().ok(),
+        _ => None,
+    }
 }
 
 /// The type of each parameter of a plan, `$1` first; of one that the plan does not say, the given one or text.
@@ -184,6 +205,9 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
         }
     }
     cast_types(plan, &mut found)?;
+    for (number, array) in arrays(plan, placeholder)? {
+        found.entry(number).or_insert(array);
+    }
     let all = plan.get_parameter_names()?.iter().filter_map(|name| name[1..].parse::<usize>().ok()).max().unwrap_or_default();
     let of = |number: usize| found.get(&number).cloned().or_else(|| given.get(number - 1).cloned().flatten()).unwrap_or(DataType::Utf8);
     Ok((1..=all.max(given.len())).map(of).collect())
@@ -195,8 +219,7 @@ fn cast_types(plan: &LogicalPlan, found: &mut BTreeMap<usize, DataType>) -> Resu
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::Cast(cast) = expr
-                    && let Expr::Placeholder(placeholder) = &*cast.expr
-                    && let Some(number) = placeholder.id.strip_prefix('$').and_then(|number| number.parse().ok())
+                    && let Some(number) = placeholder(&cast.expr)
                 {
                     found.entry(number).or_insert_with(|| cast.field.data_type().clone());
                 }

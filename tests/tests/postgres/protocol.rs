@@ -56,7 +56,8 @@ async fn errors_have_their_sqlstate_and_their_place() {
 async fn a_failed_transaction_waits_for_its_end() {
     let server = Server::filled().await;
     let client = server.connect().await;
-    client.batch_execute("SET application_name = 'before'; BEGIN; SET application_name = 'within'").await.unwrap();
+    client.batch_execute("SET application_name = 'before'").await.unwrap();
+    client.batch_execute("BEGIN; SET application_name = 'within'").await.unwrap();
     assert!(client.simple_query("SELECT nothing").await.is_err());
     for sql in ["SELECT 1", "SET x.y = 1"] {
         assert_eq!(error_of(&client.simple_query(sql).await.unwrap_err()).0, "25P02", "{sql}");

@@ -28,18 +28,24 @@ pub(super) struct Limits {
 /// How rows are written.
 pub(super) enum Sink<'a> {
     Rows(&'a RowFormat),
-    Copy(&'a CopyFormat, &'a RowFormat),
+    /// With what comes before the rows, in the first message with one.
+    Copy {
+        format: &'a CopyFormat,
+        values: &'a RowFormat,
+        begin: Option<BytesMut>,
+    },
 }
 
 impl Sink<'_> {
-    fn put(&self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> types::Result<()> {
+    fn put(&mut self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> types::Result<()> {
         match self {
             Sink::Rows(format) => format.data_row(out, batch, row),
-            Sink::Copy(copy, format) => {
+            Sink::Copy { format, values, begin } => {
                 out.put_u8(b'd');
                 let at = out.len();
                 out.put_i32(0);
-                copy.row(out, format, batch, row)?;
+                out.extend_from_slice(&begin.take().unwrap_or_default());
+                format.row(out, values, batch, row)?;
                 let length = (out.len() - at) as i32;
                 out[at..at + size_of::<i32>()].copy_from_slice(&length.to_be_bytes());
                 Ok(())
@@ -92,7 +98,13 @@ fn cancelled() -> Problem {
 }
 
 /// Sends rows, at most `max_rows` of them (0: all).
-pub(super) async fn send(socket: &mut Socket, answer: &mut Answer, sink: &Sink<'_>, max_rows: usize, limits: &Limits) -> Answered<Sent> {
+pub(super) async fn send(
+    socket: &mut Socket,
+    answer: &mut Answer,
+    sink: &mut Sink<'_>,
+    max_rows: usize,
+    limits: &Limits,
+) -> Answered<Sent> {
     let mut rows = 0;
     loop {
         if max_rows > 0 && rows == max_rows as u64 {
