@@ -184,6 +184,7 @@ async fn bind_postgres(installation: &Installation) -> Result<Option<postgres_wi
     let setting = "serving.postgres";
     let Some(address) = &installation.settings.serving.postgres else { return Ok(None) };
     let address = socket_address(setting, address).await?;
+    may_listen(setting, address, installation.settings.serving.auth.required)?;
     postgres_wire::listen(address).map(Some).map_err(|error| error.with("setting", setting))
 }
 
@@ -200,11 +201,11 @@ async fn start_serving(
     protection::follow(parts, Stage::Http, installation, &protection);
     let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
     let stopping = parts.token(Stage::Http);
-    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection, listener, stopping);
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection.clone(), listener, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
     let postgres_address = postgres.as_ref().map(|bound| bound.address);
     if let Some(bound) = postgres {
-        let task = postgres_wire::serve(node.clone(), bound, parts.token(Stage::Http))?;
+        let task = postgres_wire::serve(node.clone(), &protection, bound, parts.token(Stage::Http))?;
         parts.start(Stage::Http, "postgres", |_| async move { task.await? });
     }
     if reads_itself {

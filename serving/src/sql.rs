@@ -147,7 +147,8 @@ async fn begin(
         Params::Json(_) => Vec::new(),
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type())).collect(),
     };
-    let Planned { session, context, plan, uuids, .. } = plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types).await?;
+    let Planned { session, context, plan, uuids, .. } =
+        plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types).await?;
     let state = session.state();
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;

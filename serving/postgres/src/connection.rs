@@ -11,7 +11,6 @@ use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{BindComplete, CloseComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse, ReadyForQuery};
 use pgwire::messages::startup::ParameterStatus;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +18,7 @@ use crate::cancel::CancelKey;
 use crate::columns::row_description;
 use crate::copy::{CopyFormat, copy};
 use crate::frames::{Message, Target};
+use crate::login::Caller;
 use crate::problem::{
     CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, IDLE_IN_TRANSACTION, IN_FAILED_TRANSACTION, NOT_SUPPORTED, PROTOCOL_VIOLATION, Problem,
     SHUTTING_DOWN, UNDEFINED_PORTAL, UNDEFINED_STATEMENT, warning,
@@ -26,6 +26,7 @@ use crate::problem::{
 use crate::question::{Answer, Answerer, Description, Position, text_schema};
 use crate::rows::{RowFormat, TEXT};
 use crate::session::Session;
+use crate::startup::Stream;
 use crate::statement::{Command, Statement, statements};
 
 mod answering;
@@ -43,6 +44,7 @@ pub(crate) struct Connection {
     socket: Socket,
     session: Session,
     answerer: Answerer,
+    caller: Caller,
     cancel: CancelKey,
     statements: prepared::Named<Prepared>,
     portals: prepared::Named<Portal>,
@@ -91,11 +93,17 @@ struct Asked<'a> {
 
 impl Connection {
     /// `buffers` are what was read already and what is to be sent first.
-    pub(crate) fn new(socket: TcpStream, buffers: (BytesMut, BytesMut), session: Session, answerer: Answerer, cancel: CancelKey) -> Self {
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        buffers: (BytesMut, BytesMut),
+        session: Session,
+        (answerer, caller): (Answerer, Caller),
+        cancel: CancelKey,
+    ) -> Self {
         let reported = session.reported();
-        let socket = Socket::new(socket, buffers);
+        let socket = Socket::new(stream, buffers);
         let (statements, portals, descriptions) = Default::default();
-        Self { socket, session, answerer, cancel, statements, portals, descriptions, reported, skips_to_sync: false }
+        Self { socket, session, answerer, caller, cancel, statements, portals, descriptions, reported, skips_to_sync: false }
     }
 
     /// Answers until the client leaves, or `stop`.
@@ -107,7 +115,8 @@ impl Connection {
 
     async fn answer_all(&mut self, stop: &CancellationToken) -> Result<(), Gone> {
         loop {
-            let message = match self.next_message(stop).await? {
+            let next = self.next_message(stop).await?;
+            let message = match next.and_then(|message| self.caller.may_go_on().map(|()| message)) {
                 Ok(Message::Terminate) => return Ok(()),
                 Ok(message) => message,
                 Err(problem) => {

@@ -3,7 +3,8 @@
 //! ```text
 //! server          accepts connections, up to a limit
 //!   connection    one client: messages in, answers out; what it runs follows its session
-//!     startup     the first messages; the one place where a client is authenticated
+//!     startup     the first messages, and encryption
+//!     login       who a client is, by SCRAM
 //!     session     settings, transaction and read view
 //!     statement   a text, cut into statements, and what each of them is
 //!     question    a statement that has rows: described, and begun
@@ -26,6 +27,7 @@ mod columns;
 mod connection;
 mod copy;
 mod frames;
+mod login;
 mod metadata;
 mod params;
 mod problem;

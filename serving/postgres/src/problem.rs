@@ -145,6 +145,8 @@ fn state_of(error: &Error) -> &'static str {
         ErrorKind::Limit => "54000",
         ErrorKind::Conflict => "40001",
         ErrorKind::Unavailable => "57P03",
+        ErrorKind::Unauthenticated => "28000",
+        ErrorKind::Forbidden => "42501",
         ErrorKind::Corrupt => "XX001",
         ErrorKind::Internal => "XX000",
     }

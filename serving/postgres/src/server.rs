@@ -2,10 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use access::Authenticator;
+use access::tls::ServerTls;
 use bytes::BytesMut;
 use serving::Node;
+use serving::http::Protection;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,10 +21,11 @@ use types::{Error, Result, threads};
 
 use crate::cancel::Cancels;
 use crate::connection::Connection;
+use crate::login::login;
 use crate::metadata::Metadata;
 use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
 use crate::question::Answerer;
-use crate::startup::{STARTUP_TIME, allowed_address, greet, welcome};
+use crate::startup::{Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 
 /// This many clients may be connected.
 const MAX_CLIENTS: usize = 500;
@@ -39,9 +43,8 @@ pub struct Bound {
 
 /// Listens at `address` (port 0: any free one).
 ///
-/// Errors: `Input` for an address that other machines reach, `Unavailable` when it cannot be listened on.
+/// Errors: `Unavailable` when it cannot be listened on.
 pub fn listen(address: SocketAddr) -> Result<Bound> {
-    allowed_address(address)?;
     let cannot =
         |error: std::io::Error| Error::unavailable("cannot listen for PostgreSQL clients").with("address", address).caused_by(error);
     let listener = StdListener::bind(address).map_err(cannot)?;
@@ -54,9 +57,11 @@ pub fn listen(address: SocketAddr) -> Result<Bound> {
 /// to be waited for.
 ///
 /// Errors: when the tables of PostgreSQL's catalog cannot be made.
-pub fn serve(node: Node, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
+pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
     let server = Arc::new(Server {
         answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
+        authenticator: protection.authenticator.clone(),
+        tls: protection.tls.clone(),
         cancels: Cancels::default(),
         clients: Arc::new(Semaphore::new(MAX_CLIENTS)),
         stop,
@@ -68,6 +73,8 @@ pub fn serve(node: Node, bound: Bound, stop: CancellationToken) -> Result<JoinHa
 
 struct Server {
     answerer: Answerer,
+    authenticator: Authenticator,
+    tls: Option<ServerTls>,
     cancels: Cancels,
     clients: Arc<Semaphore>,
     stop: CancellationToken,
@@ -106,42 +113,51 @@ impl Server {
         Ok(())
     }
 
-    async fn answer(&self, mut socket: TcpStream, _permit: OwnedSemaphorePermit) {
+    async fn answer(&self, socket: TcpStream, _permit: OwnedSemaphorePermit) {
         let _ = socket.set_nodelay(true);
         let mut buffer = BytesMut::new();
+        let begun = Instant::now();
         let greeted = tokio::select! {
             () = self.stop.cancelled() => return,
-            greeted = timeout(STARTUP_TIME, greet(&mut socket, &mut buffer, &self.cancels)) => greeted,
+            greeted = timeout(STARTUP_TIME, greet(socket, &mut buffer, &self.cancels, self.tls.as_ref())) => greeted,
         };
-        let client = match greeted {
-            Ok(Ok(Some(client))) => client,
-            Ok(Ok(None)) => return,
-            Ok(Err(problem)) => return refuse(socket, problem).await,
+        let Greeted { mut stream, client, certificate } = match greeted {
+            Ok(Ok(greeted)) => greeted,
+            Ok(Err(Unwelcome::Done)) => return,
+            Ok(Err(Unwelcome::Refused(stream, problem))) => return refuse(stream, problem).await,
             Err(_) => return debug!("a PostgreSQL connection said nothing in time"),
         };
         if self.stop.is_cancelled() {
-            return refuse(socket, Problem::fatal(SHUTTING_DOWN, "the server is stopping")).await;
+            return refuse(stream, Problem::fatal(SHUTTING_DOWN, "the server is stopping")).await;
         }
         let Ok(_client) = self.clients.try_acquire() else {
             metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
             let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {MAX_CLIENTS}"));
-            return refuse(socket, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
+            return refuse(stream, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
+        };
+        let time_left = STARTUP_TIME.saturating_sub(begun.elapsed());
+        let login = login(&mut stream, &mut buffer, &client.user, &self.authenticator, certificate.as_deref());
+        let caller = match timeout(time_left, login).await {
+            Ok(Ok(caller)) => caller,
+            Ok(Err(problem)) => return refuse(stream, problem).await,
+            Err(_) => return debug!("a PostgreSQL client did not log in in time"),
         };
         let key = self.cancels.register();
         let mut out = BytesMut::new();
         let session = match welcome(&client, &key, &mut out) {
             Ok(session) => session,
-            Err(problem) => return refuse(socket, problem).await,
+            Err(problem) => return refuse(stream, problem).await,
         };
         let connections = metrics::gauge!("basestream_serving_postgres_connections");
         connections.increment(1.0);
-        Connection::new(socket, (buffer, out), session, self.answerer.clone(), key).run(&self.stop).await;
+        let answerer = self.answerer.acting_for(caller.principal.clone());
+        Connection::new(stream, (buffer, out), session, (answerer, caller), key).run(&self.stop).await;
         connections.decrement(1.0);
     }
 }
 
 /// Says why a client is not let in.
-async fn refuse(mut socket: TcpStream, problem: Problem) {
+async fn refuse(mut socket: Box<dyn Stream>, problem: Problem) {
     let mut out = BytesMut::new();
     if crate::frames::put(&mut out, problem.message()).is_ok() {
         let _ = timeout(STARTUP_TIME, socket.write_all(&out)).await;

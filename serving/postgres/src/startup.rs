@@ -1,15 +1,17 @@
-//! The first messages of a connection: what it asks for before it says who it is, and the one place where a client is
-//! authenticated.
+//! The first messages of a connection: what it asks for before it says who it is, encryption above all.
 
-use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use access::tls::ServerTls;
 use bytes::BytesMut;
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::response::{GssEncResponse, ReadyForQuery, SslResponse, TransactionStatus};
+use pgwire::messages::response::{ReadyForQuery, SslResponse, TransactionStatus};
 use pgwire::messages::startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey};
+use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use types::{Error, Result};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
 use crate::cancel::{CancelKey, Cancels};
 use crate::frames::{Opening, opening, put};
@@ -19,6 +21,8 @@ use crate::session::Session;
 /// A client that has not said who it is by then is let go.
 pub(crate) const STARTUP_TIME: Duration = Duration::from_secs(10);
 
+/// What the protocol names itself in TLS.
+const ALPN: &[u8] = b"postgresql";
 /// Requests for encryption before a startup: one of each kind.
 const MAX_REQUESTS: usize = 2;
 /// The protocol that is spoken, as its messages write it.
@@ -27,38 +31,102 @@ const PROTOCOL_3_0: i32 = 3 << 16;
 /// What a client said of itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Client {
-    user: String,
+    pub(crate) user: String,
     parameters: Vec<(String, String)>,
     minor: u16,
 }
 
-/// Reads what a client begins with. `None` if the connection is for something else, which is done.
-pub(crate) async fn greet<S>(socket: &mut S, buffer: &mut BytesMut, cancels: &Cancels) -> Result<Option<Client>, Problem>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    for _ in 0..=MAX_REQUESTS {
-        let Some(opening) = read(socket, buffer).await? else { return Ok(None) };
-        let refusal = match opening {
-            // Nothing is encrypted yet: the client decides whether it goes on without.
-            Opening::Ssl => PgWireBackendMessage::SslResponse(SslResponse::Refuse),
-            Opening::Gss => PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse),
-            Opening::Cancel { process, key } => {
-                cancels.cancel(process, &key);
-                return Ok(None);
-            }
-            Opening::Startup { minor, parameters } => return client(minor, parameters).map(Some),
-        };
-        let mut out = BytesMut::new();
-        put(&mut out, refusal)?;
-        if socket.write_all(&out).await.is_err() {
-            return Ok(None);
-        }
-    }
-    Err(Problem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message"))
+/// A client's connection, encrypted or not.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A client that was greeted.
+pub(crate) struct Greeted {
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) client: Client,
+    /// What a login can be bound to, if the connection is encrypted: see [`end_point`].
+    pub(crate) certificate: Option<Vec<u8>>,
 }
 
-async fn read<S: AsyncRead + Unpin>(socket: &mut S, buffer: &mut BytesMut) -> Result<Option<Opening>, Problem> {
+/// Why a client was not greeted.
+pub(crate) enum Unwelcome {
+    /// The connection was for something else, which is done, or the client has gone.
+    Done,
+    Refused(Box<dyn Stream>, Problem),
+}
+
+/// Reads what a client begins with. With `tls`, nothing but an encrypted startup is answered.
+pub(crate) async fn greet(
+    socket: TcpStream,
+    buffer: &mut BytesMut,
+    cancels: &Cancels,
+    tls: Option<&ServerTls>,
+) -> Result<Greeted, Unwelcome> {
+    let mut stream: Box<dyn Stream> = Box::new(socket);
+    let (mut certificate, mut is_encrypted) = (None, false);
+    for _ in 0..=MAX_REQUESTS {
+        let opening = match read(&mut stream, buffer).await {
+            Ok(Some(opening)) => opening,
+            Ok(None) => return Err(Unwelcome::Done),
+            Err(problem) => return Err(Unwelcome::Refused(stream, problem)),
+        };
+        let reply = match (opening, tls) {
+            (Opening::Cancel { process, key }, _) => {
+                cancels.cancel(process, &key);
+                return Err(Unwelcome::Done);
+            }
+            (Opening::Startup { .. }, Some(_)) if !is_encrypted => {
+                let problem = Problem::fatal("28000", "the connection is not encrypted, and [serving.tls] is set");
+                return Err(Unwelcome::Refused(stream, problem.with_hint("connect with sslmode=require or stricter")));
+            }
+            (Opening::Startup { minor, parameters }, _) => {
+                return match client(minor, parameters) {
+                    Ok(client) => Ok(Greeted { stream, client, certificate }),
+                    Err(problem) => Err(Unwelcome::Refused(stream, problem)),
+                };
+            }
+            (Opening::Ssl, Some(_)) if !is_encrypted => SslResponse::Accept,
+            (Opening::Ssl | Opening::Gss, _) => SslResponse::Refuse,
+        };
+        let accepts = reply == SslResponse::Accept;
+        let mut out = BytesMut::new();
+        let written = put(&mut out, PgWireBackendMessage::SslResponse(reply));
+        if written.is_err() || stream.write_all(&out).await.is_err() {
+            return Err(Unwelcome::Done);
+        }
+        if let (true, Some(tls)) = (accepts, tls) {
+            // What came before the handshake could have been put there by somebody in between.
+            if !buffer.is_empty() {
+                let problem = Problem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
+                return Err(Unwelcome::Refused(stream, problem));
+            }
+            let mut config = (*tls.config()).clone();
+            config.alpn_protocols = vec![ALPN.to_vec()];
+            let accepted = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
+            let Ok(encrypted) = accepted.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")) else {
+                return Err(Unwelcome::Done);
+            };
+            certificate = end_point(&tls.certificate());
+            is_encrypted = true;
+            stream = Box::new(encrypted);
+        }
+    }
+    Err(Unwelcome::Refused(stream, Problem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message")))
+}
+
+/// The signature algorithms with SHA-256, RSA and ECDSA, as they stand in a certificate.
+const WITH_SHA256: [&[u8]; 2] =
+    [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02]];
+
+/// The certificate's hash, by the hash function of its signature (RFC 5929, `tls-server-end-point`). Of others than SHA-256
+/// none is made: logins are not bound then.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let is_signed_with = |algorithm: &&[u8]| certificate.windows(algorithm.len()).any(|bytes| bytes == *algorithm);
+    WITH_SHA256.iter().any(is_signed_with).then(|| digest(&SHA256, certificate).as_ref().to_vec())
+}
+
+async fn read<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Option<Opening>, Problem> {
     loop {
         match opening(buffer) {
             Ok(Some(opening)) => return Ok(Some(opening)),
@@ -81,31 +149,8 @@ fn client(minor: u16, parameters: Vec<(String, String)>) -> Result<Client, Probl
     Ok(Client { user, parameters, minor })
 }
 
-/// Decides whether a client may connect: here alone. There are no users yet, so anybody may who reaches the address,
-/// and [`allowed_address`] sees to it that this is this machine.
-fn authenticate(_client: &Client) -> Result<(), Problem> {
-    Ok(())
-}
-
-/// Errors: `Input` for an address that other machines reach.
-pub(crate) fn allowed_address(address: SocketAddr) -> Result<()> {
-    let is_loopback = match address.ip() {
-        IpAddr::V4(ip) => ip.is_loopback(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
-    };
-    if is_loopback {
-        return Ok(());
-    }
-    Err(Error::input(format!(
-        "found the address {address} for the PostgreSQL protocol, which other machines reach: expected one of this machine, such as \
-         127.0.0.1:{}, because every user is accepted without a password",
-        address.port()
-    )))
-}
-
 /// Answers a client's startup: it may ask now.
 pub(crate) fn welcome(client: &Client, key: &CancelKey, out: &mut BytesMut) -> Result<Session, Problem> {
-    authenticate(client)?;
     let session = Session::begin(&client.user, &client.parameters)
         .map_err(|problem| Problem::fatal(problem.state, "a parameter of the startup is not understood").because(&problem))?;
     let options: Vec<String> = client.parameters.iter().map(|(name, _)| name).filter(|name| name.starts_with("_pq_.")).cloned().collect();
@@ -124,17 +169,6 @@ pub(crate) fn welcome(client: &Client, key: &CancelKey, out: &mut BytesMut) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_this_machine_is_listened_to() {
-        for address in ["127.0.0.1:5433", "127.8.8.8:1", "[::1]:5433", "[::ffff:127.0.0.1]:5433"] {
-            assert!(allowed_address(address.parse().unwrap()).is_ok(), "{address}");
-        }
-        for address in ["0.0.0.0:5433", "192.168.1.1:5433", "[::]:5433", "[::ffff:10.0.0.1]:5433"] {
-            let error = allowed_address(address.parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(address) && error.contains("127.0.0.1:5433"), "{error}");
-        }
-    }
 
     #[test]
     fn a_client_says_who_it_is() {

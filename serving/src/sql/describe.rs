@@ -60,7 +60,11 @@ pub(crate) async fn describe(
 }
 
 /// The tables of a read view. A view that cannot be answered now is left out.
-pub(crate) async fn all_tables(runtime: &QueryRuntime, (log, principal): (Option<&Arc<dyn Log>>, &Principal), read_view: ReadView) -> Result<Vec<TableDescription>> {
+pub(crate) async fn all_tables(
+    runtime: &QueryRuntime,
+    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    read_view: ReadView,
+) -> Result<Vec<TableDescription>> {
     let session = runtime.session()?;
     let context = QueryContext::new(read_view, None, &[] as &[&str])?;
     let uuids = tables::register(&session, runtime, &context, (log, principal))?;

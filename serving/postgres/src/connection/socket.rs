@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use pgwire::messages::PgWireBackendMessage;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Gone;
 use crate::frames::{self, Message};
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::startup::Stream;
 
 /// Answers go out in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
@@ -20,14 +20,14 @@ const AHEAD_BYTES: usize = 64 << 10;
 const STALLED: Duration = Duration::from_secs(600);
 
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     read: BytesMut,
     /// What is to be sent.
     pub(super) out: BytesMut,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, (read, out): (BytesMut, BytesMut)) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, (read, out): (BytesMut, BytesMut)) -> Self {
         Self { stream, read, out }
     }
 
@@ -83,6 +83,10 @@ impl Socket {
                 Ok(Ok(written)) if written > 0 => {}
                 _ => return Err(Gone),
             }
+        }
+        // Over TLS, what was written may still be on its way.
+        if !matches!(timeout(STALLED, self.stream.flush()).await, Ok(Ok(()))) {
+            return Err(Gone);
         }
         // One large row does not keep its memory.
         if self.out.capacity() > 4 * PIECE_BYTES {
