@@ -24,9 +24,6 @@ public class Clients {
             metadata(connection);
             errors(connection);
         }
-        try (Connection connection = DriverManager.getConnection(URL + "&preferQueryMode=simple")) {
-            lookups(connection);
-        }
     }
 
     static void lookups(Connection connection) throws SQLException {
@@ -115,7 +112,6 @@ public class Clients {
         metadata.getPrimaryKeys(null, "public", "orders").close();
         metadata.getIndexInfo(null, "public", "orders", false, true).close();
         metadata.getImportedKeys(null, "public", "orders").close();
-        metadata.getTypeInfo().close();
         metadata.getCatalogs().close();
     }
 

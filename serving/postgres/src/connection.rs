@@ -381,7 +381,7 @@ impl Connection {
                 }
             }
             Command::RollbackTo => {
-                if !self.session.to_savepoint() {
+                if !self.session.go_on_from_savepoint() {
                     return Err(Problem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
                 }
                 "ROLLBACK"
@@ -532,12 +532,11 @@ impl Connection {
     }
 
     fn put_columns(&mut self, described: &Description, formats: &[i16]) -> Answered {
-        Ok(match described.types.is_empty() {
-            true => self.socket.put(PgWireBackendMessage::NoData(NoData::new()))?,
-            false => {
-                self.socket.put(PgWireBackendMessage::RowDescription(row_description(&described.schema, &described.types, formats)))?
-            }
-        })
+        let message = match described.types.is_empty() {
+            true => PgWireBackendMessage::NoData(NoData::new()),
+            false => PgWireBackendMessage::RowDescription(row_description(&described.schema, &described.types, formats)),
+        };
+        Ok(self.socket.put(message)?)
     }
 
     async fn execute(&mut self, name: &str, max_rows: i32) -> Answered {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-use arrow::array::{ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
@@ -29,6 +29,8 @@ use serving::{Described, Loaded, Node, ReadView, TableDescription, parameters};
 use types::{Error, Result};
 
 use crate::columns::WireType;
+use crate::question::text_schema;
+use crate::session::defaults;
 
 mod functions;
 
@@ -37,8 +39,14 @@ pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
-/// The function by which drivers list the columns of indexes and primary keys, of which there are none.
-const INDEX_COLUMNS: &str = "_pg_expandarray";
+/// There are none.
+const INDEXES: &str = "pg_indexes";
+/// What drivers ask, and the same as the catalog's tables have it: functions are there by their names, and one that is
+/// none is `-`.
+const SPELLINGS: [(&str, &str); 3] =
+    [("typreceive != 0", "typreceive <> '-'"), ("typsend != 0", "typsend <> '-'"), ("FROM pg_indexes", "FROM pg_catalog.pg_indexes")];
+/// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
+const KEY_COLUMNS: [&str; 2] = ["_pg_expandarray", "conkey["];
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
 
@@ -103,8 +111,12 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
-        let without_indexes = if sql.contains(INDEX_COLUMNS) { no_rows(sql) } else { None };
-        let sql = without_indexes.as_deref().unwrap_or(sql);
+        let without_keys = if KEY_COLUMNS.iter().any(|names| sql.contains(names)) { no_rows(sql) } else { None };
+        let mut sql = without_keys.unwrap_or_else(|| sql.to_owned());
+        for (asked, understood) in SPELLINGS {
+            sql = sql.replace(asked, understood);
+        }
+        let sql = sql.as_str();
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
         let plan = parameters::plan(&self.0.session.state(), Statement::Statement(Box::new(statement)), types).await?;
@@ -229,20 +241,39 @@ impl fmt::Debug for PgCatalog {
 #[async_trait]
 impl SchemaProvider for PgCatalog {
     fn table_names(&self) -> Vec<String> {
-        self.inner.table_names()
+        self.inner.table_names().into_iter().chain([INDEXES.to_owned()]).collect()
     }
 
     async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
-        let Some(table) = self.inner.table(name).await? else { return Ok(None) };
-        if name != "pg_attribute" {
-            return Ok(Some(table));
+        if name == INDEXES {
+            let schema = text_schema(&["schemaname", "tablename", "indexname", "tablespace", "indexdef"]);
+            return Ok(Some(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?)));
         }
-        Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() })))
+        let Some(table) = self.inner.table(name).await? else { return Ok(None) };
+        match name {
+            "pg_attribute" => Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() }))),
+            "pg_settings" => Ok(Some(settings()?)),
+            _ => Ok(Some(table)),
+        }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.inner.table_exist(name)
+        name == INDEXES || self.inner.table_exist(name)
     }
+}
+
+/// `pg_settings`: the settings that `SHOW ALL` has, with their defaults.
+fn settings() -> Result<Arc<dyn TableProvider>> {
+    let schema =
+        text_schema(&["name", "setting", "unit", "category", "short_desc", "context", "vartype", "source", "boot_val", "reset_val"]);
+    let (names, values): (Vec<&str>, Vec<&str>) = defaults().unzip();
+    let (names, values): (ArrayRef, ArrayRef) = (Arc::new(StringArray::from(names)), Arc::new(StringArray::from(values)));
+    let all = |value: &'static str| -> ArrayRef { Arc::new(StringArray::from(vec![value; names.len()])) };
+    let none: ArrayRef = new_null_array(&DataType::Utf8, names.len());
+    let kind = [none.clone(), all("basestream"), none, all("user"), all("string"), all("default")];
+    let columns = [names.clone(), values.clone()].into_iter().chain(kind).chain([values.clone(), values.clone()]).collect();
+    let rows = RecordBatch::try_new(schema.clone(), columns)?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]])?))
 }
 
 /// `pg_attribute`: the types that answers have. It knows neither UUIDs nor most arrays nor the digits of decimals by
@@ -297,7 +328,7 @@ fn integers<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Int32Array> {
     column.ok_or_else(|| Error::internal(format!("there is no column {name} of OIDs")))
 }
 
-fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a arrow::array::StringArray> {
+fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray> {
     let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
     column.ok_or_else(|| Error::internal(format!("there is no column {name} of texts")))
 }
@@ -341,6 +372,7 @@ fn typed(attributes: &RecordBatch, class: &RecordBatch, namespace: &RecordBatch,
     };
     put("atttypid", Arc::new(changed("atttypid", &|of| of.pg_type().oid() as i32)?));
     put("atttypmod", Arc::new(changed("atttypmod", &|of| of.modifier)?));
+    put("attndims", Arc::new(changed("attndims", &|of| i32::from(of.is_list))?));
     put("attlen", Arc::new(sizes));
     Ok(RecordBatch::try_new(attributes.schema(), arrays)?)
 }

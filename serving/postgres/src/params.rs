@@ -262,7 +262,11 @@ fn bytea(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("\\x") {
         let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        return if digits.len() % 2 == 0 && digits.iter().all(u8::is_ascii_hexdigit) { digits.chunks(2).map(byte).collect() } else { None };
+        return if digits.len().is_multiple_of(2) && digits.iter().all(u8::is_ascii_hexdigit) {
+            digits.chunks(2).map(byte).collect()
+        } else {
+            None
+        };
     }
     let mut found = Vec::new();
     let mut rest = text.as_bytes();

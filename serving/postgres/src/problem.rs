@@ -9,6 +9,11 @@ use types::{Error, ErrorKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) state: &'static str,
+    said: Box<Said>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Said {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
@@ -59,27 +64,31 @@ const BY_MESSAGE: [(&str, &str); 15] = [
 
 impl Problem {
     pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), detail: None, hint: None, place: None, position: None, is_fatal: false }
+        Self { state, said: Box::new(Said { message: message.into(), ..Said::default() }) }
     }
 
     /// The connection ends with it.
     pub(crate) fn fatal(state: &'static str, message: impl Into<String>) -> Self {
-        Self { is_fatal: true, ..Self::new(state, message) }
+        let mut problem = Self::new(state, message);
+        problem.said.is_fatal = true;
+        problem
     }
 
-    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.said.hint = Some(hint.into());
+        self
     }
 
     /// The same, with what caused it as its detail.
-    pub(crate) fn because(self, other: &Problem) -> Self {
-        Self { detail: Some(other.message.clone()), ..self }
+    pub(crate) fn because(mut self, other: &Problem) -> Self {
+        self.said.detail = Some(other.said.message.clone());
+        self
     }
 
     /// The same for a statement that begins at this byte of the text that was sent.
     pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
         let before = text[..start].chars().count();
-        self.position = self.place.and_then(|place| character(&text[start..], place)).map(|at| before + at);
+        self.said.position = self.said.place.and_then(|place| character(&text[start..], place)).map(|at| before + at);
         self
     }
 
@@ -88,12 +97,13 @@ impl Problem {
     }
 
     fn fields(self) -> Vec<(u8, String)> {
-        let severity = if self.is_fatal { "FATAL" } else { "ERROR" };
+        let said = *self.said;
+        let severity = if said.is_fatal { "FATAL" } else { "ERROR" };
         let mut fields = vec![(b'S', severity.to_owned()), (b'V', severity.to_owned()), (b'C', self.state.to_owned())];
-        fields.push((b'M', without_zeros(self.message)));
-        fields.extend(self.detail.map(|detail| (b'D', without_zeros(detail))));
-        fields.extend(self.hint.map(|hint| (b'H', without_zeros(hint))));
-        fields.extend(self.position.map(|position| (b'P', position.to_string())));
+        fields.push((b'M', without_zeros(said.message)));
+        fields.extend(said.detail.map(|detail| (b'D', without_zeros(detail))));
+        fields.extend(said.hint.map(|hint| (b'H', without_zeros(hint))));
+        fields.extend(said.position.map(|position| (b'P', position.to_string())));
         fields
     }
 }
@@ -120,15 +130,15 @@ impl From<Error> for Problem {
             key => Some(format!("{key}: {value}")),
         };
         let detail: Vec<String> = error.context().iter().filter_map(shown).collect();
-        Problem {
-            state: state_of(&error),
+        let said = Said {
             message,
             detail: (!detail.is_empty()).then(|| detail.join(", ")),
             hint: error.fact("help").map(str::to_owned),
             place: number("line").zip(number("column")),
             position: None,
             is_fatal: false,
-        }
+        };
+        Problem { state: state_of(&error), said: Box::new(said) }
     }
 }
 
@@ -179,7 +189,7 @@ mod tests {
         let text = "SELECT 1; SELECT ä,\n  wrong";
         let error = Error::input("there is no column \"wrong\"").with("line", 2).with("column", 3);
         let problem = Problem::from(error).within(text, 10);
-        assert_eq!((problem.state, problem.position), ("42703", Some(23)));
+        assert_eq!((problem.state, problem.said.position), ("42703", Some(23)));
         assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
         let fields = problem.fields();
         assert!(fields.contains(&(b'P', "23".into())) && fields.contains(&(b'S', "ERROR".into())), "{fields:?}");
@@ -189,7 +199,7 @@ mod tests {
     fn what_helps_is_a_hint_and_what_else_is_known_a_detail() {
         let problem = Problem::from(Error::unavailable("the view is being built").with("percent", 12).with("help", "ask again later"));
         assert_eq!(
-            (problem.state, problem.hint.as_deref(), problem.detail.as_deref()),
+            (problem.state, problem.said.hint.as_deref(), problem.said.detail.as_deref()),
             ("57P03", Some("ask again later"), Some("percent: 12"))
         );
     }

@@ -126,7 +126,8 @@ impl Session {
         for (name, value) in parameters {
             let name = name.to_lowercase();
             if find(&name).is_some() || name.contains('.') {
-                session.current.insert(name.clone(), checked(&name, value)?);
+                // Some clients quote what is none of SQL.
+                session.current.insert(name.clone(), checked(&name, value.trim_matches('\''))?);
             }
         }
         session.defaults = session.current.clone();
@@ -223,7 +224,7 @@ impl Session {
     }
 
     /// A failed transaction goes on from its savepoint: nothing that it did has to be undone.
-    pub(crate) fn to_savepoint(&mut self) -> bool {
+    pub(crate) fn go_on_from_savepoint(&mut self) -> bool {
         self.transaction.as_mut().map(|transaction| transaction.failed = false).is_some()
     }
 
@@ -257,6 +258,11 @@ impl Session {
             None => Ok(transaction.read_view.insert(fresh()?).clone()),
         }
     }
+}
+
+/// Every setting as clients get its name, with its default.
+pub(crate) fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KNOWN.iter().map(|known| (known.shown, known.default))
 }
 
 fn find(name: &str) -> Option<&'static Known> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn session() -> Session {
-    let parameters = [("application_name", "test"), ("user", "ann"), ("TimeZone", "UTC"), ("options", "")];
+    let parameters = [("application_name", "test"), ("user", "ann"), ("TimeZone", "UTC"), ("client_encoding", "'utf-8'")];
     Session::begin("ann", &parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
 }
 
@@ -61,7 +61,7 @@ proptest! {
                     failed = before.is_some();
                 }
                 Step::Savepoint => {
-                    session.to_savepoint();
+                    session.go_on_from_savepoint();
                     failed = false;
                 }
             }
