@@ -1,6 +1,6 @@
 //! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
 //!
-//! One session for all clients and as long as the process: a table keeps its OID from one question to the next. Its
+//! One session for all clients that may read every table, and as long as the process: a table keeps its OID from one question to the next. Its
 //! tables are those of the newest read view that a question came with; they have columns and no rows.
 
 use std::fmt;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use access::Principal;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -54,11 +53,6 @@ pub(crate) struct Position {
 }
 
 impl Answerer {
-    /// The same for a principal. The metadata session shows every table's columns to all, as PostgreSQL does, and no row.
-    pub(crate) fn acting_for(&self, principal: Arc<Principal>) -> Answerer {
-        Answerer { node: self.node.acting_for(principal), metadata: self.metadata.clone() }
-    }
-
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
     pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;

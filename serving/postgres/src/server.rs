@@ -1,11 +1,12 @@
 //! Accepts connections, and lets no more of them in than can be answered.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use access::Authenticator;
 use access::tls::ServerTls;
+use access::{Action, Authenticator, Object, Principal, may};
 use bytes::BytesMut;
 use serving::Node;
 use serving::http::Protection;
@@ -31,6 +32,8 @@ use crate::startup::{Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 const MAX_CLIENTS: usize = 500;
 /// This many sockets may be open: clients, those that are told that there is no room, and those that have said nothing.
 const MAX_SOCKETS: usize = 1_000;
+/// The metadata of this many principals that may not read every table is kept: their tables keep their OIDs.
+const MAX_LIMITED: usize = 64;
 /// After an error of the system (no file handles, say) nothing is accepted for this time.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -60,6 +63,7 @@ pub fn listen(address: SocketAddr) -> Result<Bound> {
 pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
     let server = Arc::new(Server {
         answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
+        limited: Mutex::default(),
         authenticator: protection.authenticator.clone(),
         tls: protection.tls.clone(),
         cancels: Cancels::default(),
@@ -73,6 +77,8 @@ pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: Cancellati
 
 struct Server {
     answerer: Answerer,
+    /// The metadata of principals that may not read every table, those that connected last first.
+    limited: Mutex<VecDeque<(Arc<Principal>, Metadata)>>,
     authenticator: Authenticator,
     tls: Option<ServerTls>,
     cancels: Cancels,
@@ -148,11 +154,33 @@ impl Server {
             Ok(session) => session,
             Err(problem) => return refuse(stream, problem).await,
         };
+        let answerer = match self.acting_for(&caller.principal) {
+            Ok(answerer) => answerer,
+            Err(error) => return refuse(stream, error.into()).await,
+        };
         let connections = metrics::gauge!("basestream_serving_postgres_connections");
         connections.increment(1.0);
-        let answerer = self.answerer.acting_for(caller.principal.clone());
         Connection::new(stream, (buffer, out), session, (answerer, caller), key).run(&self.stop).await;
         connections.decrement(1.0);
+    }
+}
+
+impl Server {
+    /// What answers this principal: it finds in the metadata what it may read.
+    fn acting_for(&self, principal: &Arc<Principal>) -> Result<Answerer> {
+        let node = self.answerer.node.acting_for(principal.clone());
+        if may(principal, Action::Read, Object::System("tables")) {
+            return Ok(Answerer { node, metadata: self.answerer.metadata.clone() });
+        }
+        let mut limited = self.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = limited.iter().position(|(known, _)| known == principal).and_then(|place| limited.remove(place));
+        let metadata = match known {
+            Some((_, metadata)) => metadata,
+            None => Metadata::new(node.clone())?,
+        };
+        limited.truncate(MAX_LIMITED - 1);
+        limited.push_front((principal.clone(), metadata.clone()));
+        Ok(Answerer { node, metadata })
     }
 }
 

@@ -6,4 +6,5 @@
 mod answers;
 mod metadata;
 mod protocol;
+mod rights;
 mod server;

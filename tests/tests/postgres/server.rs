@@ -1,12 +1,14 @@
 //! A node that answers PostgreSQL clients, with a stream of every type and views over it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Harness, Worker};
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
+use serving::http::Protection;
 use serving::{Node, ServingClock};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -33,6 +35,10 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
+        Server::protected(&Protection::none(Arc::new(|| 0)).unwrap()).await
+    }
+
+    pub async fn protected(protection: &Protection) -> Server {
         let harness = Harness::new().await.unwrap();
         harness.define(&[(Stream, "events", STREAM), (View, "per_device", PER_DEVICE), (View, "per_unit", PER_UNIT)]).await.unwrap();
         let fresh = Fresh::default();
@@ -40,7 +46,7 @@ impl Server {
         let node = harness.node(ServingClock::Event, Some(fresh)).await.unwrap();
         let (bound, stop) = (postgres_wire::listen("127.0.0.1:0".parse().unwrap()).unwrap(), CancellationToken::new());
         let address = bound.address;
-        let task = postgres_wire::serve(node.clone(), bound, stop.clone()).unwrap();
+        let task = postgres_wire::serve(node.clone(), protection, bound, stop.clone()).unwrap();
         Server { harness, worker: Some(worker), node, address, stop, task, next: 0 }
     }
 

@@ -1,0 +1,129 @@
+//! Who may connect and what it may read, where a principal is required; and encryption.
+
+use std::sync::Arc;
+
+use access::tls::{ServerTls, TlsFiles};
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::{Role, TokenRecord};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serving::http::Protection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::server::{Server, error_of, one, texts};
+
+fn token(name: &str, role: Role, views: &[&str]) -> (String, TokenRecord) {
+    let views = views.iter().map(ToString::to_string).collect();
+    new_token(NewToken { name: name.into(), role, views, streams: Vec::new(), created_by: "tests".into(), expires_at: None }, 0).unwrap()
+}
+
+fn protection(records: Vec<TokenRecord>) -> Protection {
+    let keyring = Keyring::new().unwrap();
+    keyring.set(records);
+    Protection { authenticator: Authenticator { is_required: true, keyring, issuer: None, clock: Arc::new(|| 1) }, public: Arc::default(), tls: None }
+}
+
+async fn log_in(server: &Server, user: &str, password: &str) -> Result<Client, Error> {
+    let mut config = Config::new();
+    config.host("127.0.0.1").port(server.address.port()).user(user).password(password).ssl_mode(SslMode::Disable);
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn state(client: &Client, sql: &str) -> String {
+    error_of(&client.simple_query(sql).await.unwrap_err()).0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_reads_what_it_was_granted_and_nothing_else() {
+    let (all, limited, writer) = (token("all", Role::Reader, &[]), token("some", Role::Reader, &["per_device"]), token("w", Role::Writer, &[]));
+    let protection = protection(vec![all.1, limited.1, writer.1]);
+    let mut server = Server::protected(&protection).await;
+    server.append(&[r#""device":"a""#, r#""device":"b""#]).await;
+
+    for (user, password) in [("all", limited.0.as_str()), ("nobody", &all.0), ("all", "")] {
+        let refused = log_in(&server, user, password).await.map(|_| ()).unwrap_err();
+        assert_eq!(error_of(&refused).0, "28P01", "{user}");
+    }
+    let client = log_in(&server, "all", &all.0).await.unwrap();
+    assert_eq!(one(&client, "SELECT sum(n) FROM per_device").await, "2");
+    assert_eq!(one(&client, "SELECT count(*) FROM events").await, "2");
+
+    let client = log_in(&server, "some", &limited.0).await.unwrap();
+    assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    for sql in [
+        "SELECT * FROM events",
+        "SELECT * FROM per_unit",
+        "SELECT * FROM per_unit__batch",
+        "SELECT d.n FROM per_device d JOIN per_unit u ON u.n = d.n",
+        "WITH hidden AS (SELECT * FROM events) SELECT count(*) FROM hidden",
+        "SELECT (SELECT count(*) FROM events) FROM per_device",
+        "COPY events TO STDOUT",
+        "SELECT * FROM system.views",
+    ] {
+        assert_eq!(state(&client, sql).await, "42501", "{sql}");
+    }
+    assert_eq!(client.prepare("SELECT * FROM events WHERE id = $1").await.map(|_| ()).map_err(|error| error_of(&error).0), Err("42501".into()));
+    let shown = texts(&client, "SELECT relname FROM pg_catalog.pg_class WHERE relname IN ('per_device', 'per_unit', 'events')").await;
+    assert_eq!(shown.concat(), [Some("per_device".to_owned())]);
+
+    let client = log_in(&server, "w", &writer.0).await.unwrap();
+    assert_eq!(state(&client, "SELECT * FROM per_device").await, "42501");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_token_ends_what_it_began() {
+    let (secret, record) = token("gone", Role::Reader, &[]);
+    let protection = protection(vec![record]);
+    let server = Server::protected(&protection).await;
+    let client = log_in(&server, "gone", &secret).await.unwrap();
+    assert_eq!(one(&client, "SELECT count(*) FROM per_device").await, "0");
+    protection.authenticator.keyring.set(Vec::new());
+    assert_eq!(state(&client, "SELECT count(*) FROM per_device").await, "28000");
+    assert!(client.simple_query("SELECT 1").await.unwrap_err().is_closed());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_tls_is_set_nothing_is_said_in_plain_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["node.test".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let files = TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem"), client_ca: None };
+    std::fs::write(&files.cert, certificate.pem()).unwrap();
+    std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    let (secret, record) = token("all", Role::Reader, &[]);
+    let protection = Protection { tls: Some(ServerTls::load(files, &["http/1.1"]).unwrap()), ..protection(vec![record]) };
+    let server = Server::protected(&protection).await;
+
+    let refused = log_in(&server, "all", &secret).await.map(|_| ()).unwrap_err();
+    assert_eq!(error_of(&refused).0, "28000", "{refused:?}");
+
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut trusting = builder.with_root_certificates(roots).with_no_client_auth();
+    trusting.alpn_protocols = vec![b"postgresql".to_vec()];
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await.unwrap();
+    assert_eq!(socket.read_u8().await.unwrap(), b'S');
+    let encrypted = TlsConnector::from(Arc::new(trusting)).connect(ServerName::try_from("node.test").unwrap(), socket).await.unwrap();
+    let mut config = Config::new();
+    config.user("all").password(&secret).ssl_mode(SslMode::Disable);
+    let (client, connection) = config.connect_raw(encrypted, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(one(&client, "SELECT count(*) FROM per_device").await, "0");
+    drop(client);
+    server.stop().await;
+}
