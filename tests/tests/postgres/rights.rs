@@ -25,7 +25,11 @@ fn token(name: &str, role: Role, views: &[&str]) -> (String, TokenRecord) {
 fn protection(records: Vec<TokenRecord>) -> Protection {
     let keyring = Keyring::new().unwrap();
     keyring.set(records);
-    Protection { authenticator: Authenticator { is_required: true, keyring, issuer: None, clock: Arc::new(|| 1) }, public: Arc::default(), tls: None }
+    Protection {
+        authenticator: Authenticator { is_required: true, keyring, issuer: None, clock: Arc::new(|| 1) },
+        public: Arc::default(),
+        tls: None,
+    }
 }
 
 async fn log_in(server: &Server, user: &str, password: &str) -> Result<Client, Error> {
@@ -42,7 +46,8 @@ async fn state(client: &Client, sql: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_reads_what_it_was_granted_and_nothing_else() {
-    let (all, limited, writer) = (token("all", Role::Reader, &[]), token("some", Role::Reader, &["per_device"]), token("w", Role::Writer, &[]));
+    let (all, limited, writer) =
+        (token("all", Role::Reader, &[]), token("some", Role::Reader, &["per_device"]), token("w", Role::Writer, &[]));
     let protection = protection(vec![all.1, limited.1, writer.1]);
     let mut server = Server::protected(&protection).await;
     server.append(&[r#""device":"a""#, r#""device":"b""#]).await;
@@ -69,7 +74,10 @@ async fn a_token_reads_what_it_was_granted_and_nothing_else() {
     ] {
         assert_eq!(state(&client, sql).await, "42501", "{sql}");
     }
-    assert_eq!(client.prepare("SELECT * FROM events WHERE id = $1").await.map(|_| ()).map_err(|error| error_of(&error).0), Err("42501".into()));
+    assert_eq!(
+        client.prepare("SELECT * FROM events WHERE id = $1").await.map(|_| ()).map_err(|error| error_of(&error).0),
+        Err("42501".into())
+    );
     let shown = texts(&client, "SELECT relname FROM pg_catalog.pg_class WHERE relname IN ('per_device', 'per_unit', 'events')").await;
     assert_eq!(shown.concat(), [Some("per_device".to_owned())]);
 
