@@ -230,10 +230,15 @@ async fn read(members: Arc<Vec<Member>>, parts: Arc<Vec<Part>>, partition: usize
     let sinks: Vec<_> = members.iter().map(|member| member.sinks.get(partition)).collect();
     let is_open = |reader: usize| sinks[reader].is_some_and(|sink| !sink.is_closed());
     for part in &*parts {
+        // What cannot be read ends the runs that need it, and no others.
+        let of_part: Vec<_> = part.readers.iter().map(|(reader, _)| sinks[*reader]).collect();
         let mut batches = match part.plan.output_partitioning().partition_count() {
             count if partition < count => match part.plan.execute(partition, members[part.readers[0].0].context.clone()) {
                 Ok(batches) => batches,
-                Err(error) => return fail(&sinks, &Error::from(error)).await,
+                Err(error) => {
+                    fail(&of_part, &Error::from(error)).await;
+                    continue;
+                }
             },
             _ => continue,
         };
@@ -241,7 +246,10 @@ async fn read(members: Arc<Vec<Member>>, parts: Arc<Vec<Part>>, partition: usize
             let batch = match batches.next().await {
                 None => break,
                 Some(Ok(batch)) => batch,
-                Some(Err(error)) => return fail(&sinks, &Error::from(error)).await,
+                Some(Err(error)) => {
+                    fail(&of_part, &Error::from(error)).await;
+                    break;
+                }
             };
             for (reader, columns) in part.readers.iter().filter(|(reader, _)| is_open(*reader)) {
                 let Some(sink) = sinks[*reader] else { continue };

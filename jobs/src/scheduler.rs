@@ -112,10 +112,16 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The batch layer for each of the runs that begin at one place. All places have the same part of the memory.
-    fn layers(&self, together: &[Due]) -> Vec<Batch> {
+    /// All places have the same part of the memory, and what is rebuilt beside them no more.
+    fn batch_of_a_place(&self) -> Batch {
         let mut of_place = self.batch.clone();
         of_place.settings.memory_limit_bytes /= self.max_concurrent_runs.max(1);
+        of_place
+    }
+
+    /// The batch layer for each of the runs that begin at one place.
+    fn layers(&self, together: &[Due]) -> Vec<Batch> {
+        let of_place = self.batch_of_a_place();
         match together.first().and_then(|due| due.scans.as_ref()) {
             Some(stream) if together.len() > 1 => of_place.sharing_scan(stream, together.len()),
             _ => vec![of_place],
@@ -140,7 +146,7 @@ impl Scheduler {
         {
             let damaged = self.tried.due(&state, now);
             if !damaged.is_empty() {
-                under_way.begin_rebuilding(rebuild_states(self.batch.clone(), state.clone(), registry.clone(), damaged, stop.clone()));
+                under_way.begin_rebuilding(rebuild_states(self.batch_of_a_place(), state.clone(), registry.clone(), damaged, stop.clone()));
             }
         }
         Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())

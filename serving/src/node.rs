@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use access::{Action, Object, Principal, allow};
+use access::{Action, Object, Principal, allow, may};
 use arrow::datatypes::DataType;
 use catalog::Catalog;
 use datafusion::common::ScalarValue;
@@ -15,7 +15,7 @@ use event_log::Log;
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use types::Result;
+use types::{Error, Result};
 use types::outage::Outage;
 use types::tiles::{Clock, Micros};
 use types::vector::Vector;
@@ -124,6 +124,7 @@ impl Node {
         on_value_error: OnValueError,
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
+        after.as_ref().map_or(Ok(()), |position| self.check_position(position))?;
         let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), (asked, after.as_ref())).await
     }
@@ -133,7 +134,27 @@ impl Node {
     /// Errors: `NotFound` for a stream that is not there; `Unavailable` if it takes longer than
     /// [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
+        self.check_position(position)?;
         self.0.follower.wait_for(position, Counted::WithFresh).await
+    }
+
+    /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.
+    fn check_position(&self, position: &Vector) -> Result<()> {
+        let registry = &self.read_view()?.loaded.registry;
+        let reads = |stream: &str| {
+            let mut views = registry.views.iter().filter(|view| view.plan.reads(stream));
+            views.any(|view| may(&self.1, Action::Read, Object::View(&view.name)))
+        };
+        let is_allowed = |stream: &str| {
+            let of_stream = [Action::Read, Action::Append].into_iter().any(|action| may(&self.1, action, Object::Stream(stream)));
+            registry.streams.contains_key(stream) && (of_stream || reads(stream))
+        };
+        match position.iter().find(|(partition, _)| !is_allowed(&partition.stream)) {
+            Some((partition, _)) => {
+                Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.

@@ -148,7 +148,7 @@ async fn begin(
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type())).collect(),
     };
     let Planned { session, context, plan, uuids, .. } =
-        plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types).await?;
+        Box::pin(plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types)).await?;
     let state = session.state();
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;

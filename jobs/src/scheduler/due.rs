@@ -111,6 +111,8 @@ pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(Place, Due)], most: usize) -
 /// reads no other. A run that adds to its snapshot after all leaves the scan to the others.
 fn scanned(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Arc<str>> {
     let recomputes = match view.definition.strategy {
+        // It would count the time that others take.
+        _ if view.definition.timeout.is_some() => false,
         Some(Strategy::Stream) => false,
         Some(Strategy::Full) => true,
         _ => state.snapshot(&view.name, view.version).is_none() || is_full_run_due(state, view, now),
@@ -152,12 +154,11 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         reason: "",
         scans: None,
     };
-    let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
     // One request is one run: the served version takes it only if the version it names is gone.
     let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
-    if let Some(requested) = requested
-        && (requested.version == view.version || (view.status == DefinitionStatus::Active && is_gone(requested)))
-    {
+    let is_mine = |run: &RunRecord| run.version == view.version || (view.status == DefinitionStatus::Active && is_gone(run));
+    let requested = state.runs.iter().filter(|run| run.status == RunStatus::Requested && run.view == view.name);
+    if let Some(requested) = requested.into_iter().find(|run| is_mine(run)) {
         let since = requested_at(requested).unwrap_or(now);
         return Some(Due { since, requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }

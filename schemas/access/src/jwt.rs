@@ -80,10 +80,10 @@ impl Issuer {
     pub async fn principal(&self, jwt: &str, now: Micros) -> Result<Principal> {
         let known = self.known();
         if known.answered_at.is_none_or(|answered_at| now - answered_at >= KEYS_LAST) {
-            self.ask(now).await;
+            self.ask_to_the_end(now).await;
         }
         let mut verified = self.verify(jwt, now)?;
-        if verified == Err(Refusal::UnknownKey) && self.ask(now).await {
+        if verified == Err(Refusal::UnknownKey) && self.ask_to_the_end(now).await {
             verified = self.verify(jwt, now)?;
         }
         verified.map_err(|refusal| Error::unauthenticated(format!("the JWT is refused: {refusal}")))
@@ -95,6 +95,12 @@ impl Issuer {
             return Err(Error::unavailable("the keys of the issuer are not known yet").with("issuer", &self.0.settings.issuer));
         }
         Ok(verify(jwt, &known.keys, &self.0.settings, now.div_euclid(SECOND)))
+    }
+
+    /// The same as `ask`, also if the caller leaves meanwhile: who hangs up and calls again asks the issuer no more often.
+    async fn ask_to_the_end(&self, now: Micros) -> bool {
+        let issuer = self.clone();
+        tokio::spawn(async move { issuer.ask(now).await }).await.unwrap_or(false)
     }
 
     /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now. Those that

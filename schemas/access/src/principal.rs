@@ -11,6 +11,8 @@ pub struct Principal {
     pub name: Arc<str>,
     /// Any one of them is enough.
     pub grants: Vec<Grant>,
+    /// The hash of the token that it came with: another token of the same name is another principal.
+    token: Option<Arc<str>>,
 }
 
 /// A role, and what it is limited to; `None` for everything.
@@ -29,7 +31,7 @@ pub struct Only {
 
 impl Principal {
     pub fn new(name: &str, grants: Vec<Grant>) -> Self {
-        Self { name: name.into(), grants }
+        Self { name: name.into(), grants, token: None }
     }
 
     /// Whoever calls where no principal is required: it may do everything.
@@ -54,7 +56,8 @@ impl Principal {
             .only
             .as_ref()
             .map(|(views, streams)| Only { views: views.iter().cloned().collect(), streams: streams.iter().cloned().collect() });
-        Principal::new(&token.name, vec![Grant { role: token.role, only }])
+        let grants = vec![Grant { role: token.role, only }];
+        Principal { token: Some(token.hash.as_str().into()), ..Principal::new(&token.name, grants) }
     }
 
     /// Its roles, for messages.

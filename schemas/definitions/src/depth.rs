@@ -3,7 +3,7 @@
 //!
 //! Words and symbols are counted, whatever they mean, so that no operator can be forgotten.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use types::{Error, Result};
@@ -40,13 +40,32 @@ pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) 
     None
 }
 
-/// Same as `too_deep`, for a text. Errors: `Input` with line and column. Accepts a text that is not SQL: the parser
-/// refuses it.
+/// A text may have this many bytes: its tokens take a multiple of them.
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Refuses a text that is too long to be taken apart.
+///
+/// Errors: `Limit`.
+pub fn check_length(sql: &str) -> Result<()> {
+    match sql.len() {
+        0..=MAX_TEXT_BYTES => Ok(()),
+        found => Err(Error::limit(format!("found an SQL text of {found} bytes, expected at most {MAX_TEXT_BYTES}: pass values as parameters"))),
+    }
+}
+
+/// Same as `too_deep`, for a text, in the dialects of all that parse it: what is one literal in one is an expression in
+/// another. Errors: `Input` with line and column, `Limit` for a text that is too long. Accepts a text that is not SQL: the
+/// parser refuses it.
 pub fn check_depth(sql: &str) -> Result<()> {
-    let mut tokens = Vec::new();
-    let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
-    let Some(TooDeep { location, found, help }) = too_deep(&tokens) else { return Ok(()) };
-    Err(Error::input(format!("line {}, column {}: found {found}: {help}", location.line, location.column)))
+    check_length(sql)?;
+    for dialect in [&GenericDialect {} as &dyn Dialect, &PostgreSqlDialect {}] {
+        let mut tokens = Vec::new();
+        let _ = Tokenizer::new(dialect, sql).tokenize_with_location_into_buf(&mut tokens);
+        if let Some(TooDeep { location, found, help }) = too_deep(&tokens) {
+            return Err(Error::input(format!("line {}, column {}: found {found}: {help}", location.line, location.column)));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Default)]

@@ -40,6 +40,15 @@ use socket::Socket;
 /// A client may keep this many prepared statements, and this many portals.
 const MAX_KEPT: usize = 10_000;
 
+/// Their texts, and their parameters, may have this many bytes.
+const MAX_KEPT_BYTES: usize = 64 << 20;
+/// One of fewer bytes is not counted: as many as may be kept have little more.
+const SMALL_BYTES: usize = 4 << 10;
+
+fn too_much(what: &str) -> Problem {
+    Problem::new(CONFIGURATION_LIMIT, format!("found more than {MAX_KEPT_BYTES} bytes of {what}: close those that are not used"))
+}
+
 pub(crate) struct Connection {
     socket: Socket,
     session: Session,
@@ -139,6 +148,9 @@ impl Connection {
 
     /// The next message, or why the connection ends.
     async fn next_message(&mut self, stop: &CancellationToken) -> Result<Result<Message, Problem>, Gone> {
+        if self.socket.is_full() {
+            self.socket.flush().await?;
+        }
         if let Some(message) = self.socket.message_at_hand() {
             return Ok(message);
         }
@@ -296,7 +308,7 @@ impl Connection {
     }
 
     fn limits(&self) -> Limits {
-        Limits::new(self.cancel.begin(), self.answerer.node.query_timeout(), self.session.statement_timeout())
+        Limits::new(self.caller.clone(), self.cancel.begin(), self.answerer.node.query_timeout(), self.session.statement_timeout())
     }
 
     /// Plans a statement and begins it.
@@ -455,6 +467,10 @@ impl Connection {
             )
             .into());
         }
+        let kept = self.statements.values().map(|prepared| prepared.sql.len());
+        if sql.len() > SMALL_BYTES && kept.sum::<usize>() + sql.len() > MAX_KEPT_BYTES {
+            return Err(too_much("prepared statements").into());
+        }
         self.statements.insert(name, Prepared::new(sql, statements.pop(), types));
         Ok(self.socket.put(PgWireBackendMessage::ParseComplete(ParseComplete::new()))?)
     }
@@ -477,6 +493,11 @@ impl Connection {
         }
         if self.portals.len() >= MAX_KEPT {
             return Err(Problem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
+        }
+        let bytes_of = |params: &[datafusion::common::ScalarValue]| params.iter().map(|param| param.size()).sum::<usize>();
+        let kept = self.portals.values().map(|portal| bytes_of(&portal.params));
+        if bytes_of(&params) > SMALL_BYTES && kept.sum::<usize>() + bytes_of(&params) > MAX_KEPT_BYTES {
+            return Err(too_much("parameters of portals").into());
         }
         self.portals.insert(name, Portal { prepared, params, formats: result_formats, progress: Progress::NotBegun });
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)

@@ -50,6 +50,7 @@ struct Options {
 
 /// Reads a COPY statement.
 pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
+    definitions::depth::check_depth(sql)?;
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| {
         let (message, place) = parser_text(&error.to_string()).clone();
         let error = Error::input(format!("the SQL is not understood: {}", message.trim_start_matches("sql parser error: ")));

@@ -93,8 +93,17 @@ pub(crate) fn opening(bytes: &mut BytesMut) -> Result<Option<Opening>> {
 
 /// Takes the next message from the front of `bytes`; `None` while it is not whole.
 pub(crate) fn message(bytes: &mut BytesMut) -> Result<Option<Message>> {
+    message_within(bytes, MAX_MESSAGE_BYTES)
+}
+
+/// The same of a client that has not said who it is.
+pub(crate) fn first_message(bytes: &mut BytesMut) -> Result<Option<Message>> {
+    message_within(bytes, MAX_STARTUP_BYTES)
+}
+
+fn message_within(bytes: &mut BytesMut, most: usize) -> Result<Option<Message>> {
     let Some(kind) = bytes.first().copied() else { return Ok(None) };
-    let Some(length) = length(bytes, 1, 4..=MAX_MESSAGE_BYTES)? else { return Ok(None) };
+    let Some(length) = length(bytes, 1, 4..=most)? else { return Ok(None) };
     let mut body = Body(bytes.split_to(length + 1).freeze());
     body.0.advance(5);
     let message = match kind {

@@ -12,7 +12,7 @@ use pgwire::messages::startup::Authentication;
 use rand::Rng;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::frames::{Message, message, put};
+use crate::frames::{Message, first_message, put};
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
 
 const PLAIN: &str = "SCRAM-SHA-256";
@@ -147,7 +147,7 @@ fn initial_response(mut body: Bytes) -> Result<(String, String), Problem> {
 
 async fn secret<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Bytes, Problem> {
     loop {
-        match message(buffer).map_err(|error| Problem::fatal(PROTOCOL_VIOLATION, error.message()))? {
+        match first_message(buffer).map_err(|error| Problem::fatal(PROTOCOL_VIOLATION, error.message()))? {
             Some(Message::Secret(body)) => return Ok(body),
             Some(_) => return Err(violation("found another message than a password")),
             None => {}

@@ -34,6 +34,8 @@ const MAX_CLIENTS: usize = 500;
 const MAX_SOCKETS: usize = 1_000;
 /// The metadata of this many principals that may not read every table is kept: their tables keep their OIDs.
 const MAX_LIMITED: usize = 64;
+/// A client that does not take the end of an encrypted connection is left after this time.
+pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// After an error of the system (no file handles, say) nothing is accepted for this time.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -136,17 +138,18 @@ impl Server {
         if self.stop.is_cancelled() {
             return refuse(stream, Problem::fatal(SHUTTING_DOWN, "the server is stopping")).await;
         }
-        let Ok(_client) = self.clients.try_acquire() else {
-            metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
-            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {MAX_CLIENTS}"));
-            return refuse(stream, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
-        };
         let time_left = STARTUP_TIME.saturating_sub(begun.elapsed());
         let login = login(&mut stream, &mut buffer, &client.user, &self.authenticator, certificate.as_deref());
         let caller = match timeout(time_left, login).await {
             Ok(Ok(caller)) => caller,
             Ok(Err(problem)) => return refuse(stream, problem).await,
             Err(_) => return debug!("a PostgreSQL client did not log in in time"),
+        };
+        // A client takes a place once it has said who it is.
+        let Ok(_client) = self.clients.try_acquire() else {
+            metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
+            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {MAX_CLIENTS}"));
+            return refuse(stream, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
         };
         let key = self.cancels.register();
         let mut out = BytesMut::new();
@@ -189,6 +192,6 @@ async fn refuse(mut socket: Box<dyn Stream>, problem: Problem) {
     let mut out = BytesMut::new();
     if crate::frames::put(&mut out, problem.message()).is_ok() {
         let _ = timeout(STARTUP_TIME, socket.write_all(&out)).await;
-        let _ = socket.shutdown().await;
+        let _ = timeout(CLOSE_TIME, socket.shutdown()).await;
     }
 }

@@ -51,6 +51,7 @@ pub(crate) struct Statement {
 
 /// Cuts a text at its semicolons. A part without a word is left out.
 pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
+    definitions::depth::check_length(text)?;
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else {
         // Planning says what is wrong with it, and where.
         return Ok(vec![Statement { sql: text.to_owned(), start: 0, command: Command::Rows }]);

@@ -68,7 +68,8 @@ impl Follower {
 
 fn held(view: &LoadedView) -> Held {
     let (bytes, asked) = view.snapshot.as_ref().map_or((0, 0), |copy| (copy.local_bytes(), copy.asked()));
-    Held { bytes, is_needed: view.live.status != DefinitionStatus::Kept, asked }
+    // The copy of a snapshot whose successor cannot be loaded may be all that is left of it.
+    Held { bytes, is_needed: view.live.status != DefinitionStatus::Kept || view.lost.is_some(), asked }
 }
 
 #[cfg(test)]

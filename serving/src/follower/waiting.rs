@@ -32,7 +32,7 @@ impl Counted {
 impl Follower {
     /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards, because no query reads an older vector.
     ///
-    /// Errors: `NotFound` for a stream that is not there, `Unavailable` after [`MOST_WAITED`].
+    /// Errors: `Unavailable` after [`MOST_WAITED`].
     pub(crate) async fn wait_for(&self, position: &Vector, counted: Counted) -> Result<()> {
         let waiting = async {
             loop {
@@ -40,7 +40,6 @@ impl Follower {
                 if counted.vector(&read_view).covers(position) {
                     return Ok(());
                 }
-                check_streams(&read_view, position)?;
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
@@ -57,15 +56,5 @@ impl Follower {
             Some((partition, found, expected)) => error.with("partition", partition).with("found", found.0).with("expected", expected.0),
             None => error,
         }
-    }
-}
-
-fn check_streams(read_view: &ReadView, position: &Vector) -> Result<()> {
-    let streams = &read_view.loaded.registry.streams;
-    match position.iter().find(|(partition, _)| !streams.contains_key(&partition.stream)) {
-        Some((partition, _)) => {
-            Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
-        }
-        None => Ok(()),
     }
 }

@@ -43,5 +43,12 @@ where
         }
     });
     let state = (sent, AbortOnDropHandle::new(making));
-    stream::unfold(state, |(mut sent, making)| async move { sent.recv().await.map(|piece| (piece, (sent, making))) })
+    // A body whose maker panicked breaks off: it must not look whole.
+    stream::unfold(Some(state), |state| async move {
+        let (mut sent, making) = state?;
+        match sent.recv().await {
+            Some(piece) => Some((piece, Some((sent, making)))),
+            None => making.await.err().map(|ended| (Err(Error::from(ended)), None)),
+        }
+    })
 }

@@ -13,6 +13,7 @@ use axum::http::header::ACCEPT;
 use axum::response::Response;
 use futures::StreamExt;
 use serde::Deserialize;
+use tokio::time::Instant;
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -69,23 +70,31 @@ async fn answer(node: Node, headers: HeaderMap, body: Body) -> Result<Response, 
         return Err(Error::input(message).into());
     }
     let after = asked.after.as_deref().map(position).transpose()?;
-    let timeout_ms = asked.timeout_ms;
-    match timeout_ms {
-        None => Ok(rows(node, asked, after, form).await?),
-        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), rows(node, asked, after, form)).await {
-            Ok(response) => Ok(response?),
-            Err(_) => {
-                Err(Error::unavailable(format!("the query was stopped after its timeout_ms of {limit}: select less, or wait longer"))
-                    .into())
-            }
-        },
+    let Some(limit) = asked.timeout_ms else { return Ok(rows(node, asked, after, (form, None)).await?) };
+    let deadline = Deadline { at: Instant::now() + Duration::from_millis(limit), limit_ms: limit };
+    match tokio::time::timeout_at(deadline.at, rows(node, asked, after, (form, Some(deadline)))).await {
+        Ok(response) => Ok(response?),
+        Err(_) => Err(deadline.passed().into()),
     }
 }
 
-async fn rows(node: Node, asked: Query, after: Option<Vector>, form: Option<Form>) -> Result<Response> {
+/// When a query is stopped, because its client said so.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    limit_ms: u64,
+}
+
+impl Deadline {
+    fn passed(self) -> Error {
+        Error::unavailable(format!("the query was stopped after its timeout_ms of {}: select less, or wait longer", self.limit_ms))
+    }
+}
+
+async fn rows(node: Node, asked: Query, after: Option<Vector>, (form, deadline): (Option<Form>, Option<Deadline>)) -> Result<Response> {
     let response = node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;
     match form {
-        Some(form) => streamed::answer(response, form).await,
+        Some(form) => streamed::answer(response, form, deadline).await,
         None => Ok(json_bytes(as_json(response).await?)),
     }
 }

@@ -27,7 +27,7 @@ const ARRAY_HAS: &str = "array_has";
 /// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`, and
 /// without that an array of what `= ANY` compares it with, or else a text.
 pub async fn plan(state: &SessionState, statement: Statement, types: &[Option<DataType>]) -> Result<LogicalPlan> {
-    let mut error = match state.statement_to_plan(statement.clone()).await {
+    let mut error = match Box::pin(state.statement_to_plan(statement.clone())).await {
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
@@ -41,11 +41,11 @@ pub async fn plan(state: &SessionState, statement: Statement, types: &[Option<Da
             (*number, types.get(number - 1).cloned().flatten().unwrap_or(text))
         };
         let mut casts: BTreeMap<usize, DataType> = unknown.iter().map(cast).collect();
-        let mut planned = state.statement_to_plan(with_casts(&statement, &casts)?).await;
+        let mut planned = Box::pin(state.statement_to_plan(with_casts(&statement, &casts)?)).await;
         if let Ok(plan) = &planned
             && compared_with_others(plan, types, &mut casts)?
         {
-            planned = state.statement_to_plan(with_casts(&statement, &casts)?).await;
+            planned = Box::pin(state.statement_to_plan(with_casts(&statement, &casts)?)).await;
         }
         match planned {
             Ok(plan) => return Ok(plan),

@@ -93,9 +93,44 @@ async fn a_revoked_token_ends_what_it_began() {
     let server = Server::protected(&protection).await;
     let client = log_in(&server, "gone", &secret).await.unwrap();
     assert_eq!(one(&client, "SELECT count(*) FROM per_device").await, "0");
-    protection.authenticator.keyring.set(Vec::new());
+    // Another token of the same name does not let the first one go on.
+    protection.authenticator.keyring.set(vec![token("gone", Role::Reader, &[]).1]);
     assert_eq!(state(&client, "SELECT count(*) FROM per_device").await, "28000");
     assert!(client.simple_query("SELECT 1").await.unwrap_err().is_closed());
+    server.stop().await;
+}
+
+/// What is a literal to one dialect is a chain of a hundred thousand terms to another, which would overflow the stack.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_too_deep_or_too_long_is_refused_in_every_dialect() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let chain = format!("1{}", "+1".repeat(100_000));
+    for sql in [format!("COPY (SELECT {chain}) TO STDOUT"), format!("SELECT version(), q'[', {chain}, ']'"), format!("SELECT {chain}")] {
+        let (_, message, _) = error_of(&client.simple_query(&sql).await.unwrap_err());
+        assert!(message.contains("found more than"), "{message}");
+    }
+    let (state, message, _) = error_of(&client.simple_query(&format!("SELECT '{}'", "x".repeat(2 << 20))).await.unwrap_err());
+    assert!(state == "54000" && message.contains("expected at most 1048576"), "{state} {message}");
+    assert_eq!(one(&client, "SELECT 1").await, "1");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_the_login_a_client_takes_little() {
+    let (_, record) = token("all", Role::Reader, &[]);
+    let server = Server::protected(&protection(vec![record])).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let startup = b"\0\0\0\x13\0\x03\0\0user\0ann\0\0\0";
+    socket.write_all(startup).await.unwrap();
+    let mut asked = [0; 9];
+    socket.read_exact(&mut asked).await.unwrap();
+    assert_eq!((asked[0], asked[8]), (b'R', 10), "it asks for SASL");
+    // A password of 16 MiB is refused by its length, before any of it came.
+    socket.write_all(b"p\x01\0\0\0").await.unwrap();
+    let mut rest = Vec::new();
+    socket.read_to_end(&mut rest).await.unwrap();
+    assert!(String::from_utf8_lossy(&rest).contains("found a message of 16777216 bytes"), "{}", String::from_utf8_lossy(&rest));
     server.stop().await;
 }
 

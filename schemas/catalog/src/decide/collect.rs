@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::reads::{Published, Reads};
 use crate::{
-    CatalogState, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord, RunStatus,
-    SnapshotRecord,
+    CatalogState, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord,
+    RunStatus, SnapshotRecord,
 };
 use types::files::{FileKind, FileRecord, made_at};
 use types::tiles::Micros;
@@ -199,7 +199,9 @@ impl<'s> Need<'s> {
         let definition = self.state.definitions.iter().find(of_version);
         let is_live = definition.is_some_and(|view| view.status.is_live());
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
-        let settled = snapshot.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+        // A question that began before the version was retired may still read it.
+        let retired_at = definition.map_or(snapshot.published_at, |view| view.since.max(snapshot.published_at));
+        let settled = retired_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
         let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
         let is_left_behind = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
@@ -225,7 +227,20 @@ impl<'s> Need<'s> {
         let is_old = |time| self.is_older_than(time, retention.kept.saturating_add(retention.clock_behind));
         // Old events that arrived late are kept as long as new ones: they are used to detect duplicates.
         let is_committed_long_ago = self.is_older_than(checkpoint.committed_at, retention.kept);
-        is_committed_long_ago && file.max_event_time.is_none_or(is_old) && self.is_below_all(checkpoint)
+        is_committed_long_ago
+            && file.max_event_time.is_none_or(is_old)
+            && self.is_below_all(checkpoint)
+            && checkpoint.ranges.iter().all(|range| self.is_past_duplicates(checkpoint, range, retention.kept))
+    }
+
+    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records. Where
+    /// these are about the time, time tells it; records of long ago age as their partition goes on.
+    fn is_past_duplicates(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, kept: Duration) -> bool {
+        let Some(clock) = range.clock else { return true };
+        let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+        let is_about_the_time = checkpoint.committed_at.saturating_sub(clock) < kept;
+        let newest = self.state.partitions.get(&range.partition).and_then(|partition| partition.clock);
+        is_about_the_time || newest.is_none_or(|newest| newest > clock.saturating_add(kept))
     }
 
     /// True for a file whose rows are in another one now, if no reader of a state before that is left: what began

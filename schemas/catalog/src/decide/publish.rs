@@ -92,11 +92,11 @@ pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &
     leases.filter_map(|lease| lease.pin.as_ref())
 }
 
-/// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it.
+/// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it. The one that
+/// lives longer counts, if both are there.
 fn lease_of<'s>(state: &'s CatalogState, run: &RunRecord) -> Option<&'s LeaseRecord> {
-    let of_version = run_lease(&run.view, run.version);
-    let named = |name: &str| state.leases.iter().find(|lease| lease.name == name);
-    named(&of_version).or_else(|| named(&format!("{RUNS}{}", run.view)))
+    let names = [run_lease(&run.view, run.version), format!("{RUNS}{}", run.view)];
+    state.leases.iter().filter(|lease| names.contains(&lease.name)).max_by_key(|lease| lease.expires_at)
 }
 
 /// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can

@@ -12,12 +12,15 @@ use tokio_util::sync::CancellationToken;
 use super::socket::Socket;
 use super::{Answered, Failure};
 use crate::copy::CopyFormat;
+use crate::login::Caller;
 use crate::problem::{Problem, QUERY_CANCELED};
 use crate::question::Answer;
 use crate::rows::RowFormat;
 
 /// When a statement ends that has not ended by itself.
 pub(super) struct Limits {
+    /// Who asks: an answer ends when its token is revoked.
+    caller: Caller,
     cancelled: CancellationToken,
     /// Its answer begins by then.
     begun: Instant,
@@ -65,10 +68,10 @@ pub(super) struct Sent {
 const YEAR: Duration = Duration::from_secs(31_536_000);
 
 impl Limits {
-    pub(super) fn new(cancelled: CancellationToken, query_timeout: Duration, statement_timeout: Option<Duration>) -> Self {
+    pub(super) fn new(caller: Caller, cancelled: CancellationToken, query_timeout: Duration, statement_timeout: Option<Duration>) -> Self {
         let now = Instant::now();
         let ended = now + statement_timeout.unwrap_or(YEAR).min(YEAR);
-        Self { cancelled, begun: (now + query_timeout.min(YEAR)).min(ended), ended }
+        Self { caller, cancelled, begun: (now + query_timeout.min(YEAR)).min(ended), ended }
     }
 
     /// Waits for what comes before the first row.
@@ -137,6 +140,7 @@ pub(super) async fn send(
 
 /// A slow client is waited for; what it asked for may be cancelled meanwhile.
 async fn flush(socket: &mut Socket, limits: &Limits) -> Answered {
+    limits.caller.may_go_on()?;
     tokio::select! {
         biased;
         () = limits.cancelled.cancelled() => Err(cancelled().into()),

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::Gone;
 use crate::frames::{self, Message};
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::server::CLOSE_TIME;
 use crate::startup::Stream;
 
 /// Answers go out in pieces of about this size.
@@ -101,6 +102,6 @@ impl Socket {
     }
 
     pub(super) async fn close(mut self) {
-        let _ = self.stream.shutdown().await;
+        let _ = timeout(CLOSE_TIME, self.stream.shutdown()).await;
     }
 }

@@ -13,6 +13,7 @@ use futures::{StreamExt, stream};
 use types::{Error, Result};
 
 use super::super::apart::made_apart;
+use super::Deadline;
 use crate::json::{self, RowWriter};
 use crate::sql::QueryResponse;
 
@@ -38,21 +39,25 @@ impl Form {
         }
     }
 
-    /// The first media type of these Accept headers that is a stream's. `None`: one JSON document.
+    /// The form that these Accept headers prefer: of the media types that are known, the one with the greatest `q`, and of
+    /// several the first. `None`: one JSON document.
     pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Form> {
-        let types = headers.flat_map(|header| header.split(',')).map(|range| range.split(';').next().unwrap_or_default().trim());
-        let known = types.filter_map(|range| {
-            let form = Form::ALL.into_iter().find(|form| range.eq_ignore_ascii_case(form.media_type()));
-            let is_document = range.eq_ignore_ascii_case("application/json");
-            (form.is_some() || is_document).then_some(form)
+        let ranges = headers.flat_map(|header| header.split(',')).filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let media_type = parts.next()?;
+            let form = Form::ALL.into_iter().find(|form| media_type.eq_ignore_ascii_case(form.media_type()));
+            let is_known = form.is_some() || media_type.eq_ignore_ascii_case("application/json");
+            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok()).unwrap_or(1.0);
+            (is_known && quality > 0.0).then_some((form, quality))
         });
-        known.take(1).next().flatten()
+        // Of equals, `max_by` would take the last.
+        ranges.reduce(|best, other| if other.1 > best.1 { other } else { best }).and_then(|(form, _)| form)
     }
 }
 
 /// The head goes out with the first batch, then each batch as it is made. An error before the first batch is answered as
 /// any other; a later one breaks the stream off before its end.
-pub(super) async fn answer(mut response: QueryResponse, form: Form) -> Result<Response> {
+pub(super) async fn answer(mut response: QueryResponse, form: Form, deadline: Option<Deadline>) -> Result<Response> {
     let first = response.batches.next().await.transpose()?;
     let batches = stream::iter(first.map(Ok)).chain(response.batches);
     let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
@@ -60,7 +65,7 @@ pub(super) async fn answer(mut response: QueryResponse, form: Form) -> Result<Re
     let encoder = Encoder::new(form, &response.schema)?;
     let chunks = stream::try_unfold(Some((encoder, batches)), move |state| async move {
         let Some((mut encoder, mut batches)) = state else { return Ok(None) };
-        let next = batches.next().await.transpose().map_err(Error::from).and_then(|batch| match batch {
+        let next = in_time(deadline, batches.next()).await.and_then(|batch| match batch.transpose()? {
             Some(batch) => encoder.batch(&batch).map(|chunk| (chunk, true)),
             None => encoder.end().map(|chunk| (chunk, false)),
         });
@@ -76,6 +81,13 @@ pub(super) async fn answer(mut response: QueryResponse, form: Form) -> Result<Re
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
     response.headers_mut().insert(META_HEADER, meta);
     Ok(response)
+}
+
+async fn in_time<T>(deadline: Option<Deadline>, next: impl Future<Output = T>) -> Result<T> {
+    match deadline {
+        None => Ok(next.await),
+        Some(deadline) => tokio::time::timeout_at(deadline.at, next).await.map_err(|_| deadline.passed()),
+    }
 }
 
 /// Writes batches in one form.

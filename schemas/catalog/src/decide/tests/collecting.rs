@@ -248,6 +248,22 @@ fn events_of_long_ago_are_not_kept_for_as_long_again() {
     let retention = Retention { clock_behind: Duration::from_micros(behind as u64), ..kept_for(2) };
     let retention = BTreeMap::from([("s".into(), retention)]);
     assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    // Records that carry timestamps of long ago: their partition's clock tells whether duplicates may still come.
+    let partition = PartitionId::new("s", 0);
+    let clock = NOW - behind;
+    state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.ranges.iter_mut().for_each(|range| range.clock = Some(clock))));
+    let at = |clock| PartitionRecord {
+        id: partition.clone(),
+        next_offset: Offset(40),
+        log_identity: "log".into(),
+        clock: Some(clock),
+        max_event_time: None,
+        complete_to: None,
+    };
+    state.partitions = [(partition.clone(), at(clock + DAY_US))].into();
+    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty(), "a duplicate may come");
+    state.partitions = [(partition.clone(), at(clock + 3 * DAY_US))].into();
+    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
     state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
     assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty(), "its duplicates may still come");
 }
