@@ -15,10 +15,10 @@ use event_log::Log;
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use types::{Error, Result};
 use types::outage::Outage;
 use types::tiles::{Clock, Micros};
 use types::vector::Vector;
+use types::{Error, Result};
 
 use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};

@@ -198,7 +198,7 @@ async fn plan(
     let context = QueryContext::new(read_view, asked.as_of.or(as_of), &named.views)?.on_value_error(on_value_error);
     let columns = tables::register(&session, runtime, &context, (log, principal))?;
 
-    let plan = params::plan(&session.state(), asked.statement, types).await?;
+    let plan = params::plan(&session.state(), (sql, asked.statement), types).await?;
     statement::allow(&plan)?;
     rights::allow_plan(principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);

@@ -49,7 +49,9 @@ pub const MAX_TEXT_BYTES: usize = 1 << 20;
 pub fn check_length(sql: &str) -> Result<()> {
     match sql.len() {
         0..=MAX_TEXT_BYTES => Ok(()),
-        found => Err(Error::limit(format!("found an SQL text of {found} bytes, expected at most {MAX_TEXT_BYTES}: pass values as parameters"))),
+        found => {
+            Err(Error::limit(format!("found an SQL text of {found} bytes, expected at most {MAX_TEXT_BYTES}: pass values as parameters")))
+        }
     }
 }
 

@@ -173,20 +173,24 @@ fn a_view_without_a_snapshot_keeps_all_states() {
 
 #[test]
 fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
-    let retired = |pin: Option<&str>| {
+    let grace = 10 * 60 * 1_000_000;
+    let retired_at = |pin: Option<&str>, since: Micros| {
         let mut state = state();
-        let just_retired = DefinitionRecord { since: NOW, ..view(1, DefinitionStatus::Retired) };
-        state.definitions = vec![just_retired, view(2, DefinitionStatus::Active)];
+        let retired = DefinitionRecord { since, ..view(1, DefinitionStatus::Retired) };
+        state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
         state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
         state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
         collectable(&state, &Reads::default(), &BTreeMap::new(), NOW)
     };
+    let retired = |pin| retired_at(pin, NOW - grace);
+    for pin in [None, Some("s/0:20"), Some("s/0:30")] {
+        assert_eq!(retired_at(pin, NOW - grace + 1).withdraw, [], "a question that began before may still read it: {pin:?}");
+    }
     let plan = retired(None);
     assert_eq!(
         (plan.withdraw.len(), plan.mark_for_deletion.as_slice()),
         (1, ["new", "old", "s10", "s20", "s30"].map(String::from).as_slice())
     );
-    assert_eq!(retired(Some("s/0:20")).withdraw, [], "a reader may still serve from it");
     assert_eq!(retired(Some("s/0:30")).withdraw, [("v".into(), 1)]);
 }
 
@@ -251,7 +255,9 @@ fn events_of_long_ago_are_not_kept_for_as_long_again() {
     // Records that carry timestamps of long ago: their partition's clock tells whether duplicates may still come.
     let partition = PartitionId::new("s", 0);
     let clock = NOW - behind;
-    state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.ranges.iter_mut().for_each(|range| range.clock = Some(clock))));
+    state
+        .checkpoints
+        .rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.ranges.iter_mut().for_each(|range| range.clock = Some(clock))));
     let at = |clock| PartitionRecord {
         id: partition.clone(),
         next_offset: Offset(40),
