@@ -111,7 +111,7 @@ async fn a_text_that_is_too_deep_or_too_long_is_refused_in_every_dialect() {
         assert!(message.contains("found more than"), "{message}");
     }
     let (state, message, _) = error_of(&client.simple_query(&format!("SELECT '{}'", "x".repeat(2 << 20))).await.unwrap_err());
-    assert!(state == "54000" && message.contains("expected at most 1048576"), "{state} {message}");
+    assert!(state == "54000" && message.contains("expected at most 2097152"), "{state} {message}");
     assert_eq!(one(&client, "SELECT 1").await, "1");
     server.stop().await;
 }
