@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     statements: prepared::Named<Prepared>,
     portals: prepared::Named<Portal>,
     descriptions: Descriptions,
-    /// What clients were told of the settings.
+    /// The settings as they were last reported to the client.
     reported: Vec<(&'static str, String)>,
     /// After an error in a message of the extended protocol, the others up to the next Sync are dropped.
     skips_to_sync: bool,

@@ -40,5 +40,5 @@ mod statement;
 
 pub use server::{Bound, listen, serve};
 
-/// What clients are told: they choose by it what they ask of the catalog.
+/// The version that is reported to clients. It decides what they ask of the catalog.
 const SERVER_VERSION: &str = "15.0";

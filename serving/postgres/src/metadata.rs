@@ -1,7 +1,8 @@
 //! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
 //!
-//! One session for all clients that may read every table, and as long as the process: a table keeps its OID from one question to the next. Its
-//! tables are those of the newest read view that a question came with; they have columns and no rows.
+//! One session serves all clients that may read every table, as long as the process runs: a table keeps its OID from one
+//! question to the next. A limited principal has a session of its own. The tables are those of the newest read view that a
+//! question came with; they have columns and no rows.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};

@@ -27,7 +27,7 @@ pub(super) struct Prepared {
     pub(super) statement: Option<Arc<Statement>>,
     /// OIDs; 0 where the client says none.
     pub(super) types: Vec<u32>,
-    /// The columns that the client was told: what it runs has them, or is refused.
+    /// The columns that were described to the client. An execution with other columns is refused.
     pub(super) shown: Option<Vec<WireType>>,
 }
 
@@ -117,7 +117,7 @@ fn expanded(formats: &[i16], count: usize, what: &str) -> Result<Vec<i16>, Probl
     }
 }
 
-/// Whether a client that was told these columns can read those. The digits of a decimal may differ.
+/// Whether a client can read rows of the second columns if the first were described to it. The digits of a decimal may differ.
 pub(super) fn are_alike(shown: &[WireType], found: &[WireType]) -> bool {
     shown.len() == found.len() && shown.iter().zip(found).all(|(a, b)| (a.kind, a.is_list) == (b.kind, b.is_list))
 }
