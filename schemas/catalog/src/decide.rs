@@ -13,6 +13,7 @@ mod versions;
 
 pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
+pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};

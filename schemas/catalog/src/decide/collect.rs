@@ -21,7 +21,7 @@ use types::uuid_text;
 use types::vector::Vector;
 
 /// The minimum time to keep a superseded snapshot: a query may have read the catalog just before, and pins only later.
-const GRACE: Duration = Duration::from_secs(10 * 60);
+pub(crate) const GRACE: Duration = Duration::from_secs(10 * 60);
 
 /// What a collection would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -1,23 +1,44 @@
 //! Tables `checkpoint` and `checkpoint_range`: what each checkpoint did in each of its partitions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::session::{Row, Session, values};
+use super::session::{Row, Session, SharedNames, values};
 use crate::decide::ledger_difference;
 use crate::{CheckpointRange, CheckpointRecord, Revision};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// Returns the checkpoints written after `revision`.
+/// From the checkpoints to their ranges, each by its index: what a reader pays follows what is new. A join from the left
+/// keeps SQLite from going through all ranges instead.
+pub(super) const SINCE: &str = "SELECT checkpoint.id, worker, committed_at, revision, stream, partition, start_offset, end_offset,
+        archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
+    FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id WHERE written_revision > $1";
+
+/// Returns the checkpoints written after `revision`, in no order.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
-    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE written_revision > $1 ORDER BY revision, id";
-    let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
-    let mut ranges = ranges_since(session, revision).await?;
+    let mut checkpoints: HashMap<Uuid, CheckpointRecord> = HashMap::new();
+    let mut names = SharedNames::default();
+    let take = |row: Row| {
+        let id = row.parse("id")?;
+        let checkpoint = match checkpoints.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(record(id, &row)?),
+        };
+        if let Some(stream) = row.text_or_null("stream")? {
+            checkpoint.ranges.push(range(&row, names.share(stream))?);
+        }
+        Ok(())
+    };
+    session.each(SINCE, values![revision], take).await?;
+    let mut checkpoints: Vec<CheckpointRecord> = checkpoints.into_values().collect();
     for checkpoint in &mut checkpoints {
-        checkpoint.ranges = ranges.remove(&checkpoint.id).unwrap_or_default();
+        // Not sorted by the database: its text order depends on its locale.
+        checkpoint.ranges.sort_by(|a, b| (&a.partition, a.start).cmp(&(&b.partition, b.start)));
+        checkpoint.ranges.shrink_to_fit();
     }
     Ok(checkpoints)
 }
@@ -96,25 +117,10 @@ async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRa
     session.execute(sql, values).await.map(drop)
 }
 
-async fn ranges_since(session: &mut Session, revision: Revision) -> Result<HashMap<Uuid, Vec<CheckpointRange>>> {
-    let sql = "SELECT checkpoint, stream, partition, start_offset, end_offset,
-            archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
-        FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE written_revision > $1
-        ORDER BY checkpoint, stream, partition, start_offset";
-    let mut ranges: HashMap<Uuid, Vec<CheckpointRange>> = HashMap::new();
-    // There are few streams and many ranges: ranges share one copy of each name.
-    let mut streams: HashMap<String, Arc<str>> = HashMap::new();
-    for row in session.rows(sql, values![revision]).await? {
-        let stream = row.text("stream")?;
-        let stream = streams.entry(stream).or_insert_with_key(|name| name.as_str().into()).clone();
-        ranges.entry(row.parse("checkpoint")?).or_default().push(range(&row, stream)?);
-    }
-    Ok(ranges)
-}
-
-fn record(row: &Row) -> Result<CheckpointRecord> {
+/// Of any of its rows; the ranges come from all of them.
+fn record(id: Uuid, row: &Row) -> Result<CheckpointRecord> {
     Ok(CheckpointRecord {
-        id: row.parse("id")?,
+        id,
         worker: row.text("worker")?,
         committed_at: row.integer("committed_at")?,
         revision: row.integer("revision")?,

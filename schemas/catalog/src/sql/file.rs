@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::damage;
-use super::session::{Row, Session, values, word_of};
+use super::session::{Row, Session, SharedNames, values, word_of};
 use crate::Revision;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
@@ -19,13 +19,18 @@ const KINDS: [(FileKind, &str); 6] = [
     (FileKind::Superseded, "superseded"),
 ];
 
-/// Returns the files written or marked for deletion after `revision`, ordered by path.
+pub(super) const SINCE: &str =
+    "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
+    FROM file WHERE revision > $1";
+
+/// Returns the files written or marked for deletion after `revision`, in no order.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
-    let sql = "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
-        FROM file WHERE revision > $1";
-    let mut files: Vec<FileRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
-    // Not sorted by the database: its text order depends on its locale.
-    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let (mut files, mut names) = (Vec::new(), SharedNames::default());
+    let take = |row: Row| {
+        files.push(record(&row, &mut names)?);
+        Ok(())
+    };
+    session.each(SINCE, values![revision], take).await?;
     Ok(files)
 }
 
@@ -160,13 +165,13 @@ pub(super) fn marked_for_deletion_conflict(path: &str) -> Error {
     Error::conflict("the file is marked for deletion: the collector is deleting it").with("path", path)
 }
 
-fn record(row: &Row) -> Result<FileRecord> {
+fn record(row: &Row, names: &mut SharedNames) -> Result<FileRecord> {
     Ok(FileRecord {
         path: row.text("path")?,
         kind: row.word("kind", &KINDS)?,
         checkpoint: row.parse_or_null("checkpoint")?,
         run: row.parse_or_null("run")?,
-        subject: row.text_or_null("subject")?.map(Into::into),
+        subject: row.text_or_null("subject")?.map(|subject| names.share(subject)),
         bytes: row.integer("bytes")?,
         rows: row.integer("row_count")?,
         checksum: row.number("checksum")?,

@@ -1,8 +1,11 @@
 //! Table `run`: requested, running and ended batch runs.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use super::session::{Row, Session, values, word_of};
+use crate::decide::GRACE;
 use crate::{Comparison, Revision, RunRecord, RunStatus};
 use types::{Error, Result, Strategy};
 
@@ -18,6 +21,11 @@ const STATUSES: [(RunStatus, &str); 6] = [
 /// How many ended runs of each view version a state holds at least.
 const RECENT: i64 = 20;
 
+/// A state holds the runs that ended within this time before the newest end. It is more than [`GRACE`]: of a run that a
+/// state does not hold, the collector knows that its snapshot was replaced longer ago, however often a view runs.
+pub(super) const RECENT_FOR: Duration = Duration::from_secs(11 * 60);
+const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
+
 /// How many runs of each view version the history holds at least. Those that were compared stay.
 const HISTORY: i64 = 1_000;
 
@@ -30,8 +38,12 @@ macro_rules! columns {
     };
 }
 
-/// Returns the requested and running runs, the newest ended ones of each view version, and of each the newest that was
-/// compared with what incremental runs had kept; newest first. What it costs follows the versions, not the history.
+/// Returns, newest first:
+/// - the requested and running runs,
+/// - of each view version the newest ended ones, and the newest that was compared with what incremental runs had kept,
+/// - the runs of the last minutes ([`RECENT_FOR`]).
+///
+/// What it costs follows the versions and these minutes, not the history.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
     let sql = concat!(
         "WITH RECURSIVE versions (view_name, version) AS (
@@ -60,9 +72,13 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
         " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
             AND run.differences IS NOT NULL AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
                 WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.differences IS NOT NULL)
+        UNION
+        SELECT ",
+        columns!(),
+        " FROM run WHERE ended_at >= (SELECT max(ended_at) FROM run) - $2
         ORDER BY added_revision DESC, id"
     );
-    session.rows(sql, values![RECENT - 1]).await?.iter().map(record).collect()
+    session.rows(sql, values![RECENT - 1, RECENT_FOR.as_micros() as i64]).await?.iter().map(record).collect()
 }
 
 /// Forgets ended runs of a version that are older than its newest ones.

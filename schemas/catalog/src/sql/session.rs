@@ -1,9 +1,12 @@
 //! One open transaction on either engine. All tables consist of TEXT and BIGINT columns, so two kinds of value are
 //! enough and the same SQL (`$1` placeholders) runs on both.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use futures::TryStreamExt;
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteRow};
 use sqlx::{Decode, Row as _, Transaction, Type};
@@ -78,6 +81,25 @@ impl Session {
             }
         }
         .map_err(failed)
+    }
+
+    /// Hands over each row as it is read: what a long result takes is what the caller keeps of it.
+    pub(super) async fn each(&mut self, sql: &'static str, values: Vec<Value>, mut take: impl FnMut(Row) -> Result<()>) -> Result<()> {
+        match self {
+            Session::Sqlite(tx) => {
+                let mut rows = query!(Sqlite, sql, values).fetch(&mut **tx);
+                while let Some(row) = rows.try_next().await.map_err(failed)? {
+                    take(Row::Sqlite(row))?;
+                }
+            }
+            Session::Postgres(tx) => {
+                let mut rows = query!(Postgres, sql, values).fetch(&mut **tx);
+                while let Some(row) = rows.try_next().await.map_err(failed)? {
+                    take(Row::Postgres(row))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the first row of the result.
@@ -168,6 +190,21 @@ impl Row {
             Row::Postgres(row) => row.try_get(column),
         }
         .map_err(|error| failed(error).with("column", column))
+    }
+}
+
+/// Names that many rows repeat, each kept once.
+#[derive(Default)]
+pub(super) struct SharedNames(HashSet<Arc<str>>);
+
+impl SharedNames {
+    pub(super) fn share(&mut self, name: String) -> Arc<str> {
+        if let Some(known) = self.0.get(name.as_str()) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(name.clone());
+        name
     }
 }
 

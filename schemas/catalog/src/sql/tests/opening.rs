@@ -71,6 +71,7 @@ async fn an_older_format_is_migrated(place: &Place) {
         "DROP INDEX run_by_version",
         "DROP INDEX run_compared",
         "DROP INDEX run_open",
+        "DROP INDEX run_by_end",
         "ALTER TABLE run DROP COLUMN bytes_read",
         "ALTER TABLE run DROP COLUMN tiers",
         "ALTER TABLE run DROP COLUMN peak_resident_bytes",
@@ -186,4 +187,22 @@ async fn a_commit_without_room_does_not_happen_and_the_next_one_does(place: &Pla
     place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
     assert!(place.catalog.outages().is_empty());
     assert_eq!(place.catalog.state().await.unwrap().vector().get(&partition(0)), Offset(20));
+}
+
+/// What a reader pays for a commit follows the commit, not the history: nothing is found by going through a table.
+#[tokio::test]
+async fn what_is_new_is_found_by_an_index() {
+    let place = Place::memory().await;
+    for step in 0..50 {
+        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+    }
+    place.tamper("ANALYZE").await;
+    let super::super::Engine::Sqlite { read, .. } = &place.catalog.engine else { unreachable!() };
+    for sql in [super::super::checkpoint::SINCE, super::super::file::SINCE] {
+        let explained = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+        let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind(49_i64).fetch_all(read).await.unwrap();
+        let steps: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();
+        assert!(!steps.is_empty() && steps.iter().all(|step| step.starts_with("SEARCH")), "{sql}: {steps:?}");
+    }
+    place.remove().await;
 }

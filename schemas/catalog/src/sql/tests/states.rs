@@ -14,6 +14,7 @@ on_every_engine!(
     a_run_begins_on_the_state_it_pins,
     a_run_that_has_ended_does_not_begin_again,
     a_state_holds_open_runs_and_the_newest_ended_ones,
+    a_state_holds_the_runs_of_the_last_minutes,
     a_state_holds_the_newest_run_that_was_compared,
     old_runs_are_forgotten_but_for_those_that_were_compared,
     ingest_remembers_its_place,
@@ -212,7 +213,11 @@ async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
 
 /// Of each version the newest thousand stay.
 async fn old_runs_are_forgotten_but_for_those_that_were_compared(place: &Place) {
-    let ended = |version| RunRecord { version, status: RunStatus::Succeeded, ended_at: Some(1), ..run("v") };
+    let mut now = 0;
+    let mut ended = |version| {
+        now += 2 * super::super::run::RECENT_FOR.as_micros() as i64;
+        RunRecord { version, status: RunStatus::Succeeded, ended_at: Some(now), ..run("v") }
+    };
     let compared = RunRecord { comparison: Some(comparison(0, None)), ..ended(1) };
     let open = run("v");
     place.catalog.commit(adds(vec![Add::Run(compared.clone()), Add::Run(open.clone()), Add::Run(ended(2))])).await.unwrap();
@@ -242,6 +247,20 @@ async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {
     assert_eq!(place.catalog.runs(Some("v"), 100).await.unwrap().len(), 26);
     assert_eq!(place.catalog.runs(None, 3).await.unwrap(), ended[..3]);
     assert!(place.catalog.runs(Some("w"), 100).await.unwrap().is_empty());
+}
+
+/// However many there are: the collector needs each to know when its snapshot was replaced.
+async fn a_state_holds_the_runs_of_the_last_minutes(place: &Place) {
+    let window = super::super::run::RECENT_FOR.as_micros() as i64;
+    let ended = |at| RunRecord { status: RunStatus::Succeeded, ended_at: Some(at), ..run("v") };
+    let newest = 100 * window;
+    let ends = [newest - window - 1, newest - window].into_iter().chain((0..60).map(|step| newest - 59 + step));
+    for at in ends {
+        place.catalog.commit(adds(vec![Add::Run(ended(at))])).await.unwrap();
+    }
+    let state = place.catalog.state().await.unwrap();
+    let oldest = state.runs.iter().filter_map(|run| run.ended_at).min();
+    assert_eq!((state.runs.len(), oldest), (61, Some(newest - window)));
 }
 
 async fn ingest_remembers_its_place(place: &Place) {
