@@ -22,6 +22,7 @@ pub type Revision = i64;
 pub enum DefinitionKind {
     Stream,
     View,
+    Sink,
 }
 
 /// One version of a definition. A view's new version is `Building` next to the old one until its first snapshot is

@@ -74,6 +74,7 @@ impl Registry {
             let project = Definitions {
                 streams: streams.values().map(|stream: &LiveStream| (*stream.definition).clone()).collect(),
                 views: others.chain([definition.clone()]).collect(),
+                sinks: Vec::new(),
             };
             let planned = Planner::new(&project, functions.clone()).plan(definition).await;
             let Planned::Kept(plan) = planned.map_err(|found| {

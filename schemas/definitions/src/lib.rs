@@ -1,4 +1,4 @@
-//! What users write: streams and views in SQL, and settings in `basestream.toml` ([`settings`]).
+//! What users write: streams, views and sinks in SQL, and settings in `basestream.toml` ([`settings`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,9 +19,11 @@ pub mod durations;
 pub mod parse;
 mod schedule;
 pub mod settings;
+mod sink;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use schedule::Schedule;
+pub use sink::{Features, SinkDefinition};
 
 /// Where a definition is in its file: `file` is absent for a definition created in code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -260,9 +262,10 @@ pub struct NamedWindow {
     pub length: Duration,
 }
 
-/// All definitions in a project's `streams/` and `views/`.
+/// All definitions in a project's `streams/`, `views/` and `sinks/`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Definitions {
     pub streams: Vec<StreamDefinition>,
     pub views: Vec<ViewDefinition>,
+    pub sinks: Vec<SinkDefinition>,
 }

@@ -1,13 +1,13 @@
-//! Parses SQL text into definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line
-//! and column.
+//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW` and `CREATE SINK`, several in a file, every mistake
+//! with its line and column.
 //!
-//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream` and `view` read the
-//! rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
+//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view` and `sink` read
+//! the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
 //! pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::path::{Path, PathBuf};
 
-use super::{Definitions, Diagnostic, Diagnostics, StreamDefinition, ViewDefinition};
+use super::{Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
 use statement::Found;
 use tokens::Place;
 use types::{Error, Result};
@@ -18,6 +18,7 @@ mod conflicts;
 mod json_path;
 mod names;
 mod options;
+mod sink;
 mod statement;
 mod stream;
 mod tokens;
@@ -48,7 +49,7 @@ pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions,
 pub fn parse_stream(sql: &str) -> Result<StreamDefinition> {
     match parse_one(sql)? {
         Found::Stream { definition, .. } => Ok(definition),
-        Found::View { .. } => Err(Error::input("found CREATE VIEW; expected one CREATE STREAM")),
+        other => Err(other.instead_of("CREATE STREAM")),
     }
 }
 
@@ -56,18 +57,26 @@ pub fn parse_stream(sql: &str) -> Result<StreamDefinition> {
 pub fn parse_view(sql: &str) -> Result<ViewDefinition> {
     match parse_one(sql)? {
         Found::View { definition, .. } => Ok(definition),
-        Found::Stream { .. } => Err(Error::input("found CREATE STREAM; expected one CREATE VIEW")),
+        other => Err(other.instead_of("CREATE VIEW")),
     }
 }
 
-/// Reads a project's `streams/*.sql` and `views/*.sql`, each sorted by name. Diagnostics name files relative to `dir`.
+/// Parses one `CREATE SINK`, as the catalog stores it. Errors: `Input` with the text of all diagnostics.
+pub fn parse_sink(sql: &str) -> Result<SinkDefinition> {
+    match parse_one(sql)? {
+        Found::Sink { definition, .. } => Ok(definition),
+        other => Err(other.instead_of("CREATE SINK")),
+    }
+}
+
+/// Reads a project's `streams/*.sql`, `views/*.sql` and `sinks/*.sql`, each sorted by name. Diagnostics name files relative to `dir`.
 ///
 /// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
 /// or that holds a definition of the other kind, becomes a diagnostic.
 pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let mut sources = Vec::new();
     let mut unreadable = Vec::new();
-    for folder in ["streams", "views"] {
+    for folder in ["streams", "views", "sinks"] {
         for file in sql_files(dir, folder)? {
             let bytes = std::fs::read(dir.join(&file)).map_err(|e| Error::from(e).with("file", dir.join(&file).display()))?;
             match String::from_utf8(bytes) {
@@ -94,6 +103,10 @@ fn keep(item: Found, file: Option<&Path>, definitions: &mut Definitions) {
         Found::View { mut definition, .. } => {
             definition.origin.file = file.map(Path::to_path_buf);
             definitions.views.push(definition);
+        }
+        Found::Sink { mut definition, .. } => {
+            definition.origin.file = file.map(Path::to_path_buf);
+            definitions.sinks.push(definition);
         }
     }
 }
@@ -134,13 +147,15 @@ fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
 }
 
-/// Returns warnings for streams under `views/` and views under `streams/`: they work, but are hard to find.
+/// Returns warnings for definitions in the folder of another kind: they work, but are hard to find.
 fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));
+    let sinks = definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.origin, "sinks"));
     let outside = |origin: &super::Origin, folder: &str| origin.file.as_ref().is_some_and(|file| !file.starts_with(folder));
     streams
         .chain(views)
+        .chain(sinks)
         .filter(|(_, _, origin, folder)| outside(origin, folder))
         .map(|(kind, name, origin, folder)| {
             Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' is outside {folder}/"))

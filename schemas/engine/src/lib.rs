@@ -3,13 +3,15 @@
 //!
 //! In reading order: [`events`] decodes records into typed rows. [`functions`] holds basestream's own SQL functions and
 //! the formats of states. [`plan`] turns a view's SELECT into kept states and ranges. [`states`] computes, sorts,
-//! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`fresh`] shares
-//! the uncommitted states of a process.
+//! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`sinks`] makes a
+//! record of each event and the rows that belong to it. [`fresh`] shares the uncommitted states of a process.
 
 pub mod events;
 pub mod fresh;
 pub mod functions;
 pub mod keys;
 pub mod plan;
+pub mod sinks;
 pub mod states;
+mod steps;
 pub mod walk;

@@ -44,6 +44,8 @@ mod uuids;
 mod within;
 
 pub use analyse::{Planned, Planner};
+pub(crate) use analyse::{asks_for_time, unstable_function};
+pub(crate) use hidden::{node_name, strip_casts};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
 

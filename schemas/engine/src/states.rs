@@ -4,6 +4,7 @@
 //! The layer of a micro-batch, a segment, a snapshot's bucket and the memory of a serving node all have the same form:
 //! state rows, merged to different degrees. A reader never assumes one row per key and tile; it merges.
 
+mod added;
 pub(crate) mod answer;
 pub(crate) mod buckets;
 pub(crate) mod gather;
@@ -23,6 +24,7 @@ pub(crate) mod sorted;
 mod testing;
 pub(crate) mod values;
 
+pub use added::{AddedStates, PerEventStates};
 pub use answer::{Answered, answer, answer_kept, cost_of_key};
 pub use buckets::{bucket_of, buckets_of_part};
 pub use gather::Gather;

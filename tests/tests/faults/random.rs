@@ -108,7 +108,7 @@ impl Run {
         let fresh = Fresh::default();
         let node = harness.node(clock, Some(fresh.clone())).await.unwrap();
         let definitions =
-            Definitions { streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(), views: Vec::new() };
+            Definitions { streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(), views: Vec::new(), ..Definitions::default() };
         Run {
             harness,
             rng,

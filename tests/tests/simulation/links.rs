@@ -37,7 +37,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
     let mut views = BTreeMap::new();
     for (view, (sql, _)) in VIEWS.into_iter().filter_map(|view| Some((view, link_of(view)?))) {
         let definition = parse::parse_view(sql).unwrap();
-        let project = Definitions { streams: streams.clone(), views: vec![definition.clone()] };
+        let project = Definitions { streams: streams.clone(), views: vec![definition.clone()], ..Definitions::default() };
         let planned = Planner::new(&project, Functions::standard()).plan(&definition).await;
         let Ok(Planned::Kept(plan)) = planned else { panic!("{sql} is not planned") };
         let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());

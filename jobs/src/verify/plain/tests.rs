@@ -52,7 +52,7 @@ fn view(name: &str, windows: &[&str], select: &str) -> ViewDefinition {
 }
 
 fn project(views: Vec<ViewDefinition>) -> Definitions {
-    Definitions { streams: vec![stream("payments"), stream("refunds")], views }
+    Definitions { streams: vec![stream("payments"), stream("refunds")], views, ..Definitions::default() }
 }
 
 fn rewritten(view: &ViewDefinition, others: Vec<ViewDefinition>, t: Micros) -> Result<Plain> {

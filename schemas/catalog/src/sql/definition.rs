@@ -1,4 +1,4 @@
-//! Table `definition`: the versions of streams and views.
+//! Table `definition`: the versions of streams, views and sinks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use super::session::{Row, Session, values, word_of};
 use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus};
 use types::Result;
 
-const KINDS: [(DefinitionKind, &str); 2] = [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view")];
+const KINDS: [(DefinitionKind, &str); 3] =
+    [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view"), (DefinitionKind::Sink, "sink")];
 
 const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Building, "building"),
@@ -59,6 +60,7 @@ pub(super) fn kind_word(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",
         DefinitionKind::View => "view",
+        DefinitionKind::Sink => "sink",
     }
 }
 

@@ -1,4 +1,5 @@
-//! Finds conflicts between definitions: streams and views share one namespace, and a topic belongs to one stream.
+//! Finds conflicts between definitions: all definitions share one namespace, and a topic belongs to
+//! one stream.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,11 @@ impl Known {
         let (kind, name, name_at) = match item {
             Found::Stream { definition, name_at, .. } => ("stream", &definition.name, *name_at),
             Found::View { definition, name_at } => ("view", &definition.name, *name_at),
+            Found::Sink { definition, name_at } => ("sink", &definition.name, *name_at),
         };
         if let Some((other_kind, other)) = self.names.get(name) {
             let problem = name_at.error(format!("the {kind} '{name}' has the name of a {other_kind}"));
-            let help = format!("streams and views share one space of names; the other one is at {}", other.place());
+            let help = format!("streams, views and sinks share one space of names; the other one is at {}", other.place());
             return Some(problem.help(help).leaving_out(Some(name.to_string())));
         }
         let here = |at| Defined { file: file.map(Path::to_path_buf), at };

@@ -1,4 +1,4 @@
-//! Names of streams, views and columns.
+//! Names of definitions and columns.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
@@ -7,7 +7,7 @@ use crate::{Diagnostic, Diagnostics};
 
 const LONGEST: usize = 100;
 
-/// Reads the name of a stream or view. Returns `None` if there is none; a wrong name is recorded and returned.
+/// Reads the name of a definition. Returns `None` if there is none; a wrong name is recorded and returned.
 pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mut Diagnostics) -> Option<(String, Place)> {
     let begins_the_rest = ["as", "with", "select"].iter().any(|word| cursor.at_word(word));
     let name = (!begins_the_rest).then(|| cursor.peek().and_then(|lexeme| identifier(&lexeme.token.token))).flatten();

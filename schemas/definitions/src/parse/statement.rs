@@ -1,21 +1,37 @@
-//! Splits a text into statements, and reads the head that streams and views have in common.
+//! Splits a text into statements, and reads the head that all definitions have in common.
 
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::tokens::{Cursor, Lexeme, Place, cut};
-use super::{names, stream, view};
+use super::{names, sink, stream, view};
 use crate::depth::{TooDeep, too_deep};
-use crate::{Diagnostics, StreamDefinition, ViewDefinition};
-use types::suggest;
+use crate::{Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
+use types::{Error, suggest};
 
 /// A definition without mistakes of its own, with the places that a conflict with another one refers to.
 #[derive(Debug)]
 pub(super) enum Found {
     Stream { definition: StreamDefinition, name_at: Place, topic_at: Place },
     View { definition: ViewDefinition, name_at: Place },
+    Sink { definition: SinkDefinition, name_at: Place },
 }
+
+impl Found {
+    /// The error for a definition of another kind than `expected`.
+    pub(super) fn instead_of(&self, expected: &str) -> Error {
+        let found = match self {
+            Found::Stream { .. } => "CREATE STREAM",
+            Found::View { .. } => "CREATE VIEW",
+            Found::Sink { .. } => "CREATE SINK",
+        };
+        Error::input(format!("found {found}; expected one {expected}"))
+    }
+}
+
+/// The words after CREATE.
+const KINDS: [&str; 3] = ["stream", "view", "sink"];
 
 /// The common part of a definition, before its own part.
 pub(super) struct Head {
@@ -56,7 +72,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     (found, problems)
 }
 
-/// Splits at each `;`, and before a `CREATE STREAM` or `CREATE VIEW` whose preceding `;` is missing.
+/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW` or `SINK` whose preceding `;` is missing.
 fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexeme]> {
     let mut statements = Vec::new();
     let mut begin = 0;
@@ -71,7 +87,7 @@ fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexe
                 begin = i + 1;
                 depth = 0;
             }
-            _ if i > begin && depth == 0 && lexeme.is_word("create") && (starts("stream") || starts("view")) => {
+            _ if i > begin && depth == 0 && lexeme.is_word("create") && KINDS.into_iter().any(starts) => {
                 let end = lexemes[i - 1].end_place();
                 let statement = &lexemes[begin..i];
                 let problem = end.error("found the next CREATE without an end of this statement").help("write ';' here");
@@ -98,24 +114,23 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
     let line = cursor.place().line;
     let sql = cursor.text_of(cursor.rest()).to_owned();
     if !cursor.take_word("create") {
-        let problem = cursor.expected("CREATE STREAM or CREATE VIEW");
+        let problem = cursor.expected("CREATE STREAM, CREATE VIEW or CREATE SINK");
         problems.push(problem);
         return None;
     }
     refuse_modifiers(&mut cursor, problems);
-    let is_stream = cursor.at_word("stream");
-    if !is_stream && !cursor.at_word("view") {
+    let Some(what) = KINDS.into_iter().find(|kind| cursor.at_word(kind)) else {
         problems.push(unknown_kind(&cursor));
         return None;
-    }
+    };
     cursor.advance();
     refuse_if_not_exists(&mut cursor, problems);
-    let what = if is_stream { "stream" } else { "view" };
     let (name, name_at) = names::definition_name(&mut cursor, what, problems)?;
     let head = Head { name: name.into(), name_at, line, sql };
-    match is_stream {
-        true => stream::parse(head, cursor, problems),
-        false => view::parse(head, cursor, problems),
+    match what {
+        "stream" => stream::parse(head, cursor, problems),
+        "view" => view::parse(head, cursor, problems),
+        _ => sink::parse(head, cursor, problems),
     }
 }
 
@@ -151,9 +166,9 @@ fn refuse_if_not_exists(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
 
 fn unknown_kind(cursor: &Cursor<'_>) -> crate::Diagnostic {
     let found = cursor.peek().map(|lexeme| cursor.text(lexeme).to_ascii_lowercase()).unwrap_or_default();
-    let help = match suggest::nearest(&found, ["stream", "view"]) {
+    let help = match suggest::nearest(&found, KINDS) {
         Some(near) => format!("did you mean {}?", near.to_uppercase()),
-        None => "expected STREAM or VIEW: events come in through streams, answers are views".to_owned(),
+        None => "expected STREAM, VIEW or SINK: events come in through streams, answers are views, and sinks put out records".to_owned(),
     };
     cursor.place().error(format!("found CREATE {}", cursor.found())).help(help)
 }

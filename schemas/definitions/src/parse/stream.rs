@@ -146,7 +146,7 @@ fn has_order(column_type: &ColumnType) -> bool {
     !matches!(column_type, ColumnType::Double | ColumnType::Bytea | ColumnType::Json | ColumnType::Array(_))
 }
 
-fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::Place) {
+pub(super) fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::Place) {
     const LONGEST: usize = 249; // Kafka's
     let Some((topic, entry)) = options.text("topic", problems) else { return (head.name.clone(), head.name_at) };
     let odd = topic.chars().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));
@@ -159,7 +159,7 @@ fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str
     (topic.into(), entry.value_at)
 }
 
-fn check_format(options: &Options, problems: &mut Diagnostics) {
+pub(super) fn check_format(options: &Options, problems: &mut Diagnostics) {
     if let Some((format, entry)) = options.text("format", problems)
         && format != "json"
     {

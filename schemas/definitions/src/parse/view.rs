@@ -59,7 +59,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let max_state_bytes = options.bytes("max_state_bytes", problems);
     let on_error = on_error(&options, problems);
     let keep_old = keep_old(&options, problems);
-    let (select_at, select) = select(&mut cursor, problems)?;
+    let (select_at, select) = select("view", &mut cursor, problems)?;
     if problems.len() > before {
         return None;
     }
@@ -86,7 +86,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     Some(Found::View { definition, name_at: head.name_at })
 }
 
-fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
+pub(super) fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
     if !cursor.at(&Token::LParen) {
         return;
     }
@@ -102,14 +102,14 @@ fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
 }
 
 /// Returns the SELECT as written in the source. `None` if it is missing or not SQL.
-fn select(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place, String)> {
+pub(super) fn select(what: &str, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place, String)> {
     if !cursor.take_word("as") {
-        problems.push(cursor.expected("AS and the view's SELECT"));
+        problems.push(cursor.expected(&format!("AS and the {what}'s SELECT")));
         return None;
     }
     let begins = cursor.at_word("select") || cursor.at_word("with") || cursor.at(&Token::LParen);
     if !begins {
-        problems.push(cursor.expected("the view's SELECT"));
+        problems.push(cursor.expected(&format!("the {what}'s SELECT")));
         return None;
     }
     let at = cursor.place();

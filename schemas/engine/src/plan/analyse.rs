@@ -247,18 +247,24 @@ fn time_marker(expr: &Expr) -> bool {
 }
 
 fn unstable(expr: &Expr) -> Option<String> {
+    let name = unstable_function(expr).filter(|_| !asks_for_time(expr))?;
+    Some(format!(
+        "{name}() answers differently from call to call, so the layers could not agree: expected a function of the event alone, or as_of() above the aggregates"
+    ))
+}
+
+/// The name of a function that does not always return the same for the same arguments.
+pub(crate) fn unstable_function(expr: &Expr) -> Option<&str> {
     use datafusion::logical_expr::Volatility;
     match expr {
-        Expr::ScalarFunction(function)
-            if function.func.signature().volatility != Volatility::Immutable && function.func.name() != "as_of" =>
-        {
-            Some(format!(
-                "{}() answers differently from call to call, so the layers could not agree: expected a function of the event alone, or as_of() above the aggregates",
-                function.func.name()
-            ))
-        }
+        Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => Some(function.func.name()),
         _ => None,
     }
+}
+
+/// Whether an expression is `as_of()`.
+pub(crate) fn asks_for_time(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function) if function.func.name() == "as_of")
 }
 
 /// Returns diagnostics for an error about the whole SELECT.

@@ -82,7 +82,7 @@ pub(super) fn is_event_time(plan: &LogicalPlan, index: usize, streams: &[Arc<Str
     }
 }
 
-pub(super) fn strip_casts(mut expr: &Expr) -> &Expr {
+pub(crate) fn strip_casts(mut expr: &Expr) -> &Expr {
     while let Expr::Cast(datafusion::logical_expr::Cast { expr: inner, .. }) = expr {
         expr = inner;
     }
@@ -110,7 +110,7 @@ fn stream_of<'a>(scan: &TableScan, streams: &'a [Arc<StreamDefinition>]) -> Resu
     streams.iter().find(|stream| &*stream.name == name).ok_or_else(|| Error::input(format!("there is no stream \"{name}\"")))
 }
 
-pub(super) fn node_name(plan: &LogicalPlan) -> &'static str {
+pub(crate) fn node_name(plan: &LogicalPlan) -> &'static str {
     match plan {
         LogicalPlan::Window(_) => "a window function (OVER)",
         LogicalPlan::Aggregate(_) => "an aggregate below another",

@@ -99,7 +99,7 @@ pub struct Partial {
     failures: FailureSink,
 }
 
-type Slot = Arc<Mutex<Vec<RecordBatch>>>;
+pub(super) type Slot = Arc<Mutex<Vec<RecordBatch>>>;
 
 impl Partial {
     pub fn new(plan: Arc<ViewPlan>, session: &SessionContext) -> Result<Self> {
@@ -143,7 +143,7 @@ fn coalesced(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
 }
 
 /// Selects the columns of `schema` by name.
-fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema
         .fields()
         .iter()
@@ -158,14 +158,14 @@ fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 /// Returns the batches that are in its slot when it is executed.
-struct SlotExec {
+pub(super) struct SlotExec {
     slot: Slot,
     properties: Arc<PlanProperties>,
     schema: SchemaRef,
 }
 
 impl SlotExec {
-    fn new(schema: SchemaRef, slot: Slot) -> Self {
+    pub(super) fn new(schema: SchemaRef, slot: Slot) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema.clone()),
             Partitioning::UnknownPartitioning(1),

@@ -6,38 +6,30 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, Int32Type, Int64Type, SchemaRef};
-use arrow::error::ArrowError;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ScalarValue};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr, NotExpr};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use types::columns::{OFFSET, PARTITION};
 use types::failures::Failure;
 use types::vector::{Offset, PartitionId};
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 use crate::events::plan_schema;
 use crate::plan::ViewPlan;
-use crate::plan::tile_function::is_tile_function;
-use within_digits::WithinDigits;
+use crate::steps::{Step, is_of_events, is_total, ours, physical, reason};
 
 /// A failing batch of at most this many events is evaluated one by one.
 const ONE_BY_ONE: usize = 64;
-/// The greatest length of a reason.
-const REASON_CHARACTERS: usize = 300;
+
+/// The name of the column that [`PerEvent::evaluate_indexed`] adds.
+pub(crate) const EVENT_INDEX: &str = "__event";
 
 /// What a view computes for each event of one stream.
 #[derive(Debug)]
@@ -57,12 +49,6 @@ struct Branch {
     /// Indices into [`PerEvent::columns`].
     columns: Vec<usize>,
     steps: Vec<Step>,
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    Filter(Arc<dyn PhysicalExpr>),
-    Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
 }
 
 /// A scan of a stream and the steps above it.
@@ -115,17 +101,48 @@ impl PerEvent {
     ///
     /// Errors: those that are no event's fault, such as a memory limit.
     pub fn evaluate(&self, events: &RecordBatch, failed: &mut dyn FnMut(Failure)) -> DataFusionResult<RecordBatch> {
+        self.evaluate_carrying(events, &[], failed)
+    }
+
+    /// The same, with one more column, [`EVENT_INDEX`]: the row of the event that each row is made from.
+    pub(crate) fn evaluate_indexed(&self, events: &RecordBatch, failed: &mut dyn FnMut(Failure)) -> DataFusionResult<RecordBatch> {
+        let index: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..events.num_rows() as u32));
+        self.evaluate_carrying(events, &[(Arc::new(Field::new(EVENT_INDEX, DataType::UInt32, false)), index)], failed)
+    }
+
+    fn evaluate_carrying(
+        &self,
+        events: &RecordBatch,
+        carried: &[(Arc<Field>, ArrayRef)],
+        failed: &mut dyn FnMut(Failure),
+    ) -> DataFusionResult<RecordBatch> {
         let mut made = Vec::new();
-        self.evaluate_halves(events, &mut made, failed)?;
+        let with = |schema: &SchemaRef| match carried {
+            [] => schema.clone(),
+            _ => Arc::new(Schema::new(
+                schema.fields().iter().chain(carried.iter().map(|(field, _)| field)).cloned().collect::<Vec<Arc<Field>>>(),
+            )),
+        };
+        let columns = events.columns().iter().chain(carried.iter().map(|(_, column)| column)).cloned().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(events.num_rows()));
+        let events = RecordBatch::try_new_with_options(with(events.schema_ref()), columns, &options).map_err(ours)?;
+        let output = with(&self.output);
+        self.evaluate_halves(&events, (&output, carried.len()), &mut made, failed)?;
         match made.as_slice() {
             [one] => Ok(one.clone()),
-            many => concat_batches(&self.output, many).map_err(ours),
+            many => concat_batches(&output, many).map_err(ours),
         }
     }
 
-    fn evaluate_halves(&self, events: &RecordBatch, made: &mut Vec<RecordBatch>, failed: &mut dyn FnMut(Failure)) -> DataFusionResult<()> {
+    fn evaluate_halves(
+        &self,
+        events: &RecordBatch,
+        (output, carried): (&SchemaRef, usize),
+        made: &mut Vec<RecordBatch>,
+        failed: &mut dyn FnMut(Failure),
+    ) -> DataFusionResult<()> {
         let rows = events.num_rows();
-        let error = match self.evaluate_whole(events) {
+        let error = match self.evaluate_whole(events, output, carried) {
             Ok(batches) => {
                 made.extend(batches);
                 return Ok(());
@@ -138,22 +155,25 @@ impl PerEvent {
             return Ok(());
         }
         let step = if rows <= ONE_BY_ONE { 1 } else { rows.div_ceil(2) };
-        (0..rows).step_by(step).try_for_each(|from| self.evaluate_halves(&events.slice(from, step.min(rows - from)), made, failed))
+        let parts = (0..rows).step_by(step).map(|from| events.slice(from, step.min(rows - from)));
+        parts.into_iter().try_for_each(|part| self.evaluate_halves(&part, (output, carried), made, failed))
     }
 
-    fn evaluate_whole(&self, events: &RecordBatch) -> DataFusionResult<Vec<RecordBatch>> {
+    fn evaluate_whole(&self, events: &RecordBatch, output: &SchemaRef, carried: usize) -> DataFusionResult<Vec<RecordBatch>> {
         let mut made = Vec::with_capacity(self.branches.len());
+        let after_events = events.num_columns() - carried..events.num_columns();
         for branch in &self.branches {
-            let mut batch = events.project(&branch.columns).map_err(ours)?;
+            let columns: Vec<usize> = branch.columns.iter().copied().chain(after_events.clone()).collect();
+            let mut batch = events.project(&columns).map_err(ours)?;
             for step in &branch.steps {
                 if batch.num_rows() == 0 {
                     break;
                 }
-                batch = step.apply(&batch)?;
+                batch = step.apply(&batch, carried)?;
             }
             if batch.num_rows() > 0 {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                made.push(RecordBatch::try_new_with_options(self.output.clone(), batch.columns().to_vec(), &options).map_err(ours)?);
+                made.push(RecordBatch::try_new_with_options(output.clone(), batch.columns().to_vec(), &options).map_err(ours)?);
             }
         }
         Ok(made)
@@ -163,76 +183,8 @@ impl PerEvent {
         let [partition, offset] = self.position;
         let partition = event.column(partition).as_primitive::<Int32Type>().value(0);
         let offset = event.column(offset).as_primitive::<Int64Type>().value(0);
-        let reason = shortened(&error.find_root().strip_backtrace());
-        Failure { partition: PartitionId::new(self.stream.name.clone(), partition), offset: Offset(offset), reason }
+        Failure { partition: PartitionId::new(self.stream.name.clone(), partition), offset: Offset(offset), reason: reason(error) }
     }
-}
-
-/// A cast's error repeats the value that it found, which can be as long as an event.
-fn shortened(reason: &str) -> String {
-    match reason.char_indices().nth(REASON_CHARACTERS) {
-        Some((end, _)) => format!("{} ..", &reason[..end]),
-        None => reason.to_owned(),
-    }
-}
-
-impl Step {
-    fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
-        match self {
-            Step::Filter(predicate) => std::slice::from_ref(predicate),
-            Step::Project(exprs, _) => exprs,
-        }
-    }
-
-    fn apply(&self, batch: &RecordBatch) -> DataFusionResult<RecordBatch> {
-        let rows = batch.num_rows();
-        match self {
-            Step::Filter(predicate) => {
-                let mask = predicate.evaluate(batch)?.into_array(rows)?;
-                let mask = mask.as_boolean_opt().ok_or_else(|| ours("a condition is not BOOLEAN"))?;
-                filter_record_batch(batch, mask).map_err(ours)
-            }
-            Step::Project(exprs, schema) => {
-                let columns = exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(ours)
-            }
-        }
-    }
-}
-
-fn is_total(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let any: &dyn std::any::Any = expr.as_ref();
-    let is_leaf = any.is::<Column>() || any.is::<Literal>();
-    let is_test = any.is::<IsNullExpr>() || any.is::<IsNotNullExpr>() || any.is::<NotExpr>() || any.is::<CaseExpr>();
-    let is_comparison = any.downcast_ref::<BinaryExpr>().is_some_and(|binary| compares(*binary.op()));
-    let is_tile = any.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| is_tile_function(call.fun()));
-    (is_leaf || is_test || is_comparison || is_tile) && expr.children().into_iter().all(is_total)
-}
-
-fn compares(operator: Operator) -> bool {
-    use Operator::{And, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq, Or};
-    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | And | Or)
-}
-
-/// Whether an event's values can be the cause. What the machine lacks is not left out with an event, nor what is wrong in
-/// this module, which has errors of the kind `Internal`.
-fn is_of_events(error: &DataFusionError) -> bool {
-    match error.find_root() {
-        DataFusionError::ResourcesExhausted(_)
-        | DataFusionError::IoError(_)
-        | DataFusionError::ObjectStore(_)
-        | DataFusionError::ParquetError(_)
-        | DataFusionError::ExecutionJoin(_) => false,
-        DataFusionError::ArrowError(error, _) => !matches!(**error, ArrowError::IoError(..) | ArrowError::MemoryError(_)),
-        DataFusionError::External(error) => error.downcast_ref::<Error>().is_none_or(|error| error.kind() == ErrorKind::Input),
-        _ => true,
-    }
-}
-
-/// Whatever fails beside the view's own expressions.
-fn ours(error: impl std::fmt::Display) -> DataFusionError {
-    Error::internal(format!("the events of a view are not of its plan: {error}")).into()
 }
 
 /// Collects the scans below a node. `above` are the steps over it, the last one first.
@@ -260,40 +212,6 @@ fn collect_scans(node: &LogicalPlan, above: &mut Vec<Step>, scans: &mut Vec<Scan
     }
     Ok(())
 }
-
-fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-    let expr = create_physical_expr(expr, schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
-    Ok(expr.transform_up(|node| checked(node, schema))?.data)
-}
-
-/// Makes arithmetic fail where integers would wrap around, and decimals have more digits than their type.
-fn checked(node: Arc<dyn PhysicalExpr>, schema: &DFSchema) -> DataFusionResult<Transformed<Arc<dyn PhysicalExpr>>> {
-    let any: &dyn std::any::Any = node.as_ref();
-    if let Some(binary) = any.downcast_ref::<BinaryExpr>()
-        && matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply)
-    {
-        let checked: Arc<dyn PhysicalExpr> = Arc::new(binary.clone().with_fail_on_overflow(true));
-        return Ok(Transformed::yes(match within_digits::is_clipped(&checked.data_type(schema.as_arrow())?) {
-            true => Arc::new(WithinDigits::new(checked)),
-            false => checked,
-        }));
-    }
-    if let Some(negative) = any.downcast_ref::<NegativeExpr>() {
-        let data_type = negative.arg().data_type(schema.as_arrow())?;
-        if is_signed_integer(&data_type) {
-            let zero: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::new_zero(&data_type)?));
-            let difference = BinaryExpr::new(zero, Operator::Minus, negative.arg().clone());
-            return Ok(Transformed::yes(Arc::new(difference.with_fail_on_overflow(true))));
-        }
-    }
-    Ok(Transformed::no(node))
-}
-
-fn is_signed_integer(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64)
-}
-
-mod within_digits;
 
 #[cfg(test)]
 mod tests;

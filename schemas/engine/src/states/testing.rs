@@ -26,7 +26,7 @@ pub(super) fn session() -> SessionContext {
 /// Plans a view over the stream.
 pub(super) fn planned(view: &str) -> ViewPlan {
     let view = parse::parse_view(view).unwrap();
-    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };
+    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
     let planner = Planner::new(&project, Functions::standard());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match runtime.block_on(planner.plan(&view)) {

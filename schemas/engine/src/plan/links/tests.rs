@@ -19,7 +19,7 @@ const STREAMS: [&str; 3] = [
 async fn plan(options: &str, select: &str) -> Result<Arc<ViewPlan>, String> {
     let streams = STREAMS.iter().map(|sql| parse::parse_stream(sql).unwrap()).collect();
     let view = parse::parse_view(&format!("CREATE VIEW v {options} AS {select}")).map_err(|error| error.to_string())?;
-    let project = Definitions { streams, views: vec![view.clone()] };
+    let project = Definitions { streams, views: vec![view.clone()], ..Definitions::default() };
     match Planner::new(&project, Functions::standard()).plan(&view).await {
         Ok(Planned::Kept(plan)) => Ok(plan),
         Ok(Planned::Staging) => Err("inlined".into()),

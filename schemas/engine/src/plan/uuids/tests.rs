@@ -91,7 +91,7 @@ async fn a_text_is_not_a_uuid() {
 
 async fn planned(views: &[&str]) -> Arc<ViewPlan> {
     let views: Vec<_> = views.iter().map(|view| parse::parse_view(view).unwrap()).collect();
-    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: views.clone() };
+    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: views.clone(), ..Definitions::default() };
     match Planner::new(&project, Functions::standard()).plan(&views[0]).await {
         Ok(Planned::Kept(plan)) => plan,
         other => panic!("{:?}", other.err()),

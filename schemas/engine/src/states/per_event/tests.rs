@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::states::Partial;
+use crate::steps::REASON_CHARACTERS;
 use crate::states::testing::{events, planned, session};
 
 /// What a view does with an event.

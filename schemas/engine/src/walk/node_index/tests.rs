@@ -46,7 +46,7 @@ static PLANS: LazyLock<Vec<Arc<ViewPlan>>> = LazyLock::new(|| VIEWS.into_iter().
 fn planned(view: &str) -> Arc<ViewPlan> {
     let view = parse::parse_view(view).unwrap();
     let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
-    let project = Definitions { streams, views: vec![view.clone()] };
+    let project = Definitions { streams, views: vec![view.clone()], ..Definitions::default() };
     let planner = Planner::new(&project, Functions::standard());
     let Planned::Kept(plan) = RUNTIME.block_on(planner.plan(&view)).unwrap() else { panic!("inlined") };
     plan

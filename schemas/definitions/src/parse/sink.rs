@@ -1,0 +1,52 @@
+//! `CREATE SINK name WITH (options) AS SELECT ..`.
+
+use super::options::Options;
+use super::statement::{Found, Head};
+use super::stream::topic;
+use super::tokens::Cursor;
+use super::view::{refuse_column_list, select};
+use crate::{Diagnostics, Features, Origin, SinkDefinition};
+
+const OPTIONS: [&str; 4] = ["topic", "format", "key", "features"];
+
+/// Reads what follows the name.
+pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+    let before = problems.len();
+    refuse_column_list(&mut cursor, problems);
+    let options = match cursor.take_word("with") {
+        true => Options::parse(&mut cursor, "sink", &OPTIONS, problems),
+        false => Options::none(),
+    };
+    let (topic, _) = topic(&options, &head, problems);
+    super::stream::check_format(&options, problems);
+    let key = options.text("key", problems).map(|(name, _)| name.to_owned());
+    let features = features(&options, problems);
+    let (select_at, select) = select("sink", &mut cursor, problems)?;
+    if problems.len() > before {
+        return None;
+    }
+    let definition = SinkDefinition {
+        name: head.name,
+        topic,
+        key,
+        features,
+        select,
+        select_line: select_at.line,
+        select_column: select_at.column,
+        sql: head.sql,
+        origin: Origin { file: None, line: head.line },
+    };
+    Some(Found::Sink { definition, name_at: head.name_at })
+}
+
+fn features(options: &Options, problems: &mut Diagnostics) -> Features {
+    match options.text("features", problems) {
+        None | Some(("inclusive", _)) => Features::Inclusive,
+        Some(("exclusive", _)) => Features::Exclusive,
+        Some((text, entry)) => {
+            let expected = "expected 'inclusive' (the rows of views count the event itself) or 'exclusive' (they count what came before it)";
+            problems.push(entry.value_at.error(format!("unknown features '{text}'")).help(expected));
+            Features::Inclusive
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Sinks: a record for each event, made of the event and the rows of views that belong to it.
+//!
+//! ```text
+//! event -- keys --> rows of views --+
+//! event ----------------------------+-- one joined row -- WHERE, SELECT --> record
+//! ```
+//!
+//! DataFusion's analyser plans the SELECT as a join of tables. The join itself is ours: a view's row is read by its key as
+//! the event sees it, so that only the steps above the join are evaluated.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::Span;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+use definitions::{Diagnostic, Diagnostics, SinkDefinition, StreamDefinition};
+use types::sql_types::timestamp_type;
+use types::{Error, Result};
+
+use crate::events::user_schema;
+use crate::functions::Functions;
+use crate::plan::{UuidColumns, ViewPlan, asks_for_time, node_name, planning_session, unstable_function};
+use crate::steps::{Step, physical};
+
+mod evaluate;
+mod joins;
+
+pub use evaluate::{Failed, Records};
+
+/// Where an event's answers are: the position of the read view, as text.
+pub const POSITION: &str = "_position";
+/// The time for which an event's rows are read.
+pub const AS_OF: &str = "_as_of";
+
+/// How the records of one sink are made. It follows from the sink's SELECT, its stream and its views.
+#[derive(Debug, Clone)]
+pub struct SinkPlan {
+    pub stream: Arc<StreamDefinition>,
+    /// In the order of the FROM.
+    pub joins: Vec<JoinedView>,
+    /// The record's columns.
+    pub output: SchemaRef,
+    /// The column that is the record's key: an index into `output`.
+    pub key: Option<usize>,
+    /// A joined row: the stream's columns, [`POSITION`], [`AS_OF`], then all columns of each view.
+    row: SchemaRef,
+    steps: Vec<Step>,
+}
+
+/// A view that is joined by all of its keys.
+#[derive(Debug, Clone)]
+pub struct JoinedView {
+    pub plan: Arc<ViewPlan>,
+    /// The columns that the sink uses: indices into [`ViewPlan::columns`].
+    pub wanted: Vec<usize>,
+    /// For each of [`ViewPlan::answer_keys`], an expression over the event's columns.
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// The streams and the served views of a project.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    pub streams: &'a [Arc<StreamDefinition>],
+    pub views: &'a [Arc<ViewPlan>],
+}
+
+impl SinkPlan {
+    /// Plans a sink. Errors: what cannot be put out for each event, with its place in the file.
+    pub async fn new(sink: &SinkDefinition, functions: &Functions, sources: Sources<'_>) -> Result<SinkPlan, Diagnostics> {
+        let at_select = |error: Error| at(sink, None, &error);
+        let at_error = |error: DataFusionError| at(sink, error.diagnostic().and_then(|found| found.span), &Error::from(error));
+        let session = session(functions, sources).map_err(at_select)?;
+        let plan = analysed(&session, &sink.select).await.map_err(|error| match error {
+            Refused::DataFusion(error) => at_error(*error),
+            Refused::Ours(error) => at_select(error),
+        })?;
+        Self::of(sink, &plan, sources).map_err(at_select)
+    }
+
+    fn of(sink: &SinkDefinition, plan: &LogicalPlan, sources: Sources<'_>) -> Result<SinkPlan> {
+        let mut steps = Vec::new();
+        let joined = collect_steps(plan, &mut steps)?;
+        let (stream, joins) = joins::joined(joined, sources)?;
+        let row: SchemaRef = Arc::new(joined.schema().as_arrow().clone());
+        let output: SchemaRef = Arc::new(plan.schema().as_arrow().clone());
+        check_names(&output)?;
+        let key = match &sink.key {
+            None => None,
+            Some(key) => Some(output.index_of(key).map_err(|_| {
+                let columns: Vec<&str> = output.fields().iter().map(|field| field.name().as_str()).collect();
+                Error::input(format!("key names the column '{key}', which the SELECT does not have: expected one of {}", columns.join(", ")))
+            })?),
+        };
+        let mut plan = SinkPlan { stream, joins, output, key, row, steps };
+        plan.find_wanted();
+        Ok(plan)
+    }
+
+    /// The number of columns that come before those of the views.
+    fn event_columns(&self) -> usize {
+        self.stream.columns.len() + 2
+    }
+
+    /// Finds which columns of the views the steps next to the join read.
+    fn find_wanted(&mut self) {
+        let mut used = std::collections::BTreeSet::new();
+        for step in &self.steps {
+            for expr in step.exprs() {
+                used.extend(datafusion::physical_expr::utils::collect_columns(expr).iter().map(|column| column.index()));
+            }
+            if let Step::Project(..) = step {
+                break;
+            }
+        }
+        let mut from = self.event_columns();
+        for join in &mut self.joins {
+            let columns = join.plan.columns.len();
+            join.wanted = (0..columns).filter(|column| used.contains(&(from + column))).collect();
+            from += columns;
+        }
+    }
+}
+
+/// The stream's table in a sink: its own columns, and what an event is answered from.
+fn event_schema(stream: &StreamDefinition) -> SchemaRef {
+    let own = user_schema(stream);
+    let answers = [Field::new(POSITION, DataType::Utf8, false), Field::new(AS_OF, timestamp_type(), false)];
+    Arc::new(Schema::new(own.fields().iter().cloned().chain(answers.map(Arc::new)).collect::<Vec<_>>()))
+}
+
+/// A session in which streams and views are (empty) tables.
+fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext> {
+    let session = planning_session(functions)?;
+    let mut uuids = UuidColumns::of_streams(sources.streams.iter().map(|stream| &**stream));
+    for stream in sources.streams {
+        session.register_table(&*stream.name, Arc::new(EmptyTable::new(event_schema(stream))))?;
+    }
+    for view in sources.views {
+        session.register_table(&*view.view, Arc::new(EmptyTable::new(view.output_schema())))?;
+        uuids.add_view(&view.view, view);
+    }
+    uuids.register(&session);
+    Ok(session)
+}
+
+enum Refused {
+    DataFusion(Box<DataFusionError>),
+    Ours(Error),
+}
+
+impl From<DataFusionError> for Refused {
+    fn from(error: DataFusionError) -> Self {
+        Refused::DataFusion(Box::new(error))
+    }
+}
+
+/// The plan of the text after DataFusion's analyser: types are coerced, nothing is optimized.
+async fn analysed(session: &SessionContext, select: &str) -> Result<LogicalPlan, Refused> {
+    let state = session.state();
+    let dialect = state.config().options().sql_parser.dialect;
+    let Statement::Statement(statement) = state.sql_to_statement(select, &dialect)? else {
+        return Err(Refused::Ours(Error::input("a sink is a SELECT, found another statement")));
+    };
+    let ast::Statement::Query(_) = &*statement else {
+        return Err(Refused::Ours(Error::input("a sink is a SELECT, found another statement")));
+    };
+    let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
+    Ok(state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?)
+}
+
+/// Collects the steps above the join (or, without one, above the stream), the first one first, and returns what is below
+/// them.
+fn collect_steps<'p>(node: &'p LogicalPlan, steps: &mut Vec<Step>) -> Result<&'p LogicalPlan> {
+    match node {
+        LogicalPlan::Projection(projection) => {
+            let below = collect_steps(&projection.input, steps)?;
+            let exprs = projection.expr.iter().map(|expr| expression(expr, &projection.input)).collect::<Result<Vec<_>>>()?;
+            steps.push(Step::Project(exprs, Arc::new(projection.schema.as_arrow().clone())));
+            Ok(below)
+        }
+        LogicalPlan::Filter(filter) => {
+            let below = collect_steps(&filter.input, steps)?;
+            steps.push(Step::Filter(expression(&filter.predicate, &filter.input)?));
+            Ok(below)
+        }
+        LogicalPlan::SubqueryAlias(alias) if !matches!(&*alias.input, LogicalPlan::TableScan(_)) => collect_steps(&alias.input, steps),
+        LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_) => Ok(node),
+        other => Err(Error::input(format!(
+            "{} is not supported in a sink, which puts out one record for each event: expected SELECT .. FROM stream LEFT JOIN view ON .. \
+             WHERE ..",
+            node_name(other)
+        ))),
+    }
+}
+
+fn expression(expr: &Expr, input: &LogicalPlan) -> Result<Arc<dyn PhysicalExpr>> {
+    check_expression(expr)?;
+    // Between two steps the time is a column of the joined row no more, unless the step before kept it.
+    let timed = expr.clone().transform_up(|expr| match asks_for_time(&expr) {
+        true => Ok(Transformed::yes(time_column(input)?)),
+        false => Ok(Transformed::no(expr)),
+    })?;
+    physical(&timed.data, input.schema())
+}
+
+fn time_column(input: &LogicalPlan) -> datafusion::error::Result<Expr> {
+    let schema = input.schema();
+    let found = schema.iter().find(|(_, field)| field.name() == AS_OF);
+    let (qualifier, field) = found.ok_or_else(|| {
+        let message = "as_of() is used above a SELECT of the FROM: expected it beside the view's columns, or _as_of selected below";
+        DataFusionError::from(Error::input(message))
+    })?;
+    Ok(Expr::Column(datafusion::common::Column::new(qualifier.cloned(), field.name())))
+}
+
+fn check_expression(expr: &Expr) -> Result<()> {
+    let mut problem = None;
+    expr.apply(|expr| {
+        problem = match expr {
+            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
+                Some("a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys".to_owned())
+            }
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+                Some("a sink sees one event at a time: expected the aggregate in a view, which the sink joins".to_owned())
+            }
+            _ if asks_for_time(expr) => None,
+            _ => unstable_function(expr).map(|name| {
+                format!("{name}() answers differently from call to call: expected a function of the event and its rows, or as_of() for the time")
+            }),
+        };
+        Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    problem.map_or(Ok(()), |problem| Err(Error::input(problem)))
+}
+
+/// A record's members need names of their own.
+fn check_names(output: &Schema) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for field in output.fields() {
+        let name = field.name();
+        if !seen.insert(name) {
+            return Err(Error::input(format!("two columns are named '{name}': expected another alias for one of them")));
+        }
+        let is_ours = name == POSITION || name == AS_OF;
+        if name.starts_with('_') && !is_ours {
+            return Err(Error::input(format!("the column '{name}' begins with '_', which is reserved: expected another alias")));
+        }
+        if name.contains(['(', ' ', '.']) {
+            return Err(Error::input(format!("the column \"{name}\" has no alias: expected <expression> AS <name>")));
+        }
+    }
+    Ok(())
+}
+
+/// An error at its place in the file, or at the beginning of the SELECT.
+fn at(sink: &SinkDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
+    let (line, column) = match span {
+        Some(span) if span.start.line <= 1 => (sink.select_line, sink.select_column + (span.start.column.max(1) as usize) - 1),
+        Some(span) => (sink.select_line + span.start.line as usize - 1, span.start.column.max(1) as usize),
+        None => (sink.select_line, sink.select_column),
+    };
+    let diagnostic = Diagnostic::error(line, column, format!("sink \"{}\": {}", sink.name, error.message()));
+    Diagnostics(vec![diagnostic.in_file(sink.origin.file.as_deref())])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The joins of a sink: each view by all of its keys, so that at most one row belongs to an event.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::{Column, JoinType};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::try_cast;
+use definitions::StreamDefinition;
+use types::{Error, Result};
+
+use super::{JoinedView, Sources};
+use crate::plan::{ViewPlan, node_name, strip_casts};
+use crate::steps::physical;
+
+/// Takes the tree of joins below the steps apart: a stream, then the views in the order of the FROM.
+pub(super) fn joined(node: &LogicalPlan, sources: Sources<'_>) -> Result<(Arc<StreamDefinition>, Vec<JoinedView>)> {
+    match node {
+        LogicalPlan::Join(join) => {
+            let (stream, mut joins) = joined(&join.left, sources)?;
+            joins.push(view(join, sources)?);
+            Ok((stream, joins))
+        }
+        _ => Ok((stream(table(node)?, sources)?, Vec::new())),
+    }
+}
+
+fn stream(name: &str, sources: Sources<'_>) -> Result<Arc<StreamDefinition>> {
+    let found = sources.streams.iter().find(|stream| *stream.name == *name).cloned();
+    found.ok_or_else(|| {
+        Error::input(format!("a sink begins with a stream, whose events it puts out, and '{name}' is a view: expected FROM stream LEFT JOIN {name} ON .."))
+    })
+}
+
+/// The name of the table that a node scans, under an alias or not.
+fn table(node: &LogicalPlan) -> Result<&str> {
+    match node {
+        LogicalPlan::TableScan(scan) => Ok(scan.table_name.table()),
+        LogicalPlan::SubqueryAlias(alias) => table(&alias.input),
+        other => Err(Error::input(format!("{} is not supported in the FROM of a sink: expected a stream, then views", node_name(other)))),
+    }
+}
+
+fn view(join: &Join, sources: Sources<'_>) -> Result<JoinedView> {
+    let name = table(&join.right)?;
+    let found = sources.views.iter().find(|view| *view.view == *name).cloned();
+    let plan = found.ok_or_else(|| {
+        Error::input(format!("'{name}' is a stream, and a sink puts out the events of one: expected a view after LEFT JOIN"))
+    })?;
+    let is_whole = plan.answer_keys().is_empty() && join.join_type == JoinType::Inner && join.filter.is_none() && join.on.is_empty();
+    if join.join_type != JoinType::Left && !is_whole {
+        return Err(Error::input(format!(
+            "the view \"{name}\" is joined by {} JOIN: expected LEFT JOIN, so that every event has its record",
+            join.join_type.to_string().to_uppercase()
+        )));
+    }
+    let on = join.on.iter().map(|(left, right)| Expr::BinaryExpr(BinaryExpr::new(left.clone().into(), Operator::Eq, right.clone().into())));
+    let filter = join.filter.iter().flat_map(|filter| split_conjunction(filter)).cloned();
+    let conditions: Vec<Expr> = on.chain(filter).filter(|condition| !is_true(condition)).collect();
+    let mut keys: Vec<Option<Arc<dyn PhysicalExpr>>> = vec![None; plan.answer_keys().len()];
+    for condition in &conditions {
+        let (key, value) = key_and_value(condition, join, &plan)?;
+        let expr = key_expression(value, join, plan.answer_keys()[key].data_type())?;
+        if keys[key].replace(expr).is_some() {
+            let key = plan.answer_keys()[key].name();
+            return Err(Error::input(format!("the key \"{key}\" of the view \"{name}\" is compared twice: expected one condition for each key")));
+        }
+    }
+    let missing = |key: usize| {
+        let key = plan.answer_keys()[key].name();
+        Error::input(format!(
+            "the view \"{name}\" is not joined by its key \"{key}\": expected {name}.{key} = an expression over the event, for each of its keys"
+        ))
+    };
+    let keys = keys.into_iter().enumerate().map(|(key, expr)| expr.ok_or_else(|| missing(key))).collect::<Result<_>>()?;
+    Ok(JoinedView { plan, wanted: Vec::new(), keys })
+}
+
+fn is_true(condition: &Expr) -> bool {
+    matches!(condition, Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(true)), _))
+}
+
+/// Returns which key of the view a condition is about, and the expression that it is equal to.
+fn key_and_value<'e>(condition: &'e Expr, join: &Join, plan: &ViewPlan) -> Result<(usize, &'e Expr)> {
+    let wrong = || {
+        Error::input(format!(
+            "the view \"{}\" is joined on {condition}: expected its keys alone, each as {}.<key> = an expression over the event",
+            plan.view, plan.view
+        ))
+    };
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return Err(wrong()) };
+    for (key, value) in [(left, right), (right, left)] {
+        let Expr::Column(column) = strip_casts(key) else { continue };
+        let is_of_view = |column: &Column| join.right.schema().has_column(column) && !join.left.schema().has_column(column);
+        if !is_of_view(column) {
+            continue;
+        }
+        let index = plan.answer_keys().iter().position(|key| key.name() == column.name()).ok_or_else(wrong)?;
+        if value.column_refs().into_iter().any(is_of_view) {
+            return Err(wrong());
+        }
+        return Ok((index, value));
+    }
+    Err(wrong())
+}
+
+/// The expression over the event's columns, as a value of the key's type: NULL, which no key is equal to, where it has none.
+fn key_expression(value: &Expr, join: &Join, key: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
+    let stream = first(&join.left);
+    if let Some(other) = value.column_refs().into_iter().find(|column| !stream.schema().has_column(column)) {
+        return Err(Error::input(format!("a view is joined by {other}, which is of another view: expected columns of the event")));
+    }
+    super::check_expression(value)?;
+    let expr = physical(value, stream.schema())?;
+    let schema = stream.schema().as_arrow();
+    Ok(try_cast(expr, schema, key.clone())?)
+}
+
+/// The stream of a tree of joins.
+fn first(node: &LogicalPlan) -> &LogicalPlan {
+    match node {
+        LogicalPlan::Join(join) => first(&join.left),
+        other => other,
+    }
+}

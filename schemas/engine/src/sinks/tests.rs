@@ -1,0 +1,124 @@
+//! Which SELECTs are put out for each event, and what a record is made of.
+
+use arrow::array::{ArrayRef, Int64Array, StringArray, TimestampMicrosecondArray};
+use arrow::util::pretty::pretty_format_batches;
+use definitions::{Definitions, parse};
+
+use super::*;
+use crate::plan::{Planned, Planner};
+
+const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) \
+    WITH (event_time = 'ts', id = 'id', key = 'k')";
+const OTHER: &str = "CREATE STREAM other (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (event_time = 'ts')";
+const BY_KEY: &str = "CREATE VIEW by_key AS SELECT k, count(*) AS n, sum(x) AS total FROM s GROUP BY k";
+const BY_TWO: &str = "CREATE VIEW by_two AS SELECT k, x, count(*) AS n FROM s GROUP BY k, x";
+const ALL: &str = "CREATE VIEW everything AS SELECT count(*) AS n FROM s";
+
+async fn planned(select: &str) -> Result<SinkPlan, String> {
+    let sql = format!("CREATE SINK out WITH (topic = 'out', key = 'id') AS {select}");
+    let sink = parse::parse_sink(&sql).map_err(|error| error.to_string())?;
+    let streams = [STREAM, OTHER].map(|sql| parse::parse_stream(sql).unwrap());
+    let views = [BY_KEY, BY_TWO, ALL].map(|sql| parse::parse_view(sql).unwrap());
+    let project = Definitions { streams: streams.to_vec(), views: views.to_vec(), sinks: Vec::new() };
+    let functions = Functions::standard();
+    let planner = Planner::new(&project, functions.clone());
+    let mut plans = Vec::new();
+    for view in &views {
+        let Ok(Planned::Kept(plan)) = planner.plan(view).await else { panic!("{} is planned", view.name) };
+        plans.push(plan);
+    }
+    let streams: Vec<_> = streams.into_iter().map(Arc::new).collect();
+    let planned = SinkPlan::new(&sink, &functions, Sources { streams: &streams, views: &plans }).await;
+    planned.map_err(|found| found.0.iter().map(|one| format!("{}:{} {}", one.line, one.column, one.message)).collect::<Vec<_>>().join("\n"))
+}
+
+fn events() -> RecordBatch {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(vec!["a", "b", "c", "d"])),
+        Arc::new(TimestampMicrosecondArray::from(vec![1, 2, 3, 4]).with_timezone("UTC")),
+        Arc::new(StringArray::from(vec![Some("k1"), None, Some("k2"), Some("k1")])),
+        Arc::new(Int64Array::from(vec![Some(5), Some(2), Some(0), Some(1)])),
+    ];
+    let stream = parse::parse_stream(STREAM).unwrap();
+    RecordBatch::try_new(user_schema(&stream), columns).unwrap()
+}
+
+use arrow::array::RecordBatch;
+
+fn times() -> ArrayRef {
+    Arc::new(TimestampMicrosecondArray::from(vec![10, 20, 30, 40]).with_timezone("UTC"))
+}
+
+#[tokio::test]
+async fn a_record_has_columns_of_the_event_and_of_its_rows() {
+    let plan = planned(
+        "SELECT p.id, p.x + v.n AS x, v.total, CASE WHEN v.n > 1 THEN 'many' ELSE 'few' END AS decision, as_of() AS at, _position
+        FROM s p LEFT JOIN by_key v ON p.k = v.k WHERE p.x <> 2",
+    )
+    .await
+    .unwrap();
+    assert_eq!((plan.joins.len(), plan.joins[0].wanted.clone(), plan.key), (1, vec![1, 2], Some(0)));
+    let (keys, has_key) = plan.joins[0].keys(&plan.stream, &events()).unwrap();
+    assert_eq!((keys.len(), has_key.iter().flatten().collect::<Vec<_>>()), (1, vec![true, false, true, true]));
+    let n: ArrayRef = Arc::new(Int64Array::from(vec![1, 0, 2, 3]));
+    let total = arrow::compute::cast(&(Arc::new(Int64Array::from(vec![5, 0, 7, 6])) as ArrayRef), plan.joins[0].plan.columns[2].field.data_type());
+    let fields = plan.joins[0].wanted.iter().map(|column| plan.joins[0].plan.columns[*column].field.clone()).collect::<Vec<_>>();
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![n, total.unwrap()]).unwrap();
+    let records = plan.records(&events(), &[rows], "s/0:7", &times()).unwrap();
+    let text = pretty_format_batches(&[records.rows]).unwrap().to_string();
+    let expected = "\
++----+---+-------+----------+-----------------------------+-----------+
+| id | x | total | decision | at                          | _position |
++----+---+-------+----------+-----------------------------+-----------+
+| a  | 6 | 5     | few      | 1970-01-01T00:00:00.000010Z | s/0:7     |
+| c  | 2 | 7     | many     | 1970-01-01T00:00:00.000030Z | s/0:7     |
+| d  | 4 | 6     | many     | 1970-01-01T00:00:00.000040Z | s/0:7     |
++----+---+-------+----------+-----------------------------+-----------+";
+    assert_eq!((text.as_str(), records.events.as_slice(), records.failed.len()), (expected, &[0, 2, 3][..], 0));
+}
+
+/// An event on which the SELECT fails is told apart; the others are not held up.
+#[tokio::test]
+async fn a_failing_event_is_named() {
+    let plan = planned("SELECT id, 10 / x AS part FROM s").await.unwrap();
+    let records = plan.records(&events(), &[], "", &times()).unwrap();
+    assert_eq!(records.events, [0, 1, 3]);
+    assert_eq!(records.failed.iter().map(|failed| failed.event).collect::<Vec<_>>(), [2]);
+    assert!(records.failed[0].reason.contains("ivide by zero"), "{:?}", records.failed);
+}
+
+#[tokio::test]
+async fn what_joins_a_view_is_each_of_its_keys() {
+    for good in [
+        "SELECT id, v.n FROM s LEFT JOIN by_key v USING (k)",
+        "SELECT id, v.n FROM s LEFT JOIN by_two v ON v.k = upper(s.k) AND s.x = v.x",
+        "SELECT id, v.n, w.n AS all_events FROM s LEFT JOIN by_key v ON v.k = s.k LEFT JOIN everything w ON true",
+        "SELECT id, w.n FROM s CROSS JOIN everything w",
+        "WITH bare AS (SELECT id, x FROM s) SELECT id, x FROM bare WHERE x > 1",
+        "SELECT s.*, v.n FROM s LEFT JOIN by_key v ON v.k = CAST(s.x AS TEXT)",
+    ] {
+        planned(good).await.unwrap_or_else(|found| panic!("{good}: {found}"));
+    }
+    for (bad, message) in [
+        ("SELECT id, v.n FROM s JOIN by_key v ON v.k = s.k", "expected LEFT JOIN"),
+        ("SELECT id, v.n FROM s LEFT JOIN by_two v ON v.k = s.k", "is not joined by its key \"x\""),
+        ("SELECT id, v.n FROM s LEFT JOIN by_key v ON v.k = s.k AND v.n > 2", "expected its keys alone"),
+        ("SELECT id, v.n FROM s LEFT JOIN by_key v ON v.k > s.k", "expected its keys alone"),
+        ("SELECT id, v.n FROM s LEFT JOIN by_key v ON v.k = s.k AND v.k = s.id", "is compared twice"),
+        ("SELECT id, v.n FROM s LEFT JOIN by_key w ON w.k = s.k LEFT JOIN by_two v ON v.k = s.k AND v.x = w.n", "which is of another view"),
+        ("SELECT s.id, o.k FROM s LEFT JOIN other o ON o.k = s.k", "a sink puts out the events of one"),
+        ("SELECT k AS id, n FROM by_key", "a sink begins with a stream"),
+        ("SELECT id, count(*) AS n FROM s GROUP BY id", "is not supported in a sink"),
+        ("SELECT id FROM s ORDER BY id", "is not supported in a sink"),
+        ("SELECT DISTINCT id FROM s", "is not supported in a sink"),
+        ("SELECT id, now() AS at FROM s", "now() answers differently"),
+        ("SELECT id, x + 1 FROM s", "has no alias"),
+        ("SELECT id, k AS _k FROM s", "is reserved"),
+        ("SELECT id, nothing FROM s", "1:64"),
+        ("SELECT k FROM s", "key names the column 'id'"),
+        ("SELECT id FROM s WHERE x IN (SELECT n FROM by_key)", "a subquery is not supported"),
+    ] {
+        let found = planned(bad).await.map(drop).unwrap_err();
+        assert!(found.contains(message), "{bad}: {found}");
+    }
+}

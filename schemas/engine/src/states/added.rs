@@ -1,0 +1,150 @@
+//! The states that single events add: how each event of a batch sees what came before it, without a layer of its own.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use arrow::array::{AsArray, BinaryArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
+
+use crate::plan::ViewPlan;
+use crate::states::partial::{Slot, SlotExec, narrow, state_rows_of};
+use crate::states::per_event::{EVENT_INDEX, PerEvent};
+use crate::states::rows::{KeyCodec, StateRows, find_key, find_prefix, taken, tiles};
+use types::columns::TILE;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// Computes what each event of a stream adds to one view, again and again.
+pub struct PerEventStates {
+    plan: Arc<ViewPlan>,
+    codec: Arc<KeyCodec>,
+    per_event: PerEvent,
+    exec: Arc<dyn ExecutionPlan>,
+    slot: Slot,
+    context: Arc<TaskContext>,
+}
+
+/// State rows, sorted by key, and for each the event that adds it. Rows of one key are in the order of their events.
+#[derive(Debug, Clone)]
+pub struct AddedStates {
+    rows: StateRows,
+    events: Vec<u32>,
+}
+
+impl PerEventStates {
+    /// `None` if the view does not read the stream.
+    pub fn new(plan: Arc<ViewPlan>, codec: Arc<KeyCodec>, stream: &str, session: &SessionContext) -> Result<Option<Self>> {
+        let Some(per_event) = PerEvent::plan(&plan, session)?.into_iter().find(|per_event| &*per_event.stream.name == stream) else {
+            return Ok(None);
+        };
+        let fields = per_event.output().fields().iter().cloned();
+        let schema: SchemaRef =
+            Arc::new(Schema::new(fields.chain([Arc::new(Field::new(EVENT_INDEX, DataType::UInt32, false))]).collect::<Vec<_>>()));
+        let slot = Slot::default();
+        let input = Arc::new(SlotExec::new(schema.clone(), slot.clone()));
+        let exec = partial_by_event(&plan, input, &schema)?;
+        Ok(Some(Self { plan, codec, per_event, exec, slot, context: session.task_ctx() }))
+    }
+
+    /// What these events (a batch of the stream's event schema) add, each by its row. An event on which the view fails adds
+    /// nothing.
+    pub async fn of(&mut self, events: &RecordBatch) -> Result<AddedStates> {
+        let columns = Arc::new(crate::events::plan_schema(&self.per_event.stream).project(&self.per_event.columns)?);
+        let prepared = self.per_event.evaluate_indexed(&narrow(events, &columns)?, &mut |_| {})?;
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = vec![prepared];
+        // Each execution gets plans with fresh metrics, which would otherwise grow with every batch.
+        self.exec = reset_plan_states(self.exec.clone())?;
+        let made: Vec<RecordBatch> = self.exec.execute(0, self.context.clone())?.try_collect().await?;
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        AddedStates::sorted(&self.plan, &self.codec, &made)
+    }
+}
+
+impl std::fmt::Debug for PerEventStates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PerEventStates({})", displayable(&*self.exec).one_line())
+    }
+}
+
+/// Partial aggregation as in [`super::partial::partial_exec`], by event too: the groups are the keys, the tile, the event.
+fn partial_by_event(plan: &ViewPlan, input: Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
+    let keys = plan.keys.len();
+    let event = (EVENT_INDEX.to_owned(), schema.index_of(EVENT_INDEX)?);
+    let groups = (0..keys).map(|i| (format!("k{i}"), i)).chain([(TILE.to_owned(), keys), event]);
+    let group_by = groups.map(|(name, index)| (Arc::new(Column::new(&name, index)) as Arc<dyn PhysicalExpr>, name)).collect();
+    let aggregates = plan.states.iter().map(|state| state.aggregate.clone()).collect();
+    let filters = plan.states.iter().map(|state| state.filter.clone()).collect();
+    let group_by = PhysicalGroupBy::new_single(group_by);
+    Ok(Arc::new(AggregateExec::try_new(AggregateMode::Partial, group_by, aggregates, filters, input, schema.clone())?))
+}
+
+impl AddedStates {
+    fn sorted(plan: &ViewPlan, codec: &KeyCodec, made: &[RecordBatch]) -> Result<AddedStates> {
+        let place = plan.keys.len() + 1;
+        let (mut batches, mut events) = (Vec::new(), Vec::new());
+        for batch in made {
+            let of_batch = batch.column(place).as_primitive_opt::<UInt32Type>();
+            events.extend_from_slice(of_batch.ok_or_else(|| Error::internal("the index of an event changed its type"))?.values());
+            let others: Vec<usize> = (0..batch.num_columns()).filter(|column| *column != place).collect();
+            batches.push(state_rows_of(plan, &batch.project(&others)?)?);
+        }
+        let batch = arrow::compute::concat_batches(plan.state_schema(), &batches)?;
+        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+        let times = tiles(&batch)?;
+        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+        let by = |row: &u32| (keys.value(*row as usize), events[*row as usize], times[*row as usize]);
+        order.sort_unstable_by(|a, b| by(a).cmp(&by(b)));
+        let order = UInt32Array::from(order);
+        let sorted = order.values().iter().map(|row| events[*row as usize]).collect();
+        let keys: BinaryArray = take(&keys, &order, None)?.as_binary::<i32>().clone();
+        Ok(AddedStates { rows: StateRows::from_sorted(taken(&batch, &order)?, keys), events: sorted })
+    }
+
+    pub fn rows(&self) -> &StateRows {
+        &self.rows
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The rows that the events before `event` add to one key, in runs whose tiles ascend.
+    pub fn of_key_before(&self, key: &[u8], event: u32) -> Result<Vec<Range<usize>>> {
+        let of_key = find_key(self.rows.keys(), key);
+        let end = of_key.start + self.events[of_key.clone()].partition_point(|other| *other < event);
+        Ok(ascending(tiles(self.rows.batch())?, of_key.start..end))
+    }
+
+    /// The rows that the events before `event` add to keys that begin with `prefix`, one by one.
+    pub fn of_prefix_before(&self, prefix: &[u8], event: u32) -> impl Iterator<Item = Range<usize>> {
+        let rows = find_prefix(self.rows.keys(), prefix);
+        rows.filter(move |row| self.events[*row] < event).map(|row| row..row + 1)
+    }
+}
+
+/// Splits rows where their tiles do not ascend.
+fn ascending(tiles: &[Micros], rows: Range<usize>) -> Vec<Range<usize>> {
+    let (mut runs, mut from) = (Vec::new(), rows.start);
+    for row in rows.start + 1..rows.end {
+        if tiles[row] < tiles[row - 1] {
+            runs.push(from..row);
+            from = row;
+        }
+    }
+    if from < rows.end {
+        runs.push(from..rows.end);
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! What is computed for each event: conditions and columns, over batches of events.
+//!
+//! An expression that fails on an event alone, as a division by zero does, fails the batch with an error for which
+//! [`is_of_events`] holds. Integers do not wrap around, and decimals keep within the digits of their type.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr, NotExpr};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use types::{Error, ErrorKind, Result};
+
+use crate::plan::tile_function::is_tile_function;
+use within_digits::WithinDigits;
+
+mod within_digits;
+
+/// The greatest length of a reason.
+pub(crate) const REASON_CHARACTERS: usize = 300;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Filter(Arc<dyn PhysicalExpr>),
+    Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
+}
+
+impl Step {
+    pub(crate) fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        match self {
+            Step::Filter(predicate) => std::slice::from_ref(predicate),
+            Step::Project(exprs, _) => exprs,
+        }
+    }
+
+    /// The last `carried` columns of a batch go through every step as they are.
+    pub(crate) fn apply(&self, batch: &RecordBatch, carried: usize) -> DataFusionResult<RecordBatch> {
+        let rows = batch.num_rows();
+        match self {
+            Step::Filter(predicate) => {
+                let mask = predicate.evaluate(batch)?.into_array(rows)?;
+                let mask = mask.as_boolean_opt().ok_or_else(|| ours("a condition is not BOOLEAN"))?;
+                filter_record_batch(batch, mask).map_err(ours)
+            }
+            Step::Project(exprs, schema) => {
+                let mut columns = exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
+                let kept = batch.num_columns() - carried..;
+                let fields = schema.fields().iter().chain(&batch.schema_ref().fields()[kept.clone()]).cloned().collect::<Vec<_>>();
+                columns.extend_from_slice(&batch.columns()[kept]);
+                let schema = if carried == 0 { schema.clone() } else { Arc::new(Schema::new(fields)) };
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                RecordBatch::try_new_with_options(schema, columns, &options).map_err(ours)
+            }
+        }
+    }
+}
+
+/// Whether an expression cannot fail on any event: it is a column, a constant, a comparison, a test for NULL, or made of
+/// such by AND, OR, NOT and CASE.
+pub(crate) fn is_total(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let any: &dyn std::any::Any = expr.as_ref();
+    let is_leaf = any.is::<Column>() || any.is::<Literal>();
+    let is_test = any.is::<IsNullExpr>() || any.is::<IsNotNullExpr>() || any.is::<NotExpr>() || any.is::<CaseExpr>();
+    let is_comparison = any.downcast_ref::<BinaryExpr>().is_some_and(|binary| compares(*binary.op()));
+    let is_tile = any.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| is_tile_function(call.fun()));
+    (is_leaf || is_test || is_comparison || is_tile) && expr.children().into_iter().all(is_total)
+}
+
+fn compares(operator: Operator) -> bool {
+    use Operator::{And, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq, Or};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | And | Or)
+}
+
+/// Whether an event's values can be the cause. What the machine lacks is not left out with an event, nor what is wrong
+/// with the steps themselves, which has errors of the kind `Internal`.
+pub(crate) fn is_of_events(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_)
+        | DataFusionError::IoError(_)
+        | DataFusionError::ObjectStore(_)
+        | DataFusionError::ParquetError(_)
+        | DataFusionError::ExecutionJoin(_) => false,
+        DataFusionError::ArrowError(error, _) => !matches!(**error, ArrowError::IoError(..) | ArrowError::MemoryError(_)),
+        DataFusionError::External(error) => error.downcast_ref::<Error>().is_none_or(|error| error.kind() == ErrorKind::Input),
+        _ => true,
+    }
+}
+
+/// Whatever fails beside the expressions themselves.
+pub(crate) fn ours(error: impl std::fmt::Display) -> DataFusionError {
+    Error::internal(format!("the events of a view are not of its plan: {error}")).into()
+}
+
+/// Why an event fails. A cast's error repeats the value that it found, which can be as long as an event.
+pub(crate) fn reason(error: &DataFusionError) -> String {
+    let reason = error.find_root().strip_backtrace();
+    match reason.char_indices().nth(REASON_CHARACTERS) {
+        Some((end, _)) => format!("{} ..", &reason[..end]),
+        None => reason,
+    }
+}
+
+/// The expression over a row of `schema`, with arithmetic that fails instead of wrapping around.
+pub(crate) fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+    let expr = create_physical_expr(expr, schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
+    Ok(expr.transform_up(|node| checked(node, schema))?.data)
+}
+
+/// Makes arithmetic fail where integers would wrap around, and decimals have more digits than their type.
+fn checked(node: Arc<dyn PhysicalExpr>, schema: &DFSchema) -> DataFusionResult<Transformed<Arc<dyn PhysicalExpr>>> {
+    let any: &dyn std::any::Any = node.as_ref();
+    if let Some(binary) = any.downcast_ref::<BinaryExpr>()
+        && matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply)
+    {
+        let checked: Arc<dyn PhysicalExpr> = Arc::new(binary.clone().with_fail_on_overflow(true));
+        return Ok(Transformed::yes(match within_digits::is_clipped(&checked.data_type(schema.as_arrow())?) {
+            true => Arc::new(WithinDigits::new(checked)),
+            false => checked,
+        }));
+    }
+    if let Some(negative) = any.downcast_ref::<NegativeExpr>() {
+        let data_type = negative.arg().data_type(schema.as_arrow())?;
+        if is_signed_integer(&data_type) {
+            let zero: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::new_zero(&data_type)?));
+            let difference = BinaryExpr::new(zero, Operator::Minus, negative.arg().clone());
+            return Ok(Transformed::yes(Arc::new(difference.with_fail_on_overflow(true))));
+        }
+    }
+    Ok(Transformed::no(node))
+}
+
+fn is_signed_integer(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64)
+}
