@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
@@ -25,6 +25,7 @@ mod alive;
 mod batch;
 mod consumer;
 mod lease;
+mod output;
 mod renewing;
 mod store;
 mod writer;
@@ -80,6 +81,18 @@ impl Log for EmbeddedLog {
             return Ok(Vec::new());
         }
         self.writer.append(topic, records, Uuid::new_v4().as_u128() as u64).await
+    }
+
+    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+        output::next_offset(self.store.readers(), output).await
+    }
+
+    async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        records.iter().map(|(_, record)| record).try_for_each(store::check_size)?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.writer.append_output(topic, output.clone(), records).await
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {

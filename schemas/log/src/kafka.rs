@@ -14,7 +14,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::vector::Offset;
 use types::{Error, Result};
@@ -23,6 +23,7 @@ mod assignment;
 mod client;
 mod cluster;
 mod consumer;
+mod outputs;
 mod producer;
 mod reader;
 mod record;
@@ -30,6 +31,7 @@ mod settings;
 
 use client::{Quiet, lock};
 use cluster::Cluster;
+use outputs::{Appended, Outputs, positions_topic};
 use producer::Appender;
 use settings::Settings;
 
@@ -41,6 +43,7 @@ pub struct KafkaLog {
     settings: Settings,
     cluster: Arc<Cluster>,
     appender: Appender,
+    outputs: Arc<Outputs>,
     partitions: Mutex<HashMap<String, (u32, Instant)>>,
     appends: Attempts,
 }
@@ -53,7 +56,8 @@ impl KafkaLog {
         let settings = Settings::new(addresses, properties)?;
         let cluster = Arc::new(Cluster::new(&settings)?);
         let appender = Appender::new(settings.clone());
-        Ok(KafkaLog { settings, cluster, appender, partitions: Mutex::default(), appends: Attempts::new("the log takes no records") })
+        let outputs = Arc::new(Outputs::new(settings.clone()));
+        Ok(KafkaLog { settings, cluster, appender, outputs, partitions: Mutex::default(), appends: Attempts::new("the log takes no records") })
     }
 
     /// Runs a blocking call to the cluster on a thread that may block.
@@ -76,9 +80,10 @@ impl KafkaLog {
     }
 
     /// Creates a topic with the brokers' default replication. A topic that already exists is no error.
-    async fn make_topic(&self, topic: &str, partitions: i32) -> Result<()> {
+    async fn make_topic(&self, topic: &str, partitions: i32, options: &[(&str, &str)]) -> Result<()> {
         let admin = AdminClient::from_config_and_context(&self.settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
         let fresh = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+        let fresh = options.iter().fold(fresh, |fresh, (name, value)| fresh.set(name, value));
         let options = AdminOptions::new().operation_timeout(Some(cluster::TIMEOUT)).request_timeout(Some(cluster::TIMEOUT));
         let failed = |error: KafkaError| {
             let reasons = &admin.inner().context().reasons;
@@ -103,7 +108,7 @@ impl Log for KafkaLog {
         }
         let wrong = || Error::input("a topic needs a name and at least one partition").with("topic", topic).with("partitions", partitions);
         let wanted = i32::try_from(partitions).ok().filter(|wanted| *wanted > 0 && !topic.is_empty()).ok_or_else(wrong)?;
-        self.make_topic(topic, wanted).await?;
+        self.make_topic(topic, wanted, &[]).await?;
         let name = topic.to_owned();
         self.ask(move |cluster| cluster.wait_for(&name)).await
     }
@@ -132,6 +137,29 @@ impl Log for KafkaLog {
         };
         self.appends.note(&outcomes.iter().find_map(|outcome| outcome.as_ref().err()).map_or(Ok(()), |error| Err(error.copied())));
         outcomes
+    }
+
+    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+        let positions = positions_topic(&output.group);
+        let name = positions.clone();
+        if self.ask(move |cluster| cluster.partitions(&name)).await?.is_none() {
+            // Its segments are short, so that compaction keeps the topic small: each transaction adds a record.
+            let options = [("cleanup.policy", "compact"), ("segment.ms", "60000"), ("min.cleanable.dirty.ratio", "0.1")];
+            self.make_topic(&positions, 1, &options).await?;
+            self.ask(move |cluster| cluster.wait_for(&positions)).await?;
+        }
+        let (outputs, output) = (self.outputs.clone(), output.clone());
+        self.ask(move |cluster| outputs.take(cluster, &output)).await
+    }
+
+    async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let partitions = self.partitions_of(topic).await?;
+        let (outputs, output, topic) = (self.outputs.clone(), output.clone(), topic.to_owned());
+        let append = move |_: &Cluster| outputs.append(&output, &Appended { topic: &topic, partitions, records: &records });
+        self.ask(append).await
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {

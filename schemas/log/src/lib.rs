@@ -37,6 +37,17 @@ pub struct NewRecord {
     pub partition_by: Option<Bytes>,
 }
 
+/// The records that a sink makes of the events of one partition. Each event gives at most one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Output {
+    /// The consumer group whose workers make them.
+    pub group: String,
+    pub sink: Arc<str>,
+    pub source: TopicPartition,
+    /// The identity of the source's topic: offsets of another topic of that name mean other records.
+    pub identity: String,
+}
+
 /// A topic and one of its partitions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {
@@ -144,6 +155,20 @@ pub trait Log: Send + Sync + fmt::Debug {
         }
     }
 
+    /// Takes an output over from whoever had it, who cannot append to it any more (Kafka) or appends nothing twice (the
+    /// embedded log). Returns the offset after the last event whose record was appended; `None` if there is none yet.
+    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+        Err(no_outputs(output))
+    }
+
+    /// Appends the records of an output: all of them or none, durably, each with the offset of its event. Offsets ascend.
+    /// What was appended before is left out: an event's record is in the topic once, however often this is called.
+    ///
+    /// Errors: `Conflict` if another process took the output over. After any error, take it over again.
+    async fn append_output(&self, _topic: &str, output: &Output, _records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        Err(no_outputs(output))
+    }
+
     /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
     /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
@@ -182,6 +207,10 @@ pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Ar
             .with("found", redacted_url(url))
             .with("expected", "file:///folder or kafka://host:port")),
     }
+}
+
+fn no_outputs(output: &Output) -> Error {
+    Error::internal("this log takes no records of sinks").with("sink", &output.sink)
 }
 
 fn folder_of(url: &str) -> Result<std::path::PathBuf> {

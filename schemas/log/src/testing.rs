@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::{Log, LogEvent, NewRecord, Subscription, TopicPartition};
+use super::{Log, LogEvent, NewRecord, Output, Subscription, TopicPartition};
 use types::Error;
 use types::record::Record;
 use types::vector::Offset;
@@ -167,5 +167,44 @@ pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(30), "timed out: {what} did not come about in 30 s");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The output of a sink over partition 0 of `topic`.
+pub fn output_of(topic: &str, group: &str) -> Output {
+    Output { group: group.to_owned(), sink: "scored".into(), source: source(topic, 0), identity: "a topic".to_owned() }
+}
+
+/// The records of these events, each with its number as text.
+pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
+    let record = |number: i64| NewRecord { value: Some(Bytes::from(number.to_string())), ..NewRecord::default() };
+    events.map(|number| (Offset(number), record(number))).collect()
+}
+
+/// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still sends
+/// is refused, or leaves nothing twice.
+pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &Output) {
+    assert_eq!(first.take_output(output).await.unwrap(), None);
+    first.append_output(topic, output, made_of(0..10)).await.unwrap();
+    first.append_output(topic, output, made_of(5..20)).await.unwrap();
+    first.append_output(topic, output, Vec::new()).await.unwrap();
+    assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(20)));
+    second.append_output(topic, output, made_of(12..40)).await.unwrap();
+    // It may be refused.
+    let _ = first.append_output(topic, output, made_of(20..40)).await;
+    second.append_output(topic, output, made_of(40..50)).await.unwrap();
+    assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(50)));
+    second.append_output(topic, output, made_of(40..60)).await.unwrap();
+    let mut found = Vec::new();
+    for bounds in second.bounds(topic).await.unwrap() {
+        let fetched = second.read(&source(topic, bounds.partition), bounds.begin, 1_000).await.unwrap();
+        found.extend(fetched.records.iter().map(|record| std::str::from_utf8(record.value.as_deref().unwrap()).unwrap().parse::<i64>().unwrap()));
+    }
+    found.sort_unstable();
+    assert_eq!(found, (0..60).collect::<Vec<_>>());
+    // Another source, or a topic of that name that was made anew, begins for itself.
+    let others = [Output { source: source(&output.source.topic, 1), ..output.clone() }, Output { identity: "another".into(), ..output.clone() }];
+    for other in others {
+        assert_eq!(second.take_output(&other).await.unwrap(), None);
     }
 }

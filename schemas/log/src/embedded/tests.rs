@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::testing::{Catalog, numbered, source, subscription, until, values_of, work};
+use crate::testing::{
+    Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, work,
+};
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
 use types::tiles::Micros;
@@ -455,4 +457,30 @@ async fn what_another_group_has_read_is_not_trimmed() {
     sqlx::query("INSERT INTO lease VALUES ('others', 'events', 0, NULL, 1, 0)").execute(log.store.readers()).await.unwrap();
     assert_eq!(log.trim(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
     assert_eq!(log.trim(&source("events", 0), "others", Offset(10), Micros::MAX).await.unwrap(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_of_an_event_is_appended_once() {
+    let folder = TempDir::new().unwrap();
+    let (first, second) = (log_in(&folder).await, log_in(&folder).await);
+    first.create_topic("out", 3).await.unwrap();
+    each_record_is_appended_once(&*first, &*second, "out", &output_of("in", "g")).await;
+    // It is known after a restart.
+    drop((first, second));
+    assert_eq!(log_in(&folder).await.take_output(&output_of("in", "g")).await.unwrap(), Some(Offset(60)));
+}
+
+/// A log file of an earlier release has no table for outputs.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_log_takes_outputs() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("out", 1).await.unwrap();
+    let mut write = log.store.write().await.unwrap();
+    sqlx::raw_sql("DROP TABLE output").execute(&mut *write).await.unwrap();
+    write.commit().await.unwrap();
+    drop(log);
+    let log = log_in(&folder).await;
+    log.append_output("out", &output_of("in", "g"), made_of(0..5)).await.unwrap();
+    assert_eq!(log.take_output(&output_of("in", "g")).await.unwrap(), Some(Offset(5)));
 }

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sqlx::{Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Clock;
+use super::output;
 use super::store::{self, Store};
-use crate::{NewRecord, partition_for, random_of};
+use crate::{NewRecord, Output, partition_for, random_of};
 use types::vector::Offset;
 use types::{Error, Result, failpoint, threads};
 
@@ -30,6 +32,8 @@ struct Request {
     records: Vec<NewRecord>,
     /// Chooses the partition of records without key and id.
     random: u64,
+    /// For the records of a sink: what they are, and the offset of the event of each.
+    output: Option<(Output, Vec<Offset>)>,
     reply: oneshot::Sender<Result<Places>>,
 }
 
@@ -42,9 +46,21 @@ impl Writer {
     }
 
     pub(super) async fn append(&self, topic: &str, records: Vec<NewRecord>, random: u64) -> Result<Places> {
+        self.request(topic, records, random, None).await
+    }
+
+    /// Appends the records of events that have none in the topic yet.
+    pub(super) async fn append_output(&self, topic: &str, output: Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        let (offsets, records): (Vec<Offset>, Vec<NewRecord>) = records.into_iter().unzip();
+        // Records without a key are spread evenly.
+        let random = offsets.first().map_or(0, |first| first.0 as u64);
+        self.request(topic, records, random, Some((output, offsets))).await.map(drop)
+    }
+
+    async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<(Output, Vec<Offset>)>) -> Result<Places> {
         let closed = || Error::unavailable("the log was closed");
         let (reply, answer) = oneshot::channel();
-        let request = Request { topic: topic.to_owned(), records, random, reply };
+        let request = Request { topic: topic.to_owned(), records, random, output, reply };
         self.requests.send(request).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
@@ -84,7 +100,11 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
             continue;
         };
         outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
-        for (nth, record) in request.records.iter().enumerate() {
+        let appended = match &request.output {
+            Some((output, offsets)) => advance_output(&mut write, output, offsets).await?,
+            None => 0,
+        };
+        for (nth, record) in request.records.iter().enumerate().skip(appended) {
             let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
             let pending = by_partition.entry((topic.id, number)).or_default();
             pending.records.push(record);
@@ -104,6 +124,16 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
     write.commit().await.map_err(store::failed)?;
     failpoint::hit("append.after_commit")?;
     Ok(outcomes)
+}
+
+/// Notes that the records of these events are in the topic, and returns how many of them were before.
+async fn advance_output(write: &mut Transaction<'static, Sqlite>, output: &Output, offsets: &[Offset]) -> Result<usize> {
+    let next = output::next_offset(&mut **write, output).await?;
+    let appended = next.map_or(0, |next| offsets.partition_point(|offset| *offset < next));
+    if let Some(last) = offsets[appended..].last() {
+        output::note(&mut **write, output, last.next()).await?;
+    }
+    Ok(appended)
 }
 
 /// The records for one partition, each with its request and its index there.

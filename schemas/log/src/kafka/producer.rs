@@ -143,7 +143,7 @@ impl ProducerContext for Acks {
     }
 }
 
-fn headers_of(record: &NewRecord) -> Result<Option<OwnedHeaders>> {
+pub(super) fn headers_of(record: &NewRecord) -> Result<Option<OwnedHeaders>> {
     if record.headers.is_empty() {
         return Ok(None);
     }

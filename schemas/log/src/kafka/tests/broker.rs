@@ -260,3 +260,16 @@ async fn until_begin(log: &Arc<dyn Log>, topic: &str, begin: i64) {
     }
     panic!("the log still begins before {begin}");
 }
+
+/// The second producer of an output fences the first one.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
+async fn the_record_of_an_event_is_appended_once() {
+    let (first, second) = (real_log(&[]).await, real_log(&[]).await);
+    let (topic, group) = (fresh_name("out"), fresh_name("group"));
+    first.create_topic(&topic, 3).await.unwrap();
+    let output = crate::testing::output_of("in", &group);
+    crate::testing::each_record_is_appended_once(&*first, &*second, &topic, &output).await;
+    let refused = first.append_output(&topic, &output, crate::testing::made_of(60..70)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+}

@@ -1,0 +1,190 @@
+//! The outputs of sinks: transactions that append records and note how far they are.
+//!
+//! Each output has a producer of its own with a transactional id. Who takes the output over gets a newer epoch of that id:
+//! the producer before it can commit nothing any more, and what it left open is aborted. How far an output is stands in a
+//! compacted topic, written in the transaction of its records.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, NoCustomPartitioner, Producer, ThreadedProducer};
+use uuid::Uuid;
+
+use super::client::{self, Reasons, lock};
+use super::cluster::Cluster;
+use super::producer::headers_of;
+use super::reader;
+use super::settings::{self, Settings};
+use crate::{NewRecord, Output, TopicPartition, partition_for, random_of};
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+/// How long a step of a transaction may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);
+/// Records of the topic of positions that are read at once.
+const POSITIONS_AT_ONCE: usize = 10_000;
+
+type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
+
+/// The outputs that this process has taken over.
+pub(super) struct Outputs {
+    settings: Settings,
+    taken: Mutex<HashMap<Output, Arc<Taken>>>,
+}
+
+struct Taken {
+    client: Client,
+    /// The event after the last one that is out. The lock lasts as long as a transaction.
+    next: Mutex<Option<Offset>>,
+}
+
+/// What is appended in one transaction.
+pub(super) struct Appended<'a> {
+    pub(super) topic: &'a str,
+    pub(super) partitions: u32,
+    pub(super) records: &'a [(Offset, NewRecord)],
+}
+
+/// The topic in which the outputs of a group's sinks note how far they are.
+pub(super) fn positions_topic(group: &str) -> String {
+    format!("{group}-outputs")
+}
+
+impl Outputs {
+    pub(super) fn new(settings: Settings) -> Outputs {
+        Outputs { settings, taken: Mutex::default() }
+    }
+
+    /// Blocks.
+    pub(super) fn take(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
+        lock(&self.taken).remove(output);
+        let mut config = self.settings.producer();
+        config.set("transactional.id", format!("{} {} {}", output.group, output.sink, output.source));
+        let client = Client::from_config_and_context(&config, DefaultProducerContext).map_err(settings::refusal)?;
+        client.init_transactions(TIMEOUT).map_err(|error| self.failed("taking an output over", error, output))?;
+        let next = self.position(cluster, output)?;
+        lock(&self.taken).insert(output.clone(), Arc::new(Taken { client, next: Mutex::new(next) }));
+        Ok(next)
+    }
+
+    /// Reads the topic of positions, which is compacted. Nobody else writes this output's any more.
+    fn position(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
+        let source = TopicPartition { topic: positions_topic(&output.group).into(), partition: 0 };
+        let key = position_key(output);
+        let mut from = cluster.bounds_of(&source)?.begin;
+        let mut next = None;
+        loop {
+            let fetched = reader::read(&self.settings, cluster, &source, from, POSITIONS_AT_ONCE)?;
+            for record in fetched.records.iter().filter(|record| record.key.as_deref() == Some(key.as_bytes())) {
+                next = Some(position_of(record.value.as_deref(), output)?);
+            }
+            if fetched.at_end || fetched.position <= from {
+                return Ok(next);
+            }
+            from = fetched.position;
+        }
+    }
+
+    /// Blocks until the transaction is committed.
+    pub(super) fn append(&self, output: &Output, appended: &Appended<'_>) -> Result<()> {
+        let taken = lock(&self.taken).get(output).cloned();
+        let taken = taken.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))?;
+        let mut next = lock(&taken.next);
+        let skipped = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
+        let records = &appended.records[skipped..];
+        let Some((last, _)) = records.last() else { return Ok(()) };
+        let position = last.next();
+        let outcome = self.transaction(&taken.client, output, appended, records, position);
+        match &outcome {
+            Ok(()) => *next = Some(position),
+            // Its outcome may be unknown: whoever takes the output over again finds out.
+            Err(_) => drop(lock(&self.taken).remove(output)),
+        }
+        outcome
+    }
+
+    fn transaction(
+        &self,
+        client: &Client,
+        output: &Output,
+        appended: &Appended<'_>,
+        records: &[(Offset, NewRecord)],
+        position: Offset,
+    ) -> Result<()> {
+        let failed = |error| self.failed("appending the records of a sink", error, output);
+        client.begin_transaction().map_err(failed)?;
+        let sent = self.send_all(client, output, appended, records, position);
+        let outcome = sent.and_then(|()| client.commit_transaction(TIMEOUT).map_err(failed));
+        if outcome.is_err() {
+            // If this fails too, the next owner's first step aborts the transaction.
+            let _ = client.abort_transaction(TIMEOUT);
+        }
+        outcome
+    }
+
+    fn send_all(
+        &self,
+        client: &Client,
+        output: &Output,
+        appended: &Appended<'_>,
+        records: &[(Offset, NewRecord)],
+        position: Offset,
+    ) -> Result<()> {
+        let random = Uuid::new_v4().as_u128() as u64;
+        for (index, (_, record)) in records.iter().enumerate() {
+            let partition = partition_for(record, appended.partitions, random_of(random, index));
+            let mut message = BaseRecord::<[u8], [u8]>::to(appended.topic).partition(partition);
+            message.key = record.key.as_deref();
+            message.payload = record.value.as_deref();
+            message.headers = headers_of(record)?;
+            self.send(client, message, output)?;
+        }
+        let (topic, key, value) = (positions_topic(&output.group), position_key(output), position.to_string());
+        self.send(client, BaseRecord::<[u8], [u8]>::to(&topic).partition(0).key(key.as_bytes()).payload(value.as_bytes()), output)
+    }
+
+    fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>, output: &Output) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let error = match client.send(message) {
+                Ok(()) => return Ok(()),
+                Err((error, returned)) => {
+                    message = returned;
+                    error
+                }
+            };
+            let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+            if !is_full || began.elapsed() > TIMEOUT {
+                return Err(self.failed("appending the records of a sink", error, output));
+            }
+            std::thread::sleep(QUEUE_FULL_WAIT);
+        }
+    }
+
+    fn failed(&self, doing: &str, error: KafkaError, output: &Output) -> Error {
+        let code = error.rdkafka_error_code();
+        let is_fenced = matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
+        let failed = client::failed(doing, error, &self.settings.addresses, &Reasons::default());
+        let failed = match is_fenced {
+            true => Error::new(ErrorKind::Conflict, "another process has taken the output over").caused_by(failed),
+            false => failed,
+        };
+        failed.with("sink", &output.sink).with("partition", &output.source)
+    }
+}
+
+fn position_key(output: &Output) -> String {
+    format!("{} {} {}", output.sink, output.identity, output.source)
+}
+
+fn position_of(value: Option<&[u8]>, output: &Output) -> Result<Offset> {
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    let offset = text.and_then(|text| text.parse().ok()).map(Offset);
+    offset.ok_or_else(|| {
+        Error::corrupt("the position of an output is no offset").with("topic", positions_topic(&output.group)).with("found", format!("{text:?}"))
+    })
+}
