@@ -15,11 +15,14 @@ use crate::kept_keys::{KeptKeys, KeyName};
 mod edge_layers;
 mod grouped;
 mod linked;
+mod seen;
 mod source;
 
 use grouped::Grouped;
 use linked::Linked;
+use seen::SeenAt;
 
+pub use seen::{SeenBy, rows_seen};
 pub use source::{StateSource, scan_parts};
 
 /// Makes the rows of one view from its states.
@@ -42,6 +45,9 @@ pub(crate) trait Answerer: Send + Sync {
 
     /// The key of a question whose outcome is kept, so that it waits for others that ask the same.
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
+
+    /// The rows of a view as some events see them, one for each. Errors: as those of [`Answerer::rows`].
+    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenAt<'_>) -> Result<RecordBatch>;
 
     /// All rows of one part that exist. Errors: as those of [`Answerer::rows`].
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned>;

@@ -36,7 +36,7 @@ mod read_view;
 mod sql;
 mod value_errors;
 
-pub use answerer::{StateSource, scan, scan_parts};
+pub use answerer::{SeenBy, StateSource, rows_seen, scan, scan_parts};
 pub use archive::ArchiveLayer;
 pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;

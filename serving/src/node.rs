@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use catalog::Catalog;
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
-use engine::fresh::Fresh;
+use engine::fresh::{Fresh, ViewVersion};
 use engine::functions::Functions;
 use event_log::Log;
 use storage::ObjectStorage;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::outage::Outage;
 use types::tiles::{Clock, Micros};
-use types::vector::Vector;
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
@@ -195,6 +195,29 @@ impl Node {
     /// What a query begun now reads from.
     pub fn read_view(&self) -> Result<ReadView> {
         self.0.follower.read_view()
+    }
+
+    /// A read view that counts every record of a partition before `next` and none from there on, with these versions of
+    /// views, all of which can be answered for any key.
+    ///
+    /// Errors: `Unavailable` where it is not there yet, or not any more.
+    pub async fn read_view_at(&self, partition: &PartitionId, next: Offset, views: &[ViewVersion]) -> Result<ReadView> {
+        let mut read_view = self.read_view()?;
+        for (name, version) in views {
+            if read_view.live(name)?.version != *version {
+                read_view = read_view.with_version(name, *version).map_err(|error| Error::unavailable("a view has another version").caused_by(error))?;
+            }
+            if let Some(copy) = read_view.view(name)?.copying() {
+                copy.fetch_all().await?;
+            }
+        }
+        match read_view.vector.get(partition) {
+            found if found == next => Ok(read_view),
+            found => Err(Error::unavailable("the node's read view is at another position")
+                .with("partition", partition)
+                .with("found", found)
+                .with("expected", next)),
+        }
     }
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use catalog::CheckpointRecord;
+use committed::registry::Registry;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::fresh::{Fresh, FreshLayer};
 use event_log::{Fetched, TopicPartition};
@@ -19,6 +20,7 @@ use uuid::Uuid;
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
 use crate::partition_state::{PartitionState, checkpoint_record};
+use crate::sinks::{Accepted, WorkerSinks};
 use crate::views::{Computed, Views};
 
 mod tiers;
@@ -93,8 +95,14 @@ impl Epoch {
         Ok(())
     }
 
-    /// Closes the open micro-batch: its states become a fresh layer, which readers see at once.
-    pub(crate) async fn close_micro_batch(&mut self, views: &mut Views, fresh: Option<&Fresh>) -> Result<()> {
+    /// Closes the open micro-batch: its states become a fresh layer, which readers see at once, and the records of its
+    /// events are put out.
+    pub(crate) async fn close_micro_batch(
+        &mut self,
+        views: &mut Views,
+        fresh: Option<&Fresh>,
+        sinks: Option<(&mut dyn WorkerSinks, &Registry)>,
+    ) -> Result<()> {
         if self.open_since.take().is_none() {
             self.publish_completeness(fresh);
             return Ok(());
@@ -102,7 +110,9 @@ impl Epoch {
         let mut events: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
         let (mut start, mut end) = (Vector::new(), Vector::new());
         let mut max_event_time = BTreeMap::new();
-        for AssignedPartition { state, open, .. } in self.assigned.values_mut() {
+        let mut accepted = Vec::new();
+        for (source, AssignedPartition { state, open, .. }) in &mut self.assigned {
+            let newest_before = state.newest_before();
             let Some((from, to)) = state.close() else { continue };
             start.set(state.id.clone(), from);
             end.set(state.id.clone(), to);
@@ -114,10 +124,16 @@ impl Epoch {
             if !open.is_empty() {
                 let batch = open.finish()?;
                 of_stream.push(batch.clone());
+                let (partition, source, identity) = (state.id.clone(), source.clone(), state.identity.clone());
+                accepted.push(Accepted { partition, source, identity, start: from, newest_before, events: batch.clone() });
                 self.events.entry(state.id.clone()).or_default().push(batch);
             }
         }
         self.open_rows = 0;
+        let mut sinks = sinks;
+        if let Some((sinks, registry)) = &mut sinks {
+            sinks.make(registry, accepted).await?;
+        }
         let Computed { states, failures } = views.states(&events).await;
         let layer = FreshLayer { start, end, states, failures, max_event_time };
         self.layers.push(Arc::new(layer.clone()));
@@ -125,7 +141,11 @@ impl Epoch {
             fresh.publish(layer, self.completeness());
         }
         failpoint::hit("speed.micro_batch_closed")?;
-        self.merge_layers(views, fresh)
+        self.merge_layers(views, fresh)?;
+        match sinks {
+            Some((sinks, _)) => sinks.put_out().await,
+            None => Ok(()),
+        }
     }
 
     /// Merges layers of similar size, as an LSM tree does: an epoch has few layers, whatever its number of

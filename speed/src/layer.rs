@@ -13,6 +13,7 @@ use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
 use crate::progress::Progress;
+use crate::sinks::EventSinks;
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
@@ -40,6 +41,8 @@ pub struct Speed {
     pub functions: Functions,
     /// Where a serving node in this process reads fresh layers.
     pub fresh: Option<Fresh>,
+    /// What makes records of accepted events, if this process does.
+    pub sinks: Option<Arc<dyn EventSinks>>,
     pub settings: SpeedSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.

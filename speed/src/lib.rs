@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! log --decide--> accepted events --Partial--> fresh layers --checkpoint--> archive, dead letters, states object
+//!                        +------------sinks--> records in the log
 //! ```
 
 mod checkpoint;
@@ -19,6 +20,7 @@ mod progress;
 mod rebuild;
 mod recover;
 mod replay;
+mod sinks;
 mod subscriptions;
 mod views;
 mod worker;
@@ -30,3 +32,4 @@ pub use progress::{Activity, Progress};
 pub use rebuild::{Before, Redecide, Redecided, TakeRedecided};
 pub use recover::{Start, files_since, start_of};
 pub use replay::Replay;
+pub use sinks::{Accepted, EventSinks, WorkerSinks};

@@ -33,6 +33,8 @@ pub struct PartitionState {
     mark: Option<MarkRecord>,
     /// Where the open micro-batch began.
     open_from: Offset,
+    /// The greatest event time of what was accepted before it.
+    newest_before: Option<Micros>,
 }
 
 /// The outcomes of a partition's records in the epoch.
@@ -46,7 +48,19 @@ struct Counts {
 impl PartitionState {
     /// Begins at the committed position `start`, with a decider that knows what was accepted before it.
     pub fn new(id: PartitionId, identity: String, decider: Decider, start: Offset) -> Self {
-        Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, mark: None, open_from: start }
+        let newest_before = decider.max_event_time();
+        Self {
+            id,
+            identity,
+            start,
+            position: start,
+            decider,
+            counts: Counts::default(),
+            complete_to: None,
+            mark: None,
+            open_from: start,
+            newest_before,
+        }
     }
 
     /// Decides the records of one fetch that were not read before, and passes each decision on. True if the position
@@ -79,7 +93,13 @@ impl PartitionState {
     /// Closes the open micro-batch; returns its offsets if it has any.
     pub fn close(&mut self) -> Option<(Offset, Offset)> {
         let from = std::mem::replace(&mut self.open_from, self.position);
+        self.newest_before = self.decider.max_event_time();
         (from < self.position).then_some((from, self.position))
+    }
+
+    /// Returns the greatest event time of what was accepted before the open micro-batch.
+    pub fn newest_before(&self) -> Option<Micros> {
+        self.newest_before
     }
 
     /// Returns the time up to which the log is read, as far as readers see it; `None` while a micro-batch is open.

@@ -15,6 +15,7 @@ use crate::decide::IdSpace;
 use crate::epoch::Epoch;
 use crate::layer::Speed;
 use crate::progress::Activity;
+use crate::sinks::WorkerSinks;
 use crate::views::Views;
 
 mod committing;
@@ -51,6 +52,7 @@ pub(crate) struct Worker<'a> {
     registry: Registry,
     views: Views,
     epoch: Epoch,
+    sinks: Option<Box<dyn WorkerSinks>>,
     under_way: Option<Checkpoint>,
     ids: IdSpace,
     revision: Revision,
@@ -70,7 +72,8 @@ impl<'a> Worker<'a> {
         let views = Views::new(&registry, session).await?;
         let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::default(), Instant::now());
-        Ok(Self { speed, session, registry, views, epoch, under_way: None, ids, revision, polled_at, stop })
+        let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker());
+        Ok(Self { speed, session, registry, views, epoch, sinks, under_way: None, ids, revision, polled_at, stop })
     }
 
     pub(crate) async fn run(&mut self, mut consumer: Consumer) -> Result<Ended> {
@@ -142,6 +145,9 @@ impl<'a> Worker<'a> {
                 self.checkpoint().await?;
                 for partition in &partitions {
                     self.epoch.assigned.remove(partition);
+                }
+                if let Some(sinks) = &mut self.sinks {
+                    sinks.let_go(&partitions);
                 }
                 self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
                 info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
+use definitions::{Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use engine::plan::links::LinkPlan;
 use engine::plan::{Planned, Planner, ViewPlan};
+use engine::sinks::{SinkPlan, Sources};
 use engine::states::KeyCodec;
 use engine::walk::{EdgeLayers, Walk};
 use types::suggest::nearest;
@@ -46,12 +47,23 @@ pub struct LiveStream {
     pub definition: Arc<StreamDefinition>,
 }
 
+/// A sink, and how its records are made.
+#[derive(Debug, Clone)]
+pub struct LiveSink {
+    pub name: Arc<str>,
+    pub version: u32,
+    pub definition: Arc<SinkDefinition>,
+    /// The mistakes, where it cannot be planned any more: a view that it joins was changed or dropped.
+    pub plan: Result<Arc<SinkPlan>, Arc<str>>,
+}
+
 /// The live definitions of one catalog state, planned.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     pub streams: BTreeMap<Arc<str>, LiveStream>,
     /// Views that keep states: served versions, those being built and those kept.
     pub views: Vec<LiveView>,
+    pub sinks: Vec<LiveSink>,
     /// The definitions behind this registry, so that a reader knows when to reload.
     records: Vec<DefinitionRecord>,
 }
@@ -96,7 +108,22 @@ impl Registry {
             };
             views.push(view);
         }
-        Ok(Registry { streams, views, records: live(state).cloned().collect() })
+        let mut registry = Registry { streams, views, sinks: Vec::new(), records: live(state).cloned().collect() };
+        for record in state.live(DefinitionKind::Sink) {
+            let definition = Arc::new(parse::parse_sink(&record.sql).map_err(|error| stored(record, &error))?);
+            let plan = registry.plan_sink(&definition, functions).await;
+            registry.sinks.push(LiveSink { name: record.name.clone(), version: record.version, definition, plan });
+        }
+        Ok(registry)
+    }
+
+    /// Plans a sink over the streams and the served versions of the views.
+    async fn plan_sink(&self, sink: &SinkDefinition, functions: &Functions) -> Result<Arc<SinkPlan>, Arc<str>> {
+        let streams: Vec<_> = self.streams.values().map(|stream| stream.definition.clone()).collect();
+        let names: BTreeSet<&str> = self.views.iter().map(|view| &*view.name).collect();
+        let views: Vec<_> = names.into_iter().filter_map(|name| Some(self.served(name)?.plan.clone())).collect();
+        let planned = SinkPlan::new(sink, functions, Sources { streams: &streams, views: &views }).await;
+        planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
     /// True if a catalog state has other live definitions than this registry: other versions, or another text of one,
@@ -156,7 +183,7 @@ pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams
 }
 
 fn live(state: &CatalogState) -> impl Iterator<Item = &DefinitionRecord> {
-    state.live(DefinitionKind::Stream).chain(state.live(DefinitionKind::View))
+    [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink].into_iter().flat_map(|kind| state.live(kind))
 }
 
 fn stored(record: &DefinitionRecord, error: &Error) -> Error {

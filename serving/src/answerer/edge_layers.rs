@@ -7,7 +7,7 @@ use engine::states::{StateRows, find_prefix};
 use engine::walk::{EdgeLayers, LayerRows};
 use types::Result;
 
-use super::{StateSource, scan_parts};
+use super::{SeenBy, StateSource, scan_parts};
 use crate::copy::{PartRun, SnapshotCopy};
 use crate::read_view::LoadedView;
 
@@ -66,5 +66,42 @@ impl EdgeLayers for ViewEdges<'_> {
                 chunks
             }
         }
+    }
+}
+
+/// A view's edges as one event sees them.
+pub(super) struct SeenEdges<'a> {
+    edges: ViewEdges<'a>,
+    seen: &'a SeenBy<'a>,
+    counted: u32,
+    /// An event without a key sees none.
+    has_key: bool,
+}
+
+impl<'a> SeenEdges<'a> {
+    pub(super) fn new(edges: ViewEdges<'a>, seen: &'a SeenBy<'a>, counted: u32, has_key: bool) -> Self {
+        Self { edges, seen, counted, has_key }
+    }
+}
+
+impl EdgeLayers for SeenEdges<'_> {
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
+        if !self.has_key {
+            return Vec::new();
+        }
+        let mut found = self.edges.beginning(prefix, place);
+        let before = self.seen.before.map(|rows| (rows, find_prefix(rows.keys(), prefix), false));
+        found.extend(before.filter(|(_, rows, _)| !rows.is_empty()));
+        let added = self.seen.added.into_iter();
+        found.extend(added.flat_map(|added| added.of_prefix_before(prefix, self.counted).map(|rows| (added.rows(), rows, false))));
+        found
+    }
+
+    fn parts(&self) -> u32 {
+        self.edges.parts()
+    }
+
+    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+        self.edges.chunks(part)
     }
 }

@@ -1,10 +1,10 @@
 //! Answering a view with GROUP BY: each key's states in all layers, merged. A lookup finds a key's rows and scans
 //! nothing. What was merged of a hot key is kept ([`KeptKeys`](crate::kept_keys::KeptKeys)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, BooleanArray, UInt32Array};
+use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
 use engine::states::{
@@ -16,7 +16,7 @@ use types::{Error, Result};
 use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
 
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, scan_parts};
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenAt, StateSource, scan_parts};
 
 /// Lookups of more keys than this leave the threads that answer HTTP.
 const QUICK_KEYS: usize = 16;
@@ -61,6 +61,33 @@ impl Answerer for Grouped<'_> {
             1 => self.encode(asked.columns, 1).map(|encoded| Some(self.name_of(encoded.value(0)))),
             _ => Ok(None),
         }
+    }
+
+    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenAt<'_>) -> Result<RecordBatch> {
+        let encoded = self.encode(&seen.keys()?, seen.events.len())?;
+        let (mut of_keys, mut pieces): (HashMap<&[u8], Pieces<'_>>, Pieces<'_>) = Default::default();
+        let by = seen.seen;
+        for (index, (key, event)) in encoded.iter().flatten().zip(seen.events).enumerate() {
+            if !seen.has_key(*event) {
+                continue;
+            }
+            if !of_keys.contains_key(key) {
+                let mut of_key = Pieces::default();
+                self.add_key(source, key, 0, &mut of_key)?;
+                if let Some(before) = by.before {
+                    of_key.add_fresh(before.batch(), before.find(key), 0);
+                }
+                of_keys.insert(key, of_key);
+            }
+            pieces.add_key(&of_keys[key], index as u32);
+            if let Some(added) = by.added {
+                for rows in added.of_key_before(key, seen.counted(*event))? {
+                    pieces.add_fresh(added.rows().batch(), rows, index as u32);
+                }
+            }
+        }
+        let keys: Vec<&[u8]> = encoded.iter().flatten().collect();
+        Ok(answer(&self.view.plan, &self.view.codec, &keys, &pieces, seen.t, by.wanted)?.rows)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, _: &CancelCheck<'_>) -> Result<Scanned> {

@@ -13,9 +13,9 @@ use types::Result;
 
 use crate::kept_keys::KeyName;
 
-use super::edge_layers::ViewEdges;
+use super::edge_layers::{SeenEdges, ViewEdges};
 use super::grouped::check_types;
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, WantedPaths};
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenAt, StateSource, WantedPaths};
 
 /// A walk of one key over at most this many edges, which takes about a millisecond, stays on the thread that asks.
 const QUICK_EDGES: usize = 8_192;
@@ -51,6 +51,23 @@ impl Answerer for Linked<'_> {
 
     fn kept_key(&self, _: &AskedKeys<'_>) -> Result<Option<KeyName>> {
         Ok(None)
+    }
+
+    /// Each event sees edges of its own: one walk for each.
+    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenAt<'_>) -> Result<RecordBatch> {
+        let edges = ViewEdges::new(source, self.view)?;
+        let columns = seen.keys()?;
+        check_types(self.view, &columns)?;
+        let codec = self.view.codec.nodes()?;
+        let encoded = codec.near(&columns, seen.events.len())?;
+        let mut rows = Vec::with_capacity(seen.events.len());
+        for (key, event) in encoded.iter().flatten().zip(seen.events) {
+            let seen_edges = SeenEdges::new(edges, seen.seen, seen.counted(*event), seen.has_key(*event));
+            let walk = self.view.walk(self.links, &seen_edges, seen.t);
+            rows.push(walk.rows(&codec.groups_of(&[key])?, 1, seen.seen.wanted)?.rows);
+        }
+        let fields: Vec<_> = seen.seen.wanted.iter().map(|column| self.view.plan.columns[*column].field.clone()).collect();
+        Ok(concat_batches(&rows.first().map_or_else(|| Arc::new(Schema::new(fields)), |first| first.schema()), &rows)?)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Worker;
 use crate::checkpoint::Checkpoint;
+use crate::sinks::WorkerSinks;
 
 /// A micro-batch closes at this many records, after this long, or when no record is waiting.
 const MICRO_BATCH_RECORDS: usize = 32_768;
@@ -20,7 +21,7 @@ impl Worker<'_> {
     pub(super) async fn maybe_flush(&mut self, idle: bool) -> Result<()> {
         let due = self.epoch.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
         if idle || due || self.epoch.open_rows() >= MICRO_BATCH_RECORDS {
-            self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+            self.close_micro_batch().await?;
         }
         let settings = &self.speed.settings;
         let aged = self.epoch.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
@@ -32,10 +33,19 @@ impl Worker<'_> {
         Ok(())
     }
 
+    async fn close_micro_batch(&mut self) -> Result<()> {
+        let registry = &self.registry;
+        let sinks: Option<(&mut dyn WorkerSinks, _)> = match &mut self.sinks {
+            Some(sinks) if !registry.sinks.is_empty() => Some((&mut **sinks, registry)),
+            _ => None,
+        };
+        self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref(), sinks).await
+    }
+
     /// Begins to commit the epoch after the previous checkpoint is committed: each continues where the previous one
     /// ended.
     async fn begin_checkpoint(&mut self) -> Result<()> {
-        self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+        self.close_micro_batch().await?;
         self.finish_checkpoint().await?;
         let speed = self.speed;
         if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {

@@ -1,0 +1,127 @@
+//! The rows of views as the events of a micro-batch see them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
+use committed::registry::{LiveSink, LiveView, Registry};
+use datafusion::prelude::SessionContext;
+use definitions::Features;
+use engine::fresh::ViewVersion;
+use engine::sinks::{JoinedView, SinkPlan};
+use engine::states::{AddedStates, PerEventStates, StateRows, merge_rows};
+use serving::{ReadView, SeenBy, rows_seen};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// Some events of one partition, which follow one another.
+pub(crate) struct Chunk<'a> {
+    pub(crate) read_view: &'a ReadView,
+    pub(crate) events: &'a RecordBatch,
+    /// The time for which each event's rows are read.
+    pub(crate) times: &'a [Micros],
+}
+
+impl Chunk<'_> {
+    pub(crate) fn after(&self, first: usize) -> RecordBatch {
+        self.events.slice(first, self.events.num_rows() - first)
+    }
+
+    pub(crate) fn times_array(&self, first: usize) -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from(self.times[first..].to_vec()).with_timezone("UTC"))
+    }
+}
+
+/// What the events of a partition's micro-batch add to each view that is joined, chunk by chunk.
+#[derive(Default)]
+pub(crate) struct Seen {
+    views: BTreeMap<ViewVersion, SeenView>,
+    /// Kept from one micro-batch to the next, for each stream: planning takes longer than computing.
+    states: BTreeMap<(Arc<str>, ViewVersion), Option<PerEventStates>>,
+    stream: Arc<str>,
+}
+
+struct SeenView {
+    live: LiveView,
+    /// Of the chunks before the present one.
+    before: Option<StateRows>,
+    /// Of the present chunk.
+    added: Option<AddedStates>,
+}
+
+impl Seen {
+    /// Begins with the micro-batch of a partition of this stream.
+    pub(crate) fn begin(&mut self, registry: &Registry, views: &[ViewVersion], stream: &Arc<str>, session: &SessionContext) -> Result<()> {
+        self.stream = stream.clone();
+        self.views.clear();
+        self.states.retain(|(of, version), _| of != stream || views.contains(version));
+        for version in views {
+            let live = registry.view(&version.0, version.1);
+            let live = live.ok_or_else(|| Error::internal("a view of a sink is not live").with("view", &version.0))?.clone();
+            if let std::collections::btree_map::Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
+                entry.insert(PerEventStates::new(live.plan.clone(), live.codec.clone(), stream, session)?);
+            }
+            self.views.insert(version.clone(), SeenView { live, before: None, added: None });
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next chunk.
+    pub(crate) async fn add(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+        for (version, view) in &mut self.views {
+            let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
+            if let Some(added) = view.added.take() {
+                let batches: Vec<RecordBatch> =
+                    view.before.iter().map(StateRows::batch).chain([added.rows().batch()]).cloned().collect();
+                view.before = Some(merge_rows(&view.live.plan, &view.live.codec, &batches)?);
+            }
+            view.added = Some(states.of(chunk.events).await?);
+        }
+        Ok(())
+    }
+
+    /// The rows of each joined view, for the events of the present chunk from `first` on.
+    pub(crate) fn rows(&self, sink: &LiveSink, plan: &SinkPlan, chunk: &Chunk<'_>, first: usize) -> Result<Vec<RecordBatch>> {
+        let events = chunk.after(first);
+        let itself = match sink.definition.features {
+            Features::Inclusive => 1,
+            Features::Exclusive => 0,
+        };
+        let counted: Vec<u32> = (first..chunk.events.num_rows()).map(|event| event as u32 + itself).collect();
+        plan.joins.iter().map(|join| self.rows_of(join, plan, chunk, (&events, first), &counted)).collect()
+    }
+
+    fn rows_of(
+        &self,
+        join: &JoinedView,
+        plan: &SinkPlan,
+        chunk: &Chunk<'_>,
+        (events, first): (&RecordBatch, usize),
+        counted: &[u32],
+    ) -> Result<RecordBatch> {
+        let view = self.views.values().find(|view| view.live.name == join.plan.view);
+        let view = view.ok_or_else(|| Error::internal("a view of a sink is not read").with("view", &join.plan.view))?;
+        let (keys, has_key): (Vec<ArrayRef>, BooleanArray) = join.keys(&plan.stream, events)?;
+        let loaded = chunk.read_view.view(&view.live.name)?;
+        let times = answerable(&chunk.times[first..], chunk.read_view, loaded);
+        let seen = SeenBy {
+            keys: &keys,
+            has_key: &has_key,
+            t: &times,
+            before: view.before.as_ref(),
+            added: view.added.as_ref(),
+            counted,
+            wanted: &join.wanted,
+        };
+        let rows = rows_seen(chunk.read_view, loaded, &seen)?;
+        debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
+        Ok(rows)
+    }
+}
+
+/// Late events may be of a time for which a snapshot has no tiles any more: they are answered for the newest event time that
+/// the node has.
+fn answerable(times: &[Micros], read_view: &ReadView, loaded: &serving::LoadedView) -> Vec<Micros> {
+    let newest = read_view.t_of(&loaded.live);
+    times.iter().map(|time| if loaded.keeps(*time) { *time } else { newest.max(*time) }).collect()
+}

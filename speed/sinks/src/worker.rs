@@ -1,0 +1,240 @@
+//! One worker's sinks: which events have no record yet, chunk by chunk, and putting the records out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+use async_trait::async_trait;
+use committed::registry::{LiveSink, Registry};
+use datafusion::prelude::SessionContext;
+use engine::fresh::ViewVersion;
+use engine::plan::planning_session;
+use engine::sinks::SinkPlan;
+use event_log::{NewRecord, Output, TopicPartition};
+use serving::{ReadView, ServingClock};
+use speed::{Accepted, WorkerSinks};
+use tracing::warn;
+use types::columns::{EVENT_TIME, OFFSET};
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+use crate::Sinks;
+use crate::features::{Chunk, Seen};
+use crate::record::Writer;
+
+/// Events that are made together. What an event sees of its chunk is found event by event: a longer one costs more where
+/// events share a key.
+const CHUNK: usize = 256;
+/// How long to wait for a node that has not loaded yet what the worker has, or for a log that takes no records.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) struct OfWorker {
+    sinks: Sinks,
+    session: Option<SessionContext>,
+    seen: Seen,
+    /// The offset after the last event whose record is out, of the outputs that were taken over.
+    taken: BTreeMap<(Arc<str>, TopicPartition), Option<Offset>>,
+    made: Vec<Made>,
+}
+
+/// The records of one sink and one partition.
+struct Made {
+    sink: LiveSink,
+    output: Output,
+    records: Vec<(Offset, NewRecord)>,
+}
+
+#[async_trait]
+impl WorkerSinks for OfWorker {
+    async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
+        self.made.clear();
+        for of_partition in accepted {
+            let of_stream = |sink: &&LiveSink| match &sink.plan {
+                Ok(plan) => plan.stream.name == of_partition.partition.stream,
+                // Which stream it reads is not known: nothing is put out until it is mended.
+                Err(_) => true,
+            };
+            let sinks: Vec<LiveSink> = registry.sinks.iter().filter(of_stream).cloned().collect();
+            if !sinks.is_empty() {
+                self.make_of_partition(registry, &sinks, &of_partition).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_out(&mut self) -> Result<()> {
+        for made in std::mem::take(&mut self.made) {
+            let Some(last) = made.records.last().map(|(offset, _)| offset.next()) else { continue };
+            let (began, count) = (Instant::now(), made.records.len() as u64);
+            let outcome = self.append(&made).await;
+            let key = (made.sink.name.clone(), made.output.source.clone());
+            if let Err(error) = outcome {
+                // What is out has to be found out anew.
+                self.taken.remove(&key);
+                return Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic));
+            }
+            self.taken.insert(key, Some(last));
+            let name = made.sink.name.to_string();
+            metrics::counter!("basestream_sink_records_total", "sink" => name.clone()).increment(count);
+            metrics::histogram!("basestream_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn let_go(&mut self, partitions: &[TopicPartition]) {
+        self.taken.retain(|(_, source), _| !partitions.contains(source));
+    }
+}
+
+impl OfWorker {
+    pub(crate) fn new(sinks: Sinks) -> OfWorker {
+        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new() }
+    }
+
+    async fn make_of_partition(&mut self, registry: &Registry, sinks: &[LiveSink], accepted: &Accepted) -> Result<()> {
+        let mut due = Vec::with_capacity(sinks.len());
+        for sink in sinks {
+            let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
+            let output = self.output_of(sink, accepted);
+            let next = self.taken_over(sink, &output).await?;
+            due.push(Due { sink: sink.clone(), plan, output, next, records: Vec::new() });
+        }
+        let views = joined_views(registry, &due)?;
+        let read_view = self.read_view(accepted, &views).await?;
+        let session = match &self.session {
+            Some(session) => session.clone(),
+            None => self.session.insert(planning_session(&self.sinks.functions)?).clone(),
+        };
+        self.seen.begin(registry, &views, &accepted.partition.stream, &session)?;
+        let times = times(&read_view, accepted)?;
+        let position = read_view.vector.to_string();
+        for from in (0..accepted.events.num_rows()).step_by(CHUNK) {
+            let rows = CHUNK.min(accepted.events.num_rows() - from);
+            let events = accepted.events.slice(from, rows);
+            let chunk = Chunk { read_view: &read_view, events: &events, times: &times[from..from + rows] };
+            self.seen.add(&chunk).await?;
+            for due in &mut due {
+                due.make(&self.seen, &chunk, &position)?;
+            }
+        }
+        self.made.extend(due.into_iter().map(|due| Made { sink: due.sink, output: due.output, records: due.records }));
+        Ok(())
+    }
+
+    fn output_of(&self, sink: &LiveSink, accepted: &Accepted) -> Output {
+        let (group, source, identity) = (self.sinks.group.clone(), accepted.source.clone(), accepted.identity.clone());
+        Output { group, sink: sink.name.clone(), source, identity }
+    }
+
+    /// How far an output is; takes it over if this worker has not yet.
+    async fn taken_over(&mut self, sink: &LiveSink, output: &Output) -> Result<Option<Offset>> {
+        let key = (sink.name.clone(), output.source.clone());
+        if let Some(next) = self.taken.get(&key) {
+            return Ok(*next);
+        }
+        let (log, topic) = (&self.sinks.log, &sink.definition.topic);
+        let next = patiently("an output is not taken over yet", || async {
+            log.create_topic(topic, self.sinks.partitions).await?;
+            log.take_output(output).await
+        })
+        .await?;
+        self.taken.insert(key, next);
+        Ok(next)
+    }
+
+    /// A read view that ends where the events begin. The node follows the worker: it may be a moment behind.
+    async fn read_view(&self, accepted: &Accepted, views: &[ViewVersion]) -> Result<ReadView> {
+        let node = &self.sinks.node;
+        patiently("the views of a sink cannot be read yet", || node.read_view_at(&accepted.partition, accepted.start, views)).await
+    }
+
+    async fn append(&self, made: &Made) -> Result<()> {
+        let (log, topic) = (&self.sinks.log, &made.sink.definition.topic);
+        // Once: after an error, its outcome is not known, and the output has to be taken over again.
+        log.append_output(topic, &made.output, made.records.clone()).await
+    }
+}
+
+/// A sink whose records of some events are made.
+struct Due {
+    sink: LiveSink,
+    plan: Arc<SinkPlan>,
+    output: Output,
+    next: Option<Offset>,
+    records: Vec<(Offset, NewRecord)>,
+}
+
+impl Due {
+    /// Makes the records of the events that have none.
+    fn make(&mut self, seen: &Seen, chunk: &Chunk<'_>, position: &str) -> Result<()> {
+        let offsets = offsets_of(chunk.events)?;
+        let first = self.next.map_or(0, |next| offsets.partition_point(|offset| *offset < next.0));
+        if first == offsets.len() {
+            return Ok(());
+        }
+        let rows = seen.rows(&self.sink, &self.plan, chunk, first)?;
+        let left = chunk.after(first);
+        let records = self.plan.records(&left, &rows, position, &chunk.times_array(first))?;
+        for failed in &records.failed {
+            let offset = offsets[first + failed.event as usize];
+            warn!(sink = %self.sink.name, partition = %self.output.source, offset, reason = failed.reason, "a sink fails on an event");
+        }
+        metrics::counter!("basestream_sink_failed_total", "sink" => self.sink.name.to_string()).increment(records.failed.len() as u64);
+        let writer = Writer { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
+        self.records.extend(writer.records(&records)?);
+        Ok(())
+    }
+}
+
+fn broken(sink: &LiveSink, found: &str) -> Error {
+    Error::unavailable(format!("the sink \"{}\" cannot be planned any more: {found}", sink.name))
+        .with("help", "change the sink or the view that it joins, and run `basestream apply`")
+}
+
+/// The versions of the views that sinks join, each once.
+fn joined_views(registry: &Registry, due: &[Due]) -> Result<Vec<ViewVersion>> {
+    let names: BTreeSet<&Arc<str>> = due.iter().flat_map(|due| &due.plan.joins).map(|join| &join.plan.view).collect();
+    let version = |name: &Arc<str>| {
+        let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
+        Ok((live.name.clone(), live.version))
+    };
+    names.into_iter().map(version).collect()
+}
+
+/// The time for which each event's rows are read: now, or by the clock of events the greatest event time of its partition
+/// up to it.
+fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
+    let count = accepted.events.num_rows();
+    if read_view.clock == ServingClock::Wall {
+        return Ok(vec![read_view.now; count]);
+    }
+    let column = accepted.events.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    let column = column.ok_or_else(|| Error::internal(format!("events lack {EVENT_TIME}")))?;
+    let mut newest = accepted.newest_before.unwrap_or(Micros::MIN);
+    let times = column.values().iter().map(|time| {
+        newest = newest.max(*time);
+        newest
+    });
+    Ok(times.collect())
+}
+
+pub(crate) fn offsets_of(events: &RecordBatch) -> Result<&[i64]> {
+    let column = events.column_by_name(OFFSET).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    Ok(column.ok_or_else(|| Error::internal(format!("events lack {OFFSET}")))?.values())
+}
+
+/// Tries what may not be possible yet, for a while.
+async fn patiently<T, F: Future<Output = Result<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(Error::unavailable(what).caused_by(error)),
+            outcome => return outcome,
+        }
+    }
+}
