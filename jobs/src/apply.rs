@@ -185,11 +185,12 @@ impl Changes {
     }
 }
 
-/// Returns `stream` or `view`.
+/// Returns `stream`, `view` or `sink`.
 pub fn kind_name(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",
         DefinitionKind::View => "view",
+        DefinitionKind::Sink => "sink",
     }
 }
 
@@ -204,8 +205,11 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
     for view in &definitions.views {
         changes.push(plan_view(state, definitions, view, staging.contains(&view.name)));
     }
+    for sink in &definitions.sinks {
+        changes.push(plan_sink(state, sink));
+    }
     let named: BTreeSet<(DefinitionKindOrder, Arc<str>)> = changes.iter().map(|change| (order(change.kind), change.name.clone())).collect();
-    for kind in [DefinitionKind::Stream, DefinitionKind::View] {
+    for kind in [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink] {
         let missing: BTreeSet<&Arc<str>> =
             state.live(kind).map(|record| &record.name).filter(|name| !named.contains(&(order(kind), (*name).clone()))).collect();
         for name in missing {
@@ -229,6 +233,7 @@ fn order(kind: DefinitionKind) -> DefinitionKindOrder {
     match kind {
         DefinitionKind::Stream => 0,
         DefinitionKind::View => 1,
+        DefinitionKind::Sink => 2,
     }
 }
 
@@ -311,20 +316,38 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     }
 }
 
+/// A changed sink takes effect at once: it keeps nothing.
+fn plan_sink(state: &CatalogState, sink: &definitions::SinkDefinition) -> Change {
+    let kind = DefinitionKind::Sink;
+    let sql = normalised(&sink.sql);
+    let newest = of_name(state, kind, &sink.name).max_by_key(|record| record.version);
+    let change = |what| Change { kind, name: sink.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    if let Some(refused) = taken_name(state, kind, &sink.name) {
+        return change(refused);
+    }
+    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    match newest.status.is_live() {
+        true if normalised(&newest.sql) == sql => change(What::Unchanged { version: newest.version }),
+        true => {
+            let diff = line_diff(&normalised(&newest.sql), &sql);
+            change(What::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
+        }
+        false => change(What::Added { version: newest.version + 1 }),
+    }
+}
+
 /// Whether two stored views have the same states and answers. A text that does not parse means something else.
 fn means_the_same(before: &str, after: &str) -> bool {
     let parsed = parse::parse_view(before).ok().zip(parse::parse_view(after).ok());
     parsed.is_some_and(|(before, after)| before.means_the_same(&after))
 }
 
-/// Streams and views share one namespace.
+/// All definitions share one namespace.
 fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
-    let other = match kind {
-        DefinitionKind::Stream => DefinitionKind::View,
-        DefinitionKind::View => DefinitionKind::Stream,
-    };
-    state.live(other).find(|record| &*record.name == name).map(|_| What::Refused {
-        reasons: vec![format!("the catalog has a {} of that name", kind_name(other))],
+    let others = [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink].into_iter().filter(|other| *other != kind);
+    let mut taken = others.flat_map(|other| state.live(other)).filter(|record| &*record.name == name);
+    taken.next().map(|record| What::Refused {
+        reasons: vec![format!("the catalog has a {} of that name", kind_name(record.kind))],
         help: "choose another name, or drop the other one with `apply --prune` first".into(),
     })
 }
@@ -527,7 +550,21 @@ pub async fn checked_records(
             .with("help", "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped")
     })?;
     refuse_short_retentions(&registry)?;
+    refuse_broken_sinks(&registry, functions).await?;
     Ok(records)
+}
+
+/// Refuses what a sink could not be planned over any more: now, or once a version that is being built is served.
+async fn refuse_broken_sinks(registry: &Registry, functions: &Functions) -> Result<()> {
+    let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
+    let later = building.map(|view| (registry.serving(&view.name, view.version), Some(view)));
+    for (registry, view) in [(registry.clone(), None)].into_iter().chain(later) {
+        let Some((sink, found)) = registry.broken_sink(functions).await else { continue };
+        let when = view.map_or_else(String::new, |view| format!(" over version {} of the view \"{}\"", view.version, view.name));
+        return Err(Error::input(format!("the sink \"{sink}\" could no longer be planned{when}: {found}"))
+            .with("expected", "views with the columns and keys that live sinks read, or the sink changed or dropped with them"));
+    }
+    Ok(())
 }
 
 /// Turns the changes into one commit.

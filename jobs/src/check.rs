@@ -8,11 +8,12 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::settings::SpeedSettings;
-use definitions::{Definitions, Diagnostic, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
+use definitions::{Definitions, Diagnostic, Diagnostics, Severity, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::functions::Functions;
 use engine::plan::explain::links::LinksExplanation;
 use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
 use engine::plan::{ColumnKind, Planned, Planner, ViewPlan};
+use engine::sinks::{SinkPlan, Sources};
 use serde::Serialize;
 use speed::DedupCost;
 use types::Result;
@@ -20,6 +21,7 @@ use types::sql_errors::unknown_relation;
 use types::tiles::Micros;
 
 mod after;
+mod loops;
 pub(crate) mod retention;
 mod text;
 
@@ -39,6 +41,7 @@ pub struct Checked {
     pub diagnostics: Diagnostics,
     pub streams: Vec<StreamReport>,
     pub views: Vec<ViewReport>,
+    pub sinks: Vec<SinkReport>,
 }
 
 /// What `check` reports about a stream.
@@ -85,6 +88,20 @@ pub struct ViewReport {
     pub next_runs: Vec<String>,
 }
 
+/// What `check` reports about a sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SinkReport {
+    pub sink: Arc<str>,
+    pub topic: Arc<str>,
+    /// The stream whose events it puts out.
+    pub reads: Arc<str>,
+    /// The views that it joins.
+    pub joins: Vec<Arc<str>>,
+    /// The column that is the record's key. Absent: the key of the event's record.
+    pub key: Option<String>,
+    pub columns: Vec<ColumnReport>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnReport {
     pub name: String,
@@ -123,6 +140,7 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
         diagnostics: Diagnostics::new(),
         streams: definitions.streams.iter().map(|stream| report_stream(stream, SpeedSettings::default().dedup_memory)).collect(),
         views: Vec::new(),
+        sinks: Vec::new(),
         definitions: Definitions::default(),
     };
     for view in &definitions.views {
@@ -136,6 +154,16 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
             Ok(Planned::Staging) => {
                 checked.views.push(report_staging(view));
                 checked.staging.insert(view.name.clone());
+            }
+            Err(found) => checked.diagnostics.extend(found),
+        }
+    }
+    let streams: Vec<Arc<StreamDefinition>> = definitions.streams.iter().cloned().map(Arc::new).collect();
+    for sink in &definitions.sinks {
+        match SinkPlan::new(sink, functions, Sources { streams: &streams, views: &checked.plans }).await {
+            Ok(plan) => {
+                checked.diagnostics.extend(loops::mistake(sink, &plan.stream, &definitions));
+                checked.sinks.push(report_sink(sink, &plan));
             }
             Err(found) => checked.diagnostics.extend(found),
         }
@@ -176,6 +204,7 @@ impl Checked {
     /// those of all definitions.
     pub fn of_view(mut self, view: &str) -> Option<Self> {
         self.streams.clear();
+        self.sinks.clear();
         self.views.retain(|report| &*report.view == view);
         (!self.views.is_empty()).then_some(self)
     }
@@ -276,6 +305,23 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
         memory_limit_bytes: view.memory_limit,
         timeout: view.timeout.map(format_duration_parts),
         next_runs: view.upcoming(after, RUNS_AHEAD).iter().map(time).collect(),
+    }
+}
+
+fn report_sink(sink: &SinkDefinition, plan: &SinkPlan) -> SinkReport {
+    let columns = plan.output.fields().iter().map(|field| ColumnReport {
+        name: field.name().clone(),
+        column_type: serving::sql_name(field.data_type()),
+        nullable: field.is_nullable(),
+        approximate: false,
+    });
+    SinkReport {
+        sink: sink.name.clone(),
+        topic: sink.topic.clone(),
+        reads: plan.stream.name.clone(),
+        joins: plan.joins.iter().map(|join| join.plan.view.clone()).collect(),
+        key: sink.key.clone(),
+        columns: columns.collect(),
     }
 }
 

@@ -25,6 +25,7 @@ mod logging;
 mod progress;
 mod repair;
 mod replay;
+mod sink;
 mod status;
 mod storage;
 mod token;
@@ -121,6 +122,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Show where the bytes are, by stream, view and kind, and what another retention would free
     Storage(storage::StorageArgs),
+    /// List the sinks, and print what one puts out
+    Sink(sink::SinkArgs),
     /// Create, list and revoke tokens: who may do what over HTTP and PostgreSQL
     Token(token::TokenArgs),
 }
@@ -237,6 +240,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Repair(args) => repair::run(context, args).await,
         Command::Status(args) => status::status(context, args).await,
         Command::Storage(args) => storage::storage(context, args).await,
+        Command::Sink(args) => sink::sink(context, args).await,
         Command::Token(args) => token::token(context, args).await,
     }
 }

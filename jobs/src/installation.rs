@@ -10,8 +10,9 @@ use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
+use event_sinks::Sinks;
 use serving::{Node, NodeSettings, ServingClock, WantedViews};
-use speed::Speed;
+use speed::{EventSinks, Speed};
 use storage::ObjectStorage;
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -123,6 +124,13 @@ impl Installation {
             clock: clock(),
             progress: Default::default(),
         }
+    }
+
+    /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers.
+    pub fn sinks(&self, node: Node) -> Arc<dyn EventSinks> {
+        let (log, functions) = (self.log.clone(), self.functions.clone());
+        let (group, partitions) = (self.settings.speed.group.clone(), self.settings.log.partitions);
+        Arc::new(Sinks { node, log, functions, group, partitions })
     }
 
     /// Returns where and how ids are remembered for deduplication.

@@ -28,6 +28,7 @@ pub mod repair;
 pub mod replay;
 pub mod scheduler;
 pub mod served;
+pub mod sinks;
 pub mod status;
 pub mod storage_report;
 pub mod tokens;

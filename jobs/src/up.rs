@@ -14,10 +14,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use access::{audit, local_user, may_listen};
+use catalog::DefinitionKind;
 use definitions::Definitions;
 use definitions::settings::ClockKind;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
+use serving::Node;
 use serving::http::{BoundListener, Protection, listen, serve_health};
 use speed::Progress;
 use tokio::runtime::Handle;
@@ -92,8 +94,8 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
         apply(&installation, &options).await?;
         start_serving(&mut parts, &installation, (listener, protection, postgres), Some(fresh.clone())).await
     };
-    if let Some(ready) = unless_stopped(&stop, starting).await? {
-        start_speed(&mut parts, &installation, Some(fresh));
+    if let Some((ready, node)) = unless_stopped(&stop, starting).await? {
+        start_speed(&mut parts, &installation, Some((fresh, node)));
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -107,7 +109,8 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let workers = start_speed(&mut parts, &installation, None);
+    let node = node_for_sinks(&mut parts, &installation).await?;
+    let workers = start_speed(&mut parts, &installation, node);
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
@@ -123,7 +126,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
         apply(&installation, &options).await?;
         start_serving(&mut parts, &installation, (listener, protection, postgres), None).await
     };
-    if let Some(ready) = unless_stopped(&stop, starting).await? {
+    if let Some((ready, _)) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
     }
     finish(installation, parts, &stop).await
@@ -193,7 +196,7 @@ async fn start_serving(
     installation: &Installation,
     (listener, protection, postgres): (BoundListener, Protection, Option<postgres_wire::Bound>),
     fresh: Option<Fresh>,
-) -> Result<Ready> {
+) -> Result<(Ready, Node)> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
     let reads_itself = fresh.is_some();
@@ -220,9 +223,24 @@ async fn start_serving(
         lag::watch(source, log, Answers::default().log, stop).await;
         Ok(())
     });
-    // Loading and copying snapshots may take as long as it likes: questions come first.
+    run_node(parts, node.clone());
+    Ok((Ready { postgres: postgres_address, ..ready }, node))
+}
+
+/// Loading and copying snapshots may take as long as it likes: questions come first.
+fn run_node(parts: &mut Parts, node: Node) {
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
-    Ok(Ready { postgres: postgres_address, ..ready })
+}
+
+/// Sinks read the rows of views in the process of the worker.
+async fn node_for_sinks(parts: &mut Parts, installation: &Installation) -> Result<Option<(Fresh, Node)>> {
+    if installation.catalog.state().await?.live(DefinitionKind::Sink).next().is_none() {
+        return Ok(None);
+    }
+    let fresh = Fresh::default();
+    let node = installation.node_at_once(Some(fresh.clone())).await?;
+    run_node(parts, node.clone());
+    Ok(Some((fresh, node)))
 }
 
 async fn socket_address(setting: &str, address: &str) -> Result<SocketAddr> {
@@ -276,10 +294,13 @@ fn start_health(
 }
 
 /// Returns what each worker is doing.
-fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Vec<Progress> {
+fn start_speed(parts: &mut Parts, installation: &Installation, with_node: Option<(Fresh, Node)>) -> Vec<Progress> {
     let mut workers = Vec::new();
-    for speed in installation.speed_workers(fresh) {
+    let (fresh, node) = with_node.unzip();
+    let sinks = node.map(|node| installation.sinks(node));
+    for mut speed in installation.speed_workers(fresh) {
         workers.push(speed.progress.clone());
+        speed.sinks.clone_from(&sinks);
         // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
         // that answer HTTP.
         let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));

@@ -84,8 +84,9 @@ impl Switch<'_> {
 
     async fn create_topics(&self) -> Result<()> {
         let Wanted::Definitions { definitions, .. } = self.wanted else { return Ok(()) };
-        for stream in &definitions.streams {
-            self.target.log.create_topic(&stream.topic, self.target.partitions).await?;
+        let topics = definitions.streams.iter().map(|stream| &stream.topic).chain(definitions.sinks.iter().map(|sink| &sink.topic));
+        for topic in topics {
+            self.target.log.create_topic(topic, self.target.partitions).await?;
         }
         Ok(())
     }

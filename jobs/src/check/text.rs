@@ -5,7 +5,7 @@ use std::fmt::Write;
 use definitions::Severity;
 use definitions::durations::format_bytes;
 
-use super::{Checked, StreamReport, ViewReport, mebibytes};
+use super::{Checked, SinkReport, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -22,12 +22,18 @@ pub(super) fn checked(checked: &Checked) -> String {
     for view in &checked.views {
         write_view(&mut text, view);
     }
+    for sink in &checked.sinks {
+        write_sink(&mut text, sink);
+    }
     if !found.is_empty() {
         let _ = writeln!(text, "{found}\n");
     }
     let definitions = &checked.definitions;
     let (streams, views) = (count(definitions.streams.len(), "stream"), count(definitions.views.len(), "view"));
-    let _ = write!(text, "{streams} and {views}: no errors");
+    let _ = match definitions.sinks.len() {
+        0 => write!(text, "{streams} and {views}: no errors"),
+        sinks => write!(text, "{streams}, {views} and {}: no errors", count(sinks, "sink")),
+    };
     text
 }
 
@@ -60,6 +66,17 @@ fn write_duplicates(text: &mut String, stream: &StreamReport) {
             "               warning: at that rate [speed] dedup_memory = \"{wanted}\" is needed to find duplicates without reading the disk"
         );
     }
+}
+
+fn write_sink(text: &mut String, sink: &SinkReport) {
+    let joins: Vec<&str> = sink.joins.iter().map(|view| &**view).collect();
+    let columns: Vec<String> = sink.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
+    let _ = writeln!(text, "sink {}", sink.sink);
+    let _ = writeln!(text, "  reads        {}", sink.reads);
+    let _ = writeln!(text, "  joins        {}", if joins.is_empty() { "no view".into() } else { joins.join(", ") });
+    let _ = writeln!(text, "  topic        {}", sink.topic);
+    let _ = writeln!(text, "  key          {}", sink.key.as_deref().unwrap_or("that of the event's record"));
+    let _ = writeln!(text, "  columns      {}\n", columns.join(", "));
 }
 
 fn write_view(text: &mut String, view: &ViewReport) {

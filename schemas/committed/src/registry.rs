@@ -126,6 +126,16 @@ impl Registry {
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
+    /// Returns a sink that cannot be planned over what is served here, and why.
+    pub async fn broken_sink(&self, functions: &Functions) -> Option<(Arc<str>, Arc<str>)> {
+        for sink in &self.sinks {
+            if let Err(found) = self.plan_sink(&sink.definition, functions).await {
+                return Some((sink.name.clone(), found));
+            }
+        }
+        None
+    }
+
     /// True if a catalog state has other live definitions than this registry: other versions, or another text of one,
     /// whose options changed in place.
     pub fn is_stale(&self, state: &CatalogState) -> bool {

@@ -5,6 +5,7 @@
 //! the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
 //! pass finds all of them; a definition with a mistake is left out of the result.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
@@ -92,6 +93,12 @@ pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     diagnostics.extend(unreadable);
     diagnostics.extend(misplaced(&definitions));
     Ok((definitions, diagnostics))
+}
+
+/// Returns the words of an SQL text that can be names of definitions.
+pub fn names_in(sql: &str) -> BTreeSet<String> {
+    let (lexemes, _) = tokens::cut(sql);
+    lexemes.iter().filter_map(|lexeme| names::identifier(&lexeme.token.token)).collect()
 }
 
 fn keep(item: Found, file: Option<&Path>, definitions: &mut Definitions) {

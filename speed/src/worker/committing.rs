@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use catalog::CheckpointRecord;
-use types::Result;
+use types::{Error, Result};
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
@@ -37,6 +37,10 @@ impl Worker<'_> {
         let registry = &self.registry;
         let sinks: Option<(&mut dyn WorkerSinks, _)> = match &mut self.sinks {
             Some(sinks) if !registry.sinks.is_empty() => Some((&mut **sinks, registry)),
+            None if !registry.sinks.is_empty() => {
+                let message = "there are sinks now, and this process was started when there were none: it makes no records";
+                return Err(Error::unavailable(message).with("help", "start it again"));
+            }
             _ => None,
         };
         self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref(), sinks).await
