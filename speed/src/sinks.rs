@@ -20,7 +20,7 @@ pub trait EventSinks: Send + Sync {
 
 /// The sinks as one worker has them.
 #[async_trait]
-pub trait WorkerSinks: Send {
+pub trait WorkerSinks: Send + Sync {
     /// Makes the records of some accepted events. Nothing is put out yet.
     async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()>;
 

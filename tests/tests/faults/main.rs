@@ -18,6 +18,7 @@ mod memory;
 mod random;
 mod replay;
 mod scheduling;
+mod sinks;
 mod site;
 mod small_disk;
 mod supernode;

@@ -1,0 +1,220 @@
+//! Sinks: one record for each accepted event, whatever dies, with what the event saw.
+//!
+//! The expected side is a walk through each partition of the log, in plain Rust, that shares nothing with the layers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use basestream_tests::{Harness, now};
+use batch::RunTime;
+use catalog::DefinitionKind;
+use definitions::parse;
+use engine::fresh::Fresh;
+use event_log::TopicPartition;
+use event_sinks::{Sinks, source_of};
+use jobs::sinks::SinkReader;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use serving::ServingClock;
+use tokio_util::sync::CancellationToken;
+use types::tiles::Micros;
+use types::vector::Offset;
+
+use super::show_logs;
+
+const MINUTE: Micros = 60_000_000;
+const HOUR: Micros = 60 * MINUTE;
+const BEGIN: Micros = 1_772_000_000_000_000;
+const PARTITIONS: u32 = 2;
+const KEYS: u8 = 4;
+
+const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, u TEXT, x BIGINT)
+    WITH (topic = 'in', event_time = 'ts', id = 'id', key = 'k', dedup_within = '1h')";
+const BY_KEY: &str = "CREATE VIEW by_key WITH (windows = '1h') AS
+    SELECT k, count(*) AS n, sum(x) AS total, max(ts) FILTER (WHERE within(ts, 'all')) AS last FROM s WHERE x <> 7 GROUP BY k";
+const LINKS: &str = "CREATE VIEW links AS SELECT a.k, count(DISTINCT b.x) AS linked FROM s a JOIN s b ON a.u = b.u GROUP BY a.k";
+const INCLUSIVE: &str = "CREATE SINK after WITH (topic = 'out', key = 'k') AS
+    SELECT e.id, e.k, v.n_1h, v.total_1h, v.last, l.linked, CASE WHEN v.n_1h > 3 THEN 'review' ELSE 'allow' END AS decision
+    FROM s e LEFT JOIN by_key v ON v.k = e.k LEFT JOIN links l ON l.k = e.k WHERE e.x <> 5";
+const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = 'out_before', features = 'exclusive') AS
+    SELECT e.id, v.n_1h, v.total_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
+
+/// What a sink is expected to say of one event.
+#[derive(Default)]
+struct Expected {
+    after: Option<Value>,
+    before: Value,
+}
+
+/// One event of the log, as JSON.
+fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
+    if rng.random_ratio(1, 40) {
+        return (Some("k0".into()), "{\"id\": 3}".into());
+    }
+    let key = (!rng.random_ratio(1, 15)).then(|| format!("k{}", rng.random_range(0..KEYS)));
+    // Some are the same as an earlier one, and some are late.
+    let id = if rng.random_ratio(1, 10) { number.saturating_sub(rng.random_range(1..20)) } else { number };
+    let late = if rng.random_ratio(1, 5) { rng.random_range(0..3 * HOUR) } else { 0 };
+    let time = BEGIN + number as Micros * MINUTE / 2 - late;
+    let user = format!("{}-u{}", key.as_deref().unwrap_or_default(), rng.random_range(0..3));
+    let value = json!({ "id": format!("e{id}"), "ts": time, "k": key, "u": user, "x": rng.random_range(0..9) });
+    (key, value.to_string())
+}
+
+/// Walks through the partitions of the log. Links are between events of one key alone, so that they too follow from one
+/// partition.
+async fn expected(harness: &Harness) -> BTreeMap<(i32, i64), Expected> {
+    let mut expected = BTreeMap::new();
+    for partition in 0..PARTITIONS as i32 {
+        let source = TopicPartition { topic: "in".into(), partition };
+        let fetched = harness.log.read(&source, Offset(0), 100_000).await.unwrap();
+        let (mut ids, mut newest) = (HashSet::new(), Micros::MIN);
+        let mut of_key: HashMap<Value, Vec<(Micros, i64)>> = HashMap::new();
+        let mut linked: HashMap<Value, BTreeMap<String, BTreeSet<i64>>> = HashMap::new();
+        for record in &fetched.records {
+            let value: Value = serde_json::from_slice(record.value.as_deref().unwrap()).unwrap();
+            if value["ts"].is_null() || !ids.insert(value["id"].as_str().unwrap().to_owned()) {
+                continue;
+            }
+            let (time, x, key) = (value["ts"].as_i64().unwrap(), value["x"].as_i64().unwrap(), value["k"].clone());
+            newest = newest.max(time);
+            let from = (newest - HOUR).div_euclid(MINUTE) * MINUTE;
+            let row = |events: &[(Micros, i64)]| {
+                let in_window: Vec<i64> = events.iter().filter(|(time, _)| *time >= from).map(|(_, x)| *x).collect();
+                let last = events.iter().map(|(time, _)| *time).max();
+                let total = (!in_window.is_empty()).then(|| in_window.iter().sum::<i64>());
+                (in_window.len(), total, last)
+            };
+            let events = of_key.entry(key.clone()).or_default();
+            let (n, total, _) = if key.is_null() { (0, None, None) } else { row(events) };
+            let before = json!({ "id": value["id"], "n_1h": n, "total_1h": total });
+            if x != 7 {
+                events.push((time, x));
+            }
+            let of_users = linked.entry(key.clone()).or_default();
+            of_users.entry(value["u"].as_str().unwrap().to_owned()).or_default().insert(x);
+            let (n, total, last) = if key.is_null() { (0, None, None) } else { row(events) };
+            let all_linked: BTreeSet<i64> = of_users.values().flatten().copied().collect();
+            let all_linked = if key.is_null() { 0 } else { all_linked.len() };
+            let last = last.map(engine::events::format_timestamp);
+            let decision = if n > 3 { "review" } else { "allow" };
+            let after = json!({ "id": value["id"], "k": key, "n_1h": n, "total_1h": total, "last": last, "linked": all_linked, "decision": decision });
+            expected.insert((partition, record.offset.0), Expected { after: (x != 5).then_some(after), before });
+        }
+    }
+    expected
+}
+
+/// What a sink put out, by event. Each event at most once, and those of a partition in their order.
+async fn put_out(harness: &Harness, sql: &str) -> BTreeMap<(i32, i64), Value> {
+    let sink = parse::parse_sink(sql).unwrap();
+    let mut found = BTreeMap::new();
+    let mut twice = Vec::new();
+    let mut take = |record: &types::record::Record| {
+        let (source, offset) = source_of(&record.headers).unwrap();
+        let value: Value = serde_json::from_slice(record.value.as_deref().unwrap()).unwrap();
+        if found.insert((source.partition, offset.0), value).is_some() {
+            twice.push((source, offset));
+        }
+        Ok(true)
+    };
+    SinkReader::new(&*harness.log, &sink).read(&mut take).await.unwrap();
+    assert_eq!(twice, [], "these events have more than one record");
+    found
+}
+
+/// A process: a node and a worker that share fresh layers.
+struct Process {
+    worker: tokio::task::JoinHandle<types::Result<()>>,
+    node: tokio::task::JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Process {
+    async fn start(harness: &Harness, name: &str) -> Process {
+        let fresh = Fresh::default();
+        let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+        let (log, functions) = (harness.log.clone(), harness.functions.clone());
+        let sinks = Sinks { node: node.clone(), log, functions, group: "basestream".into(), partitions: PARTITIONS };
+        let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
+        speed.sinks = Some(Arc::new(sinks));
+        let stop = CancellationToken::new();
+        let (of_worker, of_node) = (stop.clone(), stop.clone());
+        let worker = tokio::spawn(async move { speed.run(of_worker).await });
+        let node = tokio::spawn(async move { node.run(of_node).await });
+        Process { worker, node, stop }
+    }
+
+    /// As if the process had died: nothing is drained.
+    async fn kill(self) {
+        self.worker.abort();
+        self.node.abort();
+        let _ = self.worker.await;
+        let _ = self.node.await;
+    }
+
+    async fn finish(self) {
+        self.stop.cancel();
+        self.worker.await.unwrap().unwrap();
+        self.node.await.unwrap();
+    }
+}
+
+async fn run(seed: u64) {
+    show_logs();
+    let mut rng = StdRng::seed_from_u64(seed);
+    let harness = Harness::new().await.unwrap();
+    for topic in ["in", "out", "out_before"] {
+        harness.log.create_topic(topic, PARTITIONS).await.unwrap();
+    }
+    let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
+    let sinks = [("after", INCLUSIVE), ("before", EXCLUSIVE)].map(|(name, sql)| (DefinitionKind::Sink, name, sql));
+    let stream = [(DefinitionKind::Stream, "s", STREAM)];
+    harness.define(&stream.into_iter().chain(views).chain(sinks).collect::<Vec<_>>()).await.unwrap();
+    let (mut number, mut lives) = (0, 0);
+    let mut process = Process::start(&harness, "w0").await;
+    while number < 240 {
+        let count = rng.random_range(1..30);
+        let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
+        number += count;
+        harness.append("in", PARTITIONS, events).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..120))).await;
+        if rng.random_ratio(1, 4) && lives < 4 {
+            lives += 1;
+            process.kill().await;
+            process = Process::start(&harness, &format!("w{lives}")).await;
+        }
+        if rng.random_ratio(1, 6) {
+            let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
+            // Another process may run it.
+            let _ = harness.batch(view, RunTime::EventClock).await;
+        }
+    }
+    let expected = expected(&harness).await;
+    let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
+    let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
+    let began = Instant::now();
+    while put_out(&harness, INCLUSIVE).await.len() < after.len() || put_out(&harness, EXCLUSIVE).await.len() < before.len() {
+        assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}: the records do not come");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    process.finish().await;
+    assert!(lives > 0 && after.len() > 100, "seed {seed}: {lives} kills, {} records", after.len());
+    for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
+        let found = put_out(&harness, sql).await;
+        for (event, row) in &expected {
+            assert_eq!(found.get(event), Some(row), "seed {seed}, event {event:?} of {}, at {}", expected.len(), now());
+        }
+        assert_eq!(found.len(), expected.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_accepted_event_has_one_record_with_what_it_saw() {
+    let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
+    for seed in 1..=seeds {
+        run(seed).await;
+    }
+}
