@@ -11,7 +11,7 @@ use batch::RunTime;
 use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
-use event_log::TopicPartition;
+use event_log::{Log, TopicPartition};
 use event_sinks::{Sinks, source_of};
 use jobs::sinks::SinkReader;
 use rand::rngs::StdRng;
@@ -21,6 +21,7 @@ use serving::ServingClock;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
 use types::vector::Offset;
+use uuid::Uuid;
 
 use super::show_logs;
 
@@ -30,16 +31,42 @@ const BEGIN: Micros = 1_772_000_000_000_000;
 const PARTITIONS: u32 = 2;
 const KEYS: u8 = 4;
 
+// The topics `in`, `out` and `out_before` get a name of their own for each run.
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, u TEXT, x BIGINT)
-    WITH (topic = 'in', event_time = 'ts', id = 'id', key = 'k', dedup_within = '1h')";
+    WITH (topic = '{in}', event_time = 'ts', id = 'id', key = 'k', dedup_within = '1h')";
 const BY_KEY: &str = "CREATE VIEW by_key WITH (windows = '1h') AS
     SELECT k, count(*) AS n, sum(x) AS total, max(ts) FILTER (WHERE within(ts, 'all')) AS last FROM s WHERE x <> 7 GROUP BY k";
 const LINKS: &str = "CREATE VIEW links AS SELECT a.k, count(DISTINCT b.x) AS linked FROM s a JOIN s b ON a.u = b.u GROUP BY a.k";
-const INCLUSIVE: &str = "CREATE SINK after WITH (topic = 'out', key = 'k') AS
+const INCLUSIVE: &str = "CREATE SINK after WITH (topic = '{out}', key = 'k') AS
     SELECT e.id, e.k, v.n_1h, v.total_1h, v.last, l.linked, CASE WHEN v.n_1h > 3 THEN 'review' ELSE 'allow' END AS decision
     FROM s e LEFT JOIN by_key v ON v.k = e.k LEFT JOIN links l ON l.k = e.k WHERE e.x <> 5";
-const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = 'out_before', features = 'exclusive') AS
+const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = '{out_before}', features = 'exclusive') AS
     SELECT e.id, v.n_1h, v.total_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
+
+/// The log on which a run takes place, and the names of its topics.
+struct Place {
+    url: String,
+    suffix: String,
+}
+
+impl Place {
+    fn topic(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
+    fn sql(&self, text: &str) -> String {
+        ["in", "out", "out_before"].iter().fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
+    }
+
+    fn group(&self) -> String {
+        self.topic("group")
+    }
+
+    /// A handle of its own, as in another process.
+    async fn log(&self) -> Arc<dyn Log> {
+        event_log::open(&self.url, &BTreeMap::new()).await.unwrap()
+    }
+}
 
 /// What a sink is expected to say of one event.
 #[derive(Default)]
@@ -65,10 +92,10 @@ fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
 
 /// Walks through the partitions of the log. Links are between events of one key alone, so that they too follow from one
 /// partition.
-async fn expected(harness: &Harness) -> BTreeMap<(i32, i64), Expected> {
+async fn expected(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Expected> {
     let mut expected = BTreeMap::new();
     for partition in 0..PARTITIONS as i32 {
-        let source = TopicPartition { topic: "in".into(), partition };
+        let source = TopicPartition { topic: place.topic("in").into(), partition };
         let fetched = harness.log.read(&source, Offset(0), 100_000).await.unwrap();
         let (mut ids, mut newest) = (HashSet::new(), Micros::MIN);
         let mut of_key: HashMap<Value, Vec<(Micros, i64)>> = HashMap::new();
@@ -108,8 +135,8 @@ async fn expected(harness: &Harness) -> BTreeMap<(i32, i64), Expected> {
 }
 
 /// What a sink put out, by event. Each event at most once, and those of a partition in their order.
-async fn put_out(harness: &Harness, sql: &str) -> BTreeMap<(i32, i64), Value> {
-    let sink = parse::parse_sink(sql).unwrap();
+async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, i64), Value> {
+    let sink = parse::parse_sink(&place.sql(sql)).unwrap();
     let mut found = BTreeMap::new();
     let mut twice = Vec::new();
     let mut take = |record: &types::record::Record| {
@@ -133,12 +160,13 @@ struct Process {
 }
 
 impl Process {
-    async fn start(harness: &Harness, name: &str) -> Process {
+    async fn start(harness: &Harness, place: &Place, name: &str) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-        let (log, functions) = (harness.log.clone(), harness.functions.clone());
-        let sinks = Sinks { node: node.clone(), log, functions, group: "basestream".into(), partitions: PARTITIONS };
+        let (log, functions) = (place.log().await, harness.functions.clone());
         let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
+        (speed.log, speed.settings.group) = (log.clone(), place.group());
+        let sinks = Sinks { node: node.clone(), log, functions, group: place.group(), partitions: PARTITIONS };
         speed.sinks = Some(Arc::new(sinks));
         let stop = CancellationToken::new();
         let (of_worker, of_node) = (stop.clone(), stop.clone());
@@ -162,29 +190,34 @@ impl Process {
     }
 }
 
-async fn run(seed: u64) {
+async fn run(seed: u64, kafka: Option<String>) {
     show_logs();
     let mut rng = StdRng::seed_from_u64(seed);
-    let harness = Harness::new().await.unwrap();
+    let mut harness = Harness::new().await.unwrap();
+    let embedded = format!("file://{}", harness.path().join("log").display());
+    let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = place.log().await;
     for topic in ["in", "out", "out_before"] {
-        harness.log.create_topic(topic, PARTITIONS).await.unwrap();
+        harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
     }
     let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let sinks = [("after", INCLUSIVE), ("before", EXCLUSIVE)].map(|(name, sql)| (DefinitionKind::Sink, name, sql));
-    let stream = [(DefinitionKind::Stream, "s", STREAM)];
+    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE))];
+    let sinks = sinks.each_ref().map(|(name, sql)| (DefinitionKind::Sink, *name, sql.as_str()));
+    let stream = place.sql(STREAM);
+    let stream = [(DefinitionKind::Stream, "s", stream.as_str())];
     harness.define(&stream.into_iter().chain(views).chain(sinks).collect::<Vec<_>>()).await.unwrap();
     let (mut number, mut lives) = (0, 0);
-    let mut process = Process::start(&harness, "w0").await;
+    let mut process = Process::start(&harness, &place, "w0").await;
     while number < 240 {
         let count = rng.random_range(1..30);
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;
-        harness.append("in", PARTITIONS, events).await.unwrap();
+        harness.append(&place.topic("in"), PARTITIONS, events).await.unwrap();
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..120))).await;
         if rng.random_ratio(1, 4) && lives < 4 {
             lives += 1;
             process.kill().await;
-            process = Process::start(&harness, &format!("w{lives}")).await;
+            process = Process::start(&harness, &place, &format!("w{lives}")).await;
         }
         if rng.random_ratio(1, 6) {
             let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
@@ -192,18 +225,18 @@ async fn run(seed: u64) {
             let _ = harness.batch(view, RunTime::EventClock).await;
         }
     }
-    let expected = expected(&harness).await;
+    let expected = expected(&harness, &place).await;
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
     let began = Instant::now();
-    while put_out(&harness, INCLUSIVE).await.len() < after.len() || put_out(&harness, EXCLUSIVE).await.len() < before.len() {
+    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len() {
         assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;
     assert!(lives > 0 && after.len() > 100, "seed {seed}: {lives} kills, {} records", after.len());
     for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
-        let found = put_out(&harness, sql).await;
+        let found = put_out(&harness, &place, sql).await;
         for (event, row) in &expected {
             assert_eq!(found.get(event), Some(row), "seed {seed}, event {event:?} of {}, at {}", expected.len(), now());
         }
@@ -215,6 +248,16 @@ async fn run(seed: u64) {
 async fn each_accepted_event_has_one_record_with_what_it_saw() {
     let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
     for seed in 1..=seeds {
-        run(seed).await;
+        run(seed, None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs services: just test-services"]
+async fn the_same_on_kafka() {
+    let url = std::env::var("BASESTREAM_TEST_KAFKA").expect("BASESTREAM_TEST_KAFKA names a broker: just services up");
+    let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2);
+    for seed in 1..=seeds {
+        run(seed, Some(url.clone())).await;
     }
 }
