@@ -79,8 +79,8 @@ impl WorkerSinks for OfWorker {
             }
             self.taken.insert(key, Some(last));
             let name = made.sink.name.to_string();
-            metrics::counter!("basestream_sink_records_total", "sink" => name.clone()).increment(count);
-            metrics::histogram!("basestream_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
+            metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
+            metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Due {
             let offset = offsets[first + failed.event as usize];
             warn!(sink = %self.sink.name, partition = %self.output.source, offset, reason = failed.reason, "a sink fails on an event");
         }
-        metrics::counter!("basestream_sink_failed_total", "sink" => self.sink.name.to_string()).increment(records.failed.len() as u64);
+        metrics::counter!("basestream_speed_sink_failed_events_total", "sink" => self.sink.name.to_string()).increment(records.failed.len() as u64);
         let writer = Writer { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
         self.records.extend(writer.records(&records)?);
         Ok(())
