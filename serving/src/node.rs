@@ -205,7 +205,9 @@ impl Node {
         let mut read_view = self.read_view()?;
         for (name, version) in views {
             if read_view.live(name)?.version != *version {
-                read_view = read_view.with_version(name, *version).map_err(|error| Error::unavailable("a view has another version").caused_by(error))?;
+                read_view = read_view
+                    .with_version(name, *version)
+                    .map_err(|error| Error::unavailable("a view has another version").caused_by(error))?;
             }
             if let Some(copy) = read_view.view(name)?.copying() {
                 copy.fetch_all().await?;

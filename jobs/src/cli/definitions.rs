@@ -120,7 +120,8 @@ pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
         let unknown = unknown_view(&checked, view);
         checked = checked.of_view(view).ok_or(unknown)?;
     }
-    let value = json!({ "ok": ok, "diagnostics": checked.diagnostics, "streams": checked.streams, "views": checked.views, "sinks": checked.sinks });
+    let value =
+        json!({ "ok": ok, "diagnostics": checked.diagnostics, "streams": checked.streams, "views": checked.views, "sinks": checked.sinks });
     context.output.print(&value, || checked.text())?;
     Ok(if ok { Done::Success } else { Done::Found })
 }

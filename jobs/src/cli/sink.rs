@@ -24,8 +24,10 @@ enum SinkCommand {
     /// List the sinks of the catalog, with their topics
     List,
     /// Print the records of a sink, one JSON object a line
-    #[command(after_help = "Examples:\n  basestream sink read scored_payments\n  basestream sink read scored_payments --follow | jq 'select(.decision == \"deny\")'\n\n\
-        The records of one partition are in the order of their events. With --json each line has the key, the place and the event too.")]
+    #[command(
+        after_help = "Examples:\n  basestream sink read scored_payments\n  basestream sink read scored_payments --follow | jq 'select(.decision == \"deny\")'\n\n\
+        The records of one partition are in the order of their events. With --json each line has the key, the place and the event too."
+    )]
     Read(ReadArgs),
 }
 
@@ -64,7 +66,13 @@ async fn list(context: &Context) -> Result<Done> {
         .collect();
     context.output.print(&value, || {
         let cells = rows.iter().map(|(sink, version, features)| {
-            vec![sink.name.to_string(), version.to_string(), sink.topic.to_string(), sink.key.clone().unwrap_or_default(), (*features).to_owned()]
+            vec![
+                sink.name.to_string(),
+                version.to_string(),
+                sink.topic.to_string(),
+                sink.key.clone().unwrap_or_default(),
+                (*features).to_owned(),
+            ]
         });
         match rows.is_empty() {
             true => "no sink is defined yet".to_owned(),
@@ -106,7 +114,8 @@ async fn read(context: &Context, args: ReadArgs) -> Result<Done> {
 fn placed(record: &Record) -> serde_json::Value {
     let mut value: serde_json::Value = record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
     let key = record.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned());
-    let header = |name| record.headers.iter().find(|(known, _)| known == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+    let header =
+        |name| record.headers.iter().find(|(known, _)| known == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
     if let Some(members) = value.as_object_mut() {
         let own = [("_key", key), ("_event", header(event_sinks::SOURCE_HEADER)), ("_sink", header(event_sinks::SINK_HEADER))];
         members.extend(own.map(|(name, value)| (name.to_owned(), json!(value))));

@@ -1,7 +1,6 @@
 //! What users write: streams, views and sinks in SQL, and settings in `basestream.toml` ([`settings`]).
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,22 +15,16 @@ use types::tiles::Level;
 pub mod depth;
 mod diagnostics;
 pub mod durations;
+mod origin;
 pub mod parse;
 mod schedule;
 pub mod settings;
 mod sink;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use origin::Origin;
 pub use schedule::Schedule;
 pub use sink::{Features, SinkDefinition};
-
-/// Where a definition is in its file: `file` is absent for a definition created in code.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Origin {
-    pub file: Option<PathBuf>,
-    /// The line of the definition's first character, counted from 1.
-    pub line: usize,
-}
 
 /// `CREATE STREAM`: the facts of one topic, typed.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Origin;
+use crate::origin::Origin;
 
 /// One SELECT over one event of a stream and the rows of views that belong to it. Each accepted event gives one record.
 #[derive(Debug, Clone, PartialEq)]

@@ -95,7 +95,10 @@ impl SinkPlan {
             None => None,
             Some(key) => Some(output.index_of(key).map_err(|_| {
                 let columns: Vec<&str> = output.fields().iter().map(|field| field.name().as_str()).collect();
-                Error::input(format!("key names the column '{key}', which the SELECT does not have: expected one of {}", columns.join(", ")))
+                Error::input(format!(
+                    "key names the column '{key}', which the SELECT does not have: expected one of {}",
+                    columns.join(", ")
+                ))
             })?),
         };
         let mut plan = SinkPlan { stream, joins, output, key, row, steps };
@@ -224,15 +227,18 @@ fn check_expression(expr: &Expr) -> Result<()> {
     let mut problem = None;
     expr.apply(|expr| {
         problem = match expr {
-            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
-                Some("a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys".to_owned())
-            }
+            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => Some(
+                "a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys"
+                    .to_owned(),
+            ),
             Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
                 Some("a sink sees one event at a time: expected the aggregate in a view, which the sink joins".to_owned())
             }
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr).map(|name| {
-                format!("{name}() answers differently from call to call: expected a function of the event and its rows, or as_of() for the time")
+                format!(
+                    "{name}() answers differently from call to call: expected a function of the event and its rows, or as_of() for the time"
+                )
             }),
         };
         Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -57,7 +57,14 @@ impl KafkaLog {
         let cluster = Arc::new(Cluster::new(&settings)?);
         let appender = Appender::new(settings.clone());
         let outputs = Arc::new(Outputs::new(settings.clone()));
-        Ok(KafkaLog { settings, cluster, appender, outputs, partitions: Mutex::default(), appends: Attempts::new("the log takes no records") })
+        Ok(KafkaLog {
+            settings,
+            cluster,
+            appender,
+            outputs,
+            partitions: Mutex::default(),
+            appends: Attempts::new("the log takes no records"),
+        })
     }
 
     /// Runs a blocking call to the cluster on a thread that may block.

@@ -198,12 +198,15 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     let mut found = Vec::new();
     for bounds in second.bounds(topic).await.unwrap() {
         let fetched = second.read(&source(topic, bounds.partition), bounds.begin, 1_000).await.unwrap();
-        found.extend(fetched.records.iter().map(|record| std::str::from_utf8(record.value.as_deref().unwrap()).unwrap().parse::<i64>().unwrap()));
+        found.extend(
+            fetched.records.iter().map(|record| std::str::from_utf8(record.value.as_deref().unwrap()).unwrap().parse::<i64>().unwrap()),
+        );
     }
     found.sort_unstable();
     assert_eq!(found, (0..60).collect::<Vec<_>>());
     // Another source, or a topic of that name that was made anew, begins for itself.
-    let others = [Output { source: source(&output.source.topic, 1), ..output.clone() }, Output { identity: "another".into(), ..output.clone() }];
+    let others =
+        [Output { source: source(&output.source.topic, 1), ..output.clone() }, Output { identity: "another".into(), ..output.clone() }];
     for other in others {
         assert_eq!(second.take_output(&other).await.unwrap(), None);
     }

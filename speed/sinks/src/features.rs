@@ -71,8 +71,7 @@ impl Seen {
         for (version, view) in &mut self.views {
             let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
             if let Some(added) = view.added.take() {
-                let batches: Vec<RecordBatch> =
-                    view.before.iter().map(StateRows::batch).chain([added.rows().batch()]).cloned().collect();
+                let batches: Vec<RecordBatch> = view.before.iter().map(StateRows::batch).chain([added.rows().batch()]).cloned().collect();
                 view.before = Some(merge_rows(&view.live.plan, &view.live.codec, &batches)?);
             }
             view.added = Some(states.of(chunk.events).await?);

@@ -183,8 +183,10 @@ impl Due {
             let offset = offsets[first + failed.event as usize];
             warn!(sink = %self.sink.name, partition = %self.output.source, offset, reason = failed.reason, "a sink fails on an event");
         }
-        metrics::counter!("basestream_speed_sink_failed_events_total", "sink" => self.sink.name.to_string()).increment(records.failed.len() as u64);
-        let writer = Writer { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
+        metrics::counter!("basestream_speed_sink_failed_events_total", "sink" => self.sink.name.to_string())
+            .increment(records.failed.len() as u64);
+        let writer =
+            Writer { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
         self.records.extend(writer.records(&records)?);
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use catalog::CheckpointRecord;
-use types::{Error, Result};
 use types::vector::{PartitionId, Vector};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::Worker;

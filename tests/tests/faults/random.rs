@@ -107,8 +107,11 @@ impl Run {
         let clock = if rng.random_bool(0.5) { ServingClock::Wall } else { ServingClock::Event };
         let fresh = Fresh::default();
         let node = harness.node(clock, Some(fresh.clone())).await.unwrap();
-        let definitions =
-            Definitions { streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(), views: Vec::new(), ..Definitions::default() };
+        let definitions = Definitions {
+            streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(),
+            views: Vec::new(),
+            ..Definitions::default()
+        };
         Run {
             harness,
             rng,

@@ -229,7 +229,8 @@ async fn run(seed: u64, kafka: Option<String>) {
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
     let began = Instant::now();
-    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len() {
+    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
+    {
         assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

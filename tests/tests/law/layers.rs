@@ -256,7 +256,11 @@ impl Installation {
 }
 
 async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [Vec<RecordBatch>; 2] {
-    let definitions = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![(*view.definition).clone()], ..Definitions::default() };
+    let definitions = Definitions {
+        streams: vec![parse::parse_stream(STREAM).unwrap()],
+        views: vec![(*view.definition).clone()],
+        ..Definitions::default()
+    };
     let session = planning_session(&Functions::standard()).unwrap();
     plain::register(&session);
     let batch = batch_of(events, plan_schema(&definitions.streams[0]));

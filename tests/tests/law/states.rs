@@ -198,7 +198,11 @@ const CHECKPOINTS: usize = 6;
 
 pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micros) -> Result<(), TestCaseError> {
     let functions = Functions::standard();
-    let definitions = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![parse::parse_view(sql).unwrap()], ..Definitions::default() };
+    let definitions = Definitions {
+        streams: vec![parse::parse_stream(STREAM).unwrap()],
+        views: vec![parse::parse_view(sql).unwrap()],
+        ..Definitions::default()
+    };
     let planned = Planner::new(&definitions, functions.clone()).plan(&definitions.views[0]).await;
     let Planned::Kept(plan) = planned.unwrap_or_else(|found| panic!("{sql}\n{found}")) else { panic!("{sql} keeps nothing") };
     let events = batch(rows, plan_schema(&definitions.streams[0]));

@@ -44,7 +44,8 @@ fn features(options: &Options, problems: &mut Diagnostics) -> Features {
         None | Some(("inclusive", _)) => Features::Inclusive,
         Some(("exclusive", _)) => Features::Exclusive,
         Some((text, entry)) => {
-            let expected = "expected 'inclusive' (the rows of views count the event itself) or 'exclusive' (they count what came before it)";
+            let expected =
+                "expected 'inclusive' (the rows of views count the event itself) or 'exclusive' (they count what came before it)";
             problems.push(entry.value_at.error(format!("unknown features '{text}'")).help(expected));
             Features::Inclusive
         }

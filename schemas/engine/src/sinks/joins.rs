@@ -30,7 +30,9 @@ pub(super) fn joined(node: &LogicalPlan, sources: Sources<'_>) -> Result<(Arc<St
 fn stream(name: &str, sources: Sources<'_>) -> Result<Arc<StreamDefinition>> {
     let found = sources.streams.iter().find(|stream| *stream.name == *name).cloned();
     found.ok_or_else(|| {
-        Error::input(format!("a sink begins with a stream, whose events it puts out, and '{name}' is a view: expected FROM stream LEFT JOIN {name} ON .."))
+        Error::input(format!(
+            "a sink begins with a stream, whose events it puts out, and '{name}' is a view: expected FROM stream LEFT JOIN {name} ON .."
+        ))
     })
 }
 
@@ -65,7 +67,9 @@ fn view(join: &Join, sources: Sources<'_>) -> Result<JoinedView> {
         let expr = key_expression(value, join, plan.answer_keys()[key].data_type())?;
         if keys[key].replace(expr).is_some() {
             let key = plan.answer_keys()[key].name();
-            return Err(Error::input(format!("the key \"{key}\" of the view \"{name}\" is compared twice: expected one condition for each key")));
+            return Err(Error::input(format!(
+                "the key \"{key}\" of the view \"{name}\" is compared twice: expected one condition for each key"
+            )));
         }
     }
     let missing = |key: usize| {

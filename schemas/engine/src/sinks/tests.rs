@@ -61,7 +61,8 @@ async fn a_record_has_columns_of_the_event_and_of_its_rows() {
     let (keys, has_key) = plan.joins[0].keys(&plan.stream, &events()).unwrap();
     assert_eq!((keys.len(), has_key.iter().flatten().collect::<Vec<_>>()), (1, vec![true, false, true, true]));
     let n: ArrayRef = Arc::new(Int64Array::from(vec![1, 0, 2, 3]));
-    let total = arrow::compute::cast(&(Arc::new(Int64Array::from(vec![5, 0, 7, 6])) as ArrayRef), plan.joins[0].plan.columns[2].field.data_type());
+    let total =
+        arrow::compute::cast(&(Arc::new(Int64Array::from(vec![5, 0, 7, 6])) as ArrayRef), plan.joins[0].plan.columns[2].field.data_type());
     let fields = plan.joins[0].wanted.iter().map(|column| plan.joins[0].plan.columns[*column].field.clone()).collect::<Vec<_>>();
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![n, total.unwrap()]).unwrap();
     let records = plan.records(&events(), &[rows], "s/0:7", &times()).unwrap();

@@ -7,9 +7,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::testing::{
-    Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, work,
-};
+use crate::testing::{Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, work};
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
 use types::tiles::Micros;

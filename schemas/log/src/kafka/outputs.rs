@@ -167,7 +167,8 @@ impl Outputs {
 
     fn failed(&self, doing: &str, error: KafkaError, output: &Output) -> Error {
         let code = error.rdkafka_error_code();
-        let is_fenced = matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
+        let is_fenced =
+            matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
         let failed = client::failed(doing, error, &self.settings.addresses, &Reasons::default());
         let failed = match is_fenced {
             true => Error::new(ErrorKind::Conflict, "another process has taken the output over").caused_by(failed),
@@ -185,6 +186,8 @@ fn position_of(value: Option<&[u8]>, output: &Output) -> Result<Offset> {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let offset = text.and_then(|text| text.parse().ok()).map(Offset);
     offset.ok_or_else(|| {
-        Error::corrupt("the position of an output is no offset").with("topic", positions_topic(&output.group)).with("found", format!("{text:?}"))
+        Error::corrupt("the position of an output is no offset")
+            .with("topic", positions_topic(&output.group))
+            .with("found", format!("{text:?}"))
     })
 }

@@ -35,7 +35,12 @@ fn streams() -> Vec<StreamDefinition> {
 fn rewritten(views: &[&str], moment: Moment) -> Result<Plain> {
     let views: Vec<_> = views.iter().map(|sql| parse_view(sql).unwrap()).collect();
     let aggregates = ["count", "sum", "min", "max", "avg", "array_agg", "first_value"];
-    plain(&views[0].clone(), &Definitions { streams: streams(), views, ..Definitions::default() }, &|name| aggregates.contains(&name), moment)
+    plain(
+        &views[0].clone(),
+        &Definitions { streams: streams(), views, ..Definitions::default() },
+        &|name| aggregates.contains(&name),
+        moment,
+    )
 }
 
 fn at(t: Micros) -> Moment {

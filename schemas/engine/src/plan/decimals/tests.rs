@@ -152,7 +152,8 @@ async fn states_behind_a_division_with_a_decimal_have_a_stamp_of_their_own() {
         WITH (event_time = 'ts', id = 'id', dedup_within = '1m')";
     let stamp = async |select: &str| {
         let view = parse::parse_view(&format!("CREATE VIEW v WITH (windows = '1h', every = '1h') AS {select}")).unwrap();
-        let project = Definitions { streams: vec![parse::parse_stream(stream).unwrap()], views: vec![view.clone()], ..Definitions::default() };
+        let project =
+            Definitions { streams: vec![parse::parse_stream(stream).unwrap()], views: vec![view.clone()], ..Definitions::default() };
         match Planner::new(&project, Functions::standard()).plan(&view).await {
             Ok(Planned::Kept(plan)) => plan.stamp.clone(),
             other => panic!("{select}: {:?}", other.err()),

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::states::Partial;
-use crate::steps::REASON_CHARACTERS;
 use crate::states::testing::{events, planned, session};
+use crate::steps::REASON_CHARACTERS;
 
 /// What a view does with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
