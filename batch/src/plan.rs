@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after};
-use committed::lacking::{Lacking, events_of, split_lacking};
+use committed::lacking::{Lacking, archive_files_read, events_of, split_lacking};
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
 use storage::{Manifest, Tier};
@@ -122,15 +122,10 @@ fn of_checkpoints(
         StatesFrom::Events(_) => (Vec::new(), checkpoints),
         StatesFrom::Stored | StatesFrom::StoredOrLog => split_lacking(state, live, &Lacking::default(), checkpoints),
     };
-    let files = |kind: FileKind, of: &[&CheckpointRecord]| -> Files {
-        let is_read = |file: &&FileRecord| file.kind == kind && file.subject.as_deref().is_none_or(|stream| live.plan.reads(stream));
-        let named = of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(|file| !file.marked_for_deletion);
-        named.filter(is_read).collect()
-    };
-    let states_objects = files(FileKind::States, &stored);
+    let states_objects = stored.iter().flat_map(|checkpoint| state.readable_of(checkpoint.id, FileKind::States)).collect();
     let (archive, replayed) = match from.reads_log() {
         true => (Files::default(), events_of(state, live, &to_compute)),
-        false => (files(FileKind::Archive, &to_compute), 0),
+        false => (to_compute.iter().flat_map(|checkpoint| archive_files_read(state, live, checkpoint.id)).collect(), 0),
     };
     RunPlan { checkpoints: count, events, replayed, states_objects, archive, ..empty(live, strategy, cut) }
 }

@@ -201,6 +201,6 @@ impl SegmentReader {
 
 /// The size of the states objects of these checkpoints.
 pub(crate) fn states_bytes(attempt: &Attempt<'_>, checkpoints: &[&CheckpointRecord]) -> i64 {
-    let files = checkpoints.iter().flat_map(|checkpoint| attempt.state.files.of_checkpoint(checkpoint.id));
-    files.filter(|file| file.kind == FileKind::States).map(|file| file.bytes).sum()
+    let files = checkpoints.iter().flat_map(|checkpoint| attempt.state.readable_of(checkpoint.id, FileKind::States));
+    files.map(|file| file.bytes).sum()
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{ArchiveBounds, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, archive_files};
 use definitions::{Column, StreamDefinition, parse};
 use engine::events::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use storage::{ArchiveFacts, ArchiveUpload, ArchiveVersions, ObjectStorage, ROW_GROUP_BYTES, archive_facts, read_archive};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
-use types::files::{FileKind, FileRecord, ObjectName};
+use types::files::{FileRecord, ObjectName};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
@@ -329,7 +329,7 @@ async fn files_of(
     stream: &Arc<str>,
     staged: &mut Staged,
 ) -> Result<Vec<(FileRecord, ArchiveFacts)>> {
-    let mut files: Vec<&FileRecord> = state.readable(FileKind::Archive).filter(|file| file.subject.as_ref() == Some(stream)).collect();
+    let mut files = archive_files(state, std::slice::from_ref(stream), ArchiveBounds::default());
     files.sort_by_key(|file| file.checkpoint.and_then(|id| state.checkpoints.get(id)).map(|checkpoint| checkpoint.revision));
     let unknown: Vec<FileRecord> = files.iter().filter(|file| !staged.facts.contains_key(&file.path)).map(|file| (*file).clone()).collect();
     // Collected first: with a closure in the stream this future could not be spawned.

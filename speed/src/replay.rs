@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of};
 use definitions::{StreamDefinition, parse};
 use engine::events::{Decoder, EventBatchBuilder, OnMisfit, Redecoded, Redecoder};
 use event_log::{Log, TopicPartition};
 use storage::{ArchiveVersions, ObjectStorage, archive_facts};
-use types::files::{FileKind, FileRecord};
 use types::vector::PartitionId;
 use types::{Error, Result};
 
@@ -131,9 +130,7 @@ impl<'a> Replay<'a> {
     /// has no events of the stream.
     async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<Option<ArchiveVersions>> {
         let state = self.context.state;
-        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(stream);
-        let file = state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion);
-        let Some(file) = file else { return Ok(None) };
+        let Some(file) = archive_file_of(state, checkpoint.id, stream) else { return Ok(None) };
         let mut known = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream);
         match (known.next(), known.next()) {
             (Some(only), None) => Ok(Some(ArchiveVersions { decoded_by: only.version, decided_by: only.version })),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
-use catalog::CatalogState;
+use catalog::{ArchiveBounds, CatalogState, archive_files};
 use committed::registry::{LiveView, Registry, no_view};
 use engine::events::plan_schema;
 use engine::plan::planning_session;
@@ -16,7 +16,7 @@ use serving::WantedViews;
 use storage::{ObjectStorage, read_archive_as};
 use types::columns::{OFFSET, PARTITION};
 use types::failures::{Failure, Failures};
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -80,8 +80,7 @@ async fn export_view_pinned(installation: &Installation, view: &str, to: &str, m
     let mut target = Target::open(to)?;
     let (mut read, mut exported) = (0, 0);
     for per_event in PerEvent::plan(&live.plan, &planning_session(&installation.functions)?)? {
-        let of_stream = |file: &&FileRecord| file.subject.as_ref() == Some(&per_event.stream.name);
-        for file in state.readable(FileKind::Archive).filter(of_stream) {
+        for file in archive_files(&state, std::slice::from_ref(&per_event.stream.name), ArchiveBounds::default()) {
             let failing = Failing { live: &live, per_event: &per_event, schema: plan_schema(&per_event.stream) };
             exported += failing.write(&installation.storage, file, &mut target).await?;
             read += file.rows.max(0) as u64;
@@ -99,8 +98,8 @@ async fn export_view_pinned(installation: &Installation, view: &str, to: &str, m
 pub async fn events_read(installation: &Installation, view: &str) -> Result<u64> {
     let state = installation.catalog.state().await?;
     let live = served(installation, &state, view).await?;
-    let files = state.readable(FileKind::Archive).filter(|file| file.subject.as_ref().is_some_and(|stream| live.plan.reads(stream)));
-    Ok(files.map(|file| file.rows.max(0) as u64).sum())
+    let files = archive_files(&state, &live.streams(), ArchiveBounds::default());
+    Ok(files.into_iter().map(|file| file.rows.max(0) as u64).sum())
 }
 
 async fn served(installation: &Installation, state: &CatalogState, view: &str) -> Result<LiveView> {

@@ -11,7 +11,7 @@ mod redecode;
 mod replace;
 mod versions;
 
-pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
+pub use archive::{ArchiveBounds, archive_file_of, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of, checkpoints_after};
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
 use types::tiles::Micros;
@@ -37,7 +37,7 @@ impl Lacking {
 }
 
 fn states_objects<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) -> impl Iterator<Item = &'s FileRecord> + use<'s> {
-    state.files.of_checkpoint(checkpoint.id).filter(|file| file.kind == FileKind::States && !file.marked_for_deletion)
+    state.readable_of(checkpoint.id, FileKind::States)
 }
 
 /// Divides checkpoints into those that may have a view version's states and those that lack them. Nothing is read: a
@@ -62,10 +62,17 @@ fn is_first(file: &FileRecord, checkpoint: &CheckpointRecord) -> bool {
 
 /// Returns the number of events that these checkpoints archived for a view.
 pub fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&CheckpointRecord]) -> i64 {
-    let of_view = |file: &&FileRecord| {
-        file.kind == FileKind::Archive && !file.marked_for_deletion && file.subject.as_deref().is_some_and(|stream| view.plan.reads(stream))
-    };
-    checkpoints.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(of_view).map(|file| file.rows).sum()
+    let files = checkpoints.iter().flat_map(|checkpoint| archive_files_read(state, view, checkpoint.id));
+    files.map(|file| file.rows).sum()
+}
+
+/// Returns the archive files with the events that one checkpoint has for a view, in the order of the view's streams.
+pub fn archive_files_read<'s>(
+    state: &'s CatalogState,
+    view: &LiveView,
+    checkpoint: Uuid,
+) -> impl Iterator<Item = &'s FileRecord> {
+    view.plan.streams.iter().filter_map(move |stream| archive_file_of(state, checkpoint, &stream.name))
 }
 
 /// Returns whether events were archived before the view version was defined that no snapshot of it holds.

@@ -13,6 +13,7 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use uuid::Uuid;
 
+use super::archive::archive_file_of;
 use super::collect::Need;
 use super::reads::{Published, Reads};
 use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord, SnapshotRecord};
@@ -140,10 +141,7 @@ fn is_beside_gap(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
 fn lacks_archive(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
     let archived: BTreeSet<&Arc<str>> =
         checkpoint.ranges.iter().filter(|range| range.archived > 0).map(|range| &range.partition.stream).collect();
-    let has_file = |stream: &Arc<str>| {
-        state.files.of_checkpoint(checkpoint.id).any(|file| file.kind == FileKind::Archive && file.subject.as_ref() == Some(stream))
-    };
-    !archived.into_iter().all(has_file)
+    archived.into_iter().any(|stream| archive_file_of(state, checkpoint.id, stream).is_none())
 }
 
 fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {
