@@ -70,7 +70,7 @@ pub use join::LocalCopies;
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
-pub use plan::{Files, RunPlan};
+pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use request::RunRequest;
 pub use shared_scan::SharedScan;

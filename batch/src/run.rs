@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::decide::version_to_run;
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
-use crate::limits::Limits;
+use crate::limits::RunLimits;
 use crate::memory::Resident;
 use crate::mode::RunMode;
 use crate::progress::EventsRead;
@@ -96,7 +96,7 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (state, run) = self.begin((request, version), context).await?;
-        let limits = Limits::of(&state, &run, request.mode);
+        let limits = RunLimits::of(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {

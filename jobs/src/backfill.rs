@@ -93,7 +93,7 @@ pub struct ListedMisfit {
 
 /// The progress of a decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum DecodingProgress {
     /// So many bytes more are to be read.
     Total(u64),
     Read(u64),
@@ -108,7 +108,7 @@ pub enum Mode {
 }
 
 /// Receives the progress of a decoding.
-pub type OnProgress<'a> = dyn Fn(Progress) + Send + Sync + 'a;
+pub type OnProgress<'a> = dyn Fn(DecodingProgress) + Send + Sync + 'a;
 
 /// The new files so far. Another survey of the stream goes on after them.
 #[derive(Debug, Default)]
@@ -208,7 +208,7 @@ impl Staged {
             return Ok(0);
         }
         info!(stream = %survey.stream, version = survey.version, files = waiting.len(), "the archive is decoded again");
-        progress(Progress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
+        progress(DecodingProgress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
         let (writes, room) = (AtomicBool::new(mode == Mode::Write), Semaphore::new(BYTES_AT_ONCE));
         let mut decoding = Vec::with_capacity(waiting.len());
         for (file, facts) in waiting {
@@ -219,7 +219,7 @@ impl Staged {
         let mut decoded = futures::stream::iter(decoding).buffered(at_once);
         let (mut written, mut misfits) = (0, Misfits::default());
         while let Some((old, outcome)) = decoded.try_next().await? {
-            progress(Progress::Read(old.bytes.max(0) as u64));
+            progress(DecodingProgress::Read(old.bytes.max(0) as u64));
             match outcome {
                 Decoded::Written(new) => {
                     self.files.insert(old.path.clone(), (old, new));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, Retention, collectable,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, StreamsRead, Retention, collectable,
     ended_without_snapshot, orphans, orphans_commit,
 };
 use committed::registry::Registry;
@@ -177,7 +177,7 @@ pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> Cata
 }
 
 /// Returns which streams the live view versions read.
-pub(crate) fn reads(registry: &Registry) -> Reads {
+pub(crate) fn reads(registry: &Registry) -> StreamsRead {
     registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use types::tiles::Micros;
-use types::vector::{Offset, PartitionId};
+use types::vector::Offset;
 
 mod again;
 mod export;
@@ -78,12 +78,6 @@ pub struct DamagedFile {
     /// How many dead letters it holds.
     pub rows: i64,
     pub error: String,
-}
-
-impl DeadLetter {
-    pub fn partition_id(&self) -> PartitionId {
-        PartitionId::new(self.stream.clone(), self.partition)
-    }
 }
 
 impl Selection {

@@ -44,7 +44,7 @@ pub use numbers::NumberFormat;
 pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
-use fingerprint::{Ahead, Fingerprint, Place};
+use fingerprint::{Ahead, Fingerprint, FilePosition};
 use read::{Batch, LeftOut, Message, Part, REJECTED_TOLD, Reading, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers how much of each file is in the log.
 #[async_trait]
-pub trait Progress: Send + Sync {
+pub trait PositionStore: Send + Sync {
     /// Returns how much was saved under this name; 0 if nothing was.
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64>;
 
@@ -121,7 +121,7 @@ pub struct Summary {
 /// error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
-    progress: &dyn Progress,
+    progress: &dyn PositionStore,
     stream: Arc<StreamDefinition>,
     input: &Input,
     options: &Options,
@@ -135,7 +135,7 @@ pub async fn ingest(
         numbers::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
     let taken = Taken::find(progress, &stream, input, format).await?;
-    let (Place { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
+    let (FilePosition { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
     let left_out = match options.produce_invalid && left_out > 0 {
         true => Some(LeftOut { records: input.open(format, options.shape, &stream).map_err(in_file)?, count: left_out as u64 }),
         false => None,
@@ -164,21 +164,21 @@ pub async fn ingest(
 
 /// The position in a file, and where it is saved. Standard input has no name and its position is not saved.
 struct Taken<'a> {
-    progress: &'a dyn Progress,
+    progress: &'a dyn PositionStore,
     stream: Arc<str>,
     fingerprint: Option<Fingerprint>,
-    place: Place,
+    place: FilePosition,
     /// Records after the position that are in the log: it took only some of a batch.
     ahead: Ahead,
 }
 
 impl<'a> Taken<'a> {
-    async fn find(progress: &'a dyn Progress, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
+    async fn find(progress: &'a dyn PositionStore, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
         let fingerprint = match input {
             Input::File(path) => Some(Fingerprint::compute(path, format)?),
             Input::Stdin => None,
         };
-        let (place, ahead) = (Place::default(), Ahead::new());
+        let (place, ahead) = (FilePosition::default(), Ahead::new());
         let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place, ahead };
         if let Some(fingerprint) = &taken.fingerprint {
             (taken.place, taken.ahead) = fingerprint.load(progress, &taken.stream).await?;
@@ -190,7 +190,7 @@ impl<'a> Taken<'a> {
     /// Handles an error of the reader: saves the position also under the name that the file will have once the wrong
     /// record is corrected, and adds to the error what a repeat does.
     async fn stopped(&self, error: Error, sound_bytes: Option<u64>) -> Result<Error> {
-        let Place { done, left_out } = self.place;
+        let FilePosition { done, left_out } = self.place;
         let corrected = match (&self.fingerprint, sound_bytes) {
             (Some(fingerprint), Some(bytes)) if done > 0 => fingerprint.corrected_after(bytes),
             _ => None,

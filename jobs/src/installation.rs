@@ -385,7 +385,7 @@ struct CatalogProgress {
 }
 
 #[async_trait::async_trait]
-impl ingest::Progress for CatalogProgress {
+impl ingest::PositionStore for CatalogProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
         Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
     }

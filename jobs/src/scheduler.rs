@@ -21,7 +21,7 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub use due::{Due, Place, due_runs, to_begin};
+pub use due::{Due, RunSlot, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 

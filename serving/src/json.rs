@@ -38,7 +38,7 @@ pub fn rows(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
 }
 
 /// Appends one row's object.
-pub fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
+pub(crate) fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
     writer_of(batch.schema_ref()).write(out, batch, row)
 }
 

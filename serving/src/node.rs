@@ -117,7 +117,7 @@ impl Node {
 
     /// The same, once it counts everything before the position `after`: see [`Node::wait_for`]. A query that names streams
     /// waits until they are committed up to there.
-    pub async fn query_after(
+    pub(crate) async fn query_after(
         &self,
         sql: &str,
         params: Vec<serde_json::Value>,

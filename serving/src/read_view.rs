@@ -184,7 +184,7 @@ impl ReadView {
 
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
-    pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
+    pub(crate) fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
             .state
@@ -205,7 +205,7 @@ impl Loaded {
     }
 
     /// True when a snapshot turned out to be damaged while it was copied.
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.views.values().any(|view| view.snapshot.as_ref().is_some_and(|copy| copy.damage().is_some()))
     }
 }
@@ -251,7 +251,7 @@ impl LoadedView {
 
     /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was
     /// dropped.
-    pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
+    pub(crate) fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
         max_event_time.is_none_or(|newest| t >= newest) && self.keeps(t)
     }
 

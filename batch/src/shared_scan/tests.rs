@@ -117,7 +117,7 @@ async fn made_together(runs: Vec<Run>) -> usize {
         let (storage, session, schema, definition, files) = (&storage, &session, &schema, &definition, run.files(&files));
         async move {
             let columns = run.columns(schema);
-            let reads = Reads {
+            let reads = ArchiveRead {
                 storage,
                 stream: "s",
                 files: files.clone(),
@@ -189,7 +189,7 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
     storage.register(&session.runtime_env());
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
     let [one, other]: [SharedScan; 2] = SharedScan::of(&"s".into(), 2).try_into().ok().unwrap();
-    let reads = |stream| Reads {
+    let reads = |stream| ArchiveRead {
         storage: &storage,
         stream,
         files: files.clone(),
@@ -215,7 +215,7 @@ async fn a_scan_that_fails_fails_each_run_and_names_the_file() {
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
     let places = SharedScan::of(&"s".into(), 2);
     let reading = places.iter().map(|place| {
-        let reads = Reads {
+        let reads = ArchiveRead {
             storage: &storage,
             stream: "s",
             files: files.clone(),

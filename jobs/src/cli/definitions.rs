@@ -14,7 +14,7 @@ use types::{Error, Result};
 use super::ingest::{FormatArg, delimiter, numbers};
 use super::{Change, Context, Done, progress};
 use crate::apply::{Changes, DiffLine, Options, Wanted, What, checked_records, kind_name};
-use crate::backfill::{Progress, Survey};
+use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
@@ -156,8 +156,8 @@ async fn applied(context: &Context, wanted: Wanted<'_>, options: Options) -> Res
     let bar = progress::bytes("decoding", Some(0), !context.output.json);
     let shown = bar.clone();
     let on_progress = move |progress| match progress {
-        Progress::Total(bytes) => shown.inc_length(bytes),
-        Progress::Read(bytes) => shown.inc(bytes),
+        DecodingProgress::Total(bytes) => shown.inc_length(bytes),
+        DecodingProgress::Read(bytes) => shown.inc(bytes),
     };
     let changes = installation.apply_with(wanted, options, &on_progress).await;
     bar.finish_and_clear();

@@ -44,7 +44,7 @@ pub struct Shape {
 }
 
 /// A byte stream, and what is known about it.
-pub(super) struct Source {
+pub(super) struct ByteSource {
     pub(super) reader: BufReader<Box<dyn Read + Send>>,
     /// Bytes read of the stored (possibly compressed) input.
     pub(super) bytes_done: Arc<AtomicU64>,
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    pub(super) fn source(&self) -> Result<Source> {
+    pub(super) fn source(&self) -> Result<ByteSource> {
         let bytes_done = Arc::new(AtomicU64::new(0));
         let (raw, interactive): (Box<dyn Read + Send>, bool) = match self {
             Input::File(path) => (Box::new(open_file(path)?), false),
@@ -96,7 +96,7 @@ impl Input {
         let named_gz = matches!(self, Input::File(path) if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")));
         let raw = Some(BufReader::with_capacity(BUFFER_BYTES, counted));
         let reader: Box<dyn Read + Send> = Box::new(Unpacked { raw, named_gz, reader: Box::new(std::io::empty()) });
-        Ok(Source { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_done, interactive })
+        Ok(ByteSource { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_done, interactive })
     }
 }
 

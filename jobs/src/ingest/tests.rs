@@ -97,7 +97,7 @@ fn take_one(count: &AtomicUsize) -> bool {
 }
 
 #[async_trait]
-impl Progress for MemoryProgress {
+impl PositionStore for MemoryProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
         Ok(self.saved.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
     }

@@ -82,10 +82,10 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
 /// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all, one
 /// per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes from a
 /// stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
-pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(Place, Due)], most: usize) -> Vec<Vec<&'d Due>> {
+pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
     let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(|(_, due)| due.view_version()).collect();
-    let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
-    let of_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+    let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
+    let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
     let mut places = most.saturating_sub(taken.len());
     let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(of_long.len());
     let mut begin = Vec::new();

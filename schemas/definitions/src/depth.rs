@@ -41,7 +41,7 @@ pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) 
 }
 
 /// A text may have this many bytes: its tokens take a multiple of them.
-pub const MAX_TEXT_BYTES: usize = 2 << 20;
+const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// Refuses a text that is too long to be taken apart.
 ///

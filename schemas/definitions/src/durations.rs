@@ -17,7 +17,7 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
 /// Parses a duration of one or several parts, the longest unit first: `90d`, `31d 5m`, `1h 30m`.
 ///
 /// Refused in addition to what [`parse_duration`] refuses in each part: a unit after one that is not longer.
-pub fn parse_duration_parts(text: &str) -> Result<Duration> {
+pub(crate) fn parse_duration_parts(text: &str) -> Result<Duration> {
     let mut parts = text.split_whitespace();
     let (mut total, mut unit_us) = parse_one(parts.next().unwrap_or_default())?;
     for part in parts {
@@ -36,7 +36,7 @@ pub fn parse_duration_parts(text: &str) -> Result<Duration> {
 }
 
 /// Parses a duration of one or several parts, or a zero of any unit, where "not at all" is a choice: `0s`.
-pub fn parse_duration_or_zero(text: &str) -> Result<Duration> {
+pub(crate) fn parse_duration_or_zero(text: &str) -> Result<Duration> {
     let unit = text.trim_start_matches('0');
     let is_zero = unit.len() < text.len() && unit.starts_with(char::is_alphabetic) && parse_one(&format!("1{unit}")).is_ok();
     if is_zero { Ok(Duration::ZERO) } else { parse_duration_parts(text) }

@@ -123,7 +123,7 @@ pub struct StateExpr {
 
 impl StateExpr {
     /// The type of its values, without their verdicts.
-    pub fn value_type(&self) -> DataType {
+    pub(crate) fn value_type(&self) -> DataType {
         let whole = self.aggregate.field().data_type().clone();
         match judged::value_type(&whole).filter(|_| self.is_judged) {
             Some(value) => value.clone(),
@@ -281,11 +281,6 @@ impl ViewPlan {
     /// The schema of the view's own columns.
     pub fn output_schema(&self) -> SchemaRef {
         self.output_schema.get_or_init(|| Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))).clone()
-    }
-
-    /// The longest window. `None`: all time.
-    pub fn horizon(&self) -> Option<Duration> {
-        self.ranges[self.existence].window
     }
 
     /// Whether any of its columns counts over less than all time.

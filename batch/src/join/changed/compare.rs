@@ -66,7 +66,7 @@ impl<'a> Comparing<'a> {
     }
 
     /// Whether a row of the old snapshot, of the new one, or of both, may contribute differently.
-    pub(super) fn differ(&self, old: Option<Place>, new: Option<Place>) -> bool {
+    pub(super) fn differ(&self, old: Option<RowPosition>, new: Option<RowPosition>) -> bool {
         match self {
             Comparing::Liveness { old: was, new: is, near, far } => {
                 let (was, is) = (old.map(|(chunk, row)| (&was[chunk], row)), new.map(|(chunk, row)| (&is[chunk], row)));

@@ -480,11 +480,11 @@ mod laws {
                 scheduled_for: None, requested: None, attempt: 1, reason: "", scans: scans.map(|stream| format!("s{stream}").into()),
             };
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
-            let under_way: Vec<(Place, Due)> =
+            let under_way: Vec<(RunSlot, Due)> =
                 busy.into_iter().map(|((view, version), (is_long, place))| (place % most as u64, due(view, version, is_long, None))).collect();
             let begin = to_begin(&queue, &under_way, most);
-            let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
-            let taken_by_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+            let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
+            let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
             let places = taken.len() + begin.len();
             let is_long = |together: &Vec<&Due>| together.iter().any(|due| due.is_long());
             let long = taken_by_long.len() + begin.iter().filter(|together| is_long(together)).count();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::reads::{Published, Reads};
+use super::reads::{Published, StreamsRead};
 use crate::{
     CatalogState, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord,
     RunStatus, SnapshotRecord,
@@ -72,7 +72,7 @@ pub struct Retention {
 ///
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
-pub fn collectable(state: &CatalogState, reads: &Reads, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
+pub fn collectable(state: &CatalogState, reads: &StreamsRead, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
     let need = Need::new(state, reads, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
@@ -117,7 +117,7 @@ pub(super) struct Need<'s> {
 }
 
 impl<'s> Need<'s> {
-    pub(super) fn new(state: &'s CatalogState, reads: &'s Reads, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
+    pub(super) fn new(state: &'s CatalogState, reads: &'s StreamsRead, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::archive::archive_file_of;
 use super::collect::Need;
-use super::reads::{Published, Reads};
+use super::reads::{Published, StreamsRead};
 use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord, SnapshotRecord};
 
 const DAY: Micros = 24 * 3_600 * 1_000_000;
@@ -42,7 +42,7 @@ pub struct CompactionRules {
 /// `apart`: checkpoints that are not compacted with the one before them, because their files differ.
 pub fn compactions<'s>(
     state: &'s CatalogState,
-    reads: &Reads,
+    reads: &StreamsRead,
     rules: &CompactionRules,
     apart: &BTreeSet<Uuid>,
     now: Micros,
@@ -151,7 +151,7 @@ fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {
 /// Returns the longest sequences of checkpoints that may become one, as far as size does not matter, each with its day.
 fn sequences<'s>(
     state: &'s CatalogState,
-    reads: &Reads,
+    reads: &StreamsRead,
     rules: &CompactionRules,
     apart: &BTreeSet<Uuid>,
     now: Micros,

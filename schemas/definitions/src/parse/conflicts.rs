@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::statement::Found;
-use super::tokens::Place;
+use super::tokens::TextPosition;
 use crate::Diagnostic;
 
 /// The definitions so far, and their places.
@@ -18,7 +18,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 struct Defined {
     file: Option<PathBuf>,
-    at: Place,
+    at: TextPosition,
 }
 
 impl Known {

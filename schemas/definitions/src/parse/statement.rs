@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::tokens::{Cursor, Lexeme, Place, cut};
+use super::tokens::{Cursor, Lexeme, TextPosition, cut};
 use super::{names, stream, view};
 use crate::depth::{TooDeep, too_deep};
 use crate::{Diagnostics, StreamDefinition, ViewDefinition};
@@ -13,14 +13,14 @@ use types::suggest;
 /// A definition without mistakes of its own, with the places that a conflict with another one refers to.
 #[derive(Debug)]
 pub(super) enum Found {
-    Stream { definition: StreamDefinition, name_at: Place, topic_at: Place },
-    View { definition: ViewDefinition, name_at: Place },
+    Stream { definition: StreamDefinition, name_at: TextPosition, topic_at: TextPosition },
+    View { definition: ViewDefinition, name_at: TextPosition },
 }
 
 /// The common part of a definition, before its own part.
 pub(super) struct Head {
     pub(super) name: Arc<str>,
-    pub(super) name_at: Place,
+    pub(super) name_at: TextPosition,
     /// The line of `CREATE`.
     pub(super) line: usize,
     /// The whole statement, without the `;`.
@@ -32,7 +32,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     let (lexemes, cut_short) = cut(source);
     let mut problems = Diagnostics::new();
     if let Some(TooDeep { location, found, help }) = too_deep(lexemes.iter().map(|lexeme| &lexeme.token)) {
-        problems.push(Place::from(location).error(format!("found {found}")).help(help));
+        problems.push(TextPosition::from(location).error(format!("found {found}")).help(help));
         return (Vec::new(), problems);
     }
     let mut statements = split(&lexemes, &mut problems);

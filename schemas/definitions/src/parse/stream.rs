@@ -146,7 +146,7 @@ fn has_order(column_type: &ColumnType) -> bool {
     !matches!(column_type, ColumnType::Double | ColumnType::Bytea | ColumnType::Json | ColumnType::Array(_))
 }
 
-fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::Place) {
+fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::TextPosition) {
     const LONGEST: usize = 249; // Kafka's
     let Some((topic, entry)) = options.text("topic", problems) else { return (head.name.clone(), head.name_at) };
     let odd = topic.chars().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));

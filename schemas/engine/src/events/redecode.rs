@@ -14,7 +14,7 @@ use super::build::ColumnBuilder;
 use super::decode::{DecodeError, column_value, object_text};
 use super::event_schema;
 use super::members::Members;
-use super::value::Value;
+use super::value::ColumnValue;
 
 /// Returns the columns of `after` that events of `before` do not have as `after` reads them: they are new, or have another
 /// type or place in the record, or may be NULL in the events.
@@ -127,7 +127,7 @@ impl Redecoder {
     }
 
     /// The value of each column in one record.
-    fn values<'a>(&self, value: Option<&'a [u8]>) -> Vec<Result<Value<'a>, DecodeError>> {
+    fn values<'a>(&self, value: Option<&'a [u8]>) -> Vec<Result<ColumnValue<'a>, DecodeError>> {
         let slots = object_text(value).and_then(|text| {
             self.members.find(text).map_err(|error| DecodeError {
                 column: None,

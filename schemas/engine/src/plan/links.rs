@@ -226,7 +226,7 @@ impl LinkPlan {
     }
 
     /// The range that decides which keys have a row: per side the longest.
-    pub fn longest_range(&self) -> &PairRange {
+    pub(crate) fn longest_range(&self) -> &PairRange {
         self.range(self.existence)
     }
 

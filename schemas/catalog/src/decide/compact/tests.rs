@@ -61,7 +61,7 @@ fn add(state: &mut CatalogState, number: usize, committed_at: Micros, bytes: i64
 }
 
 fn due(state: &CatalogState, now: Micros) -> Vec<Vec<Uuid>> {
-    let groups = compactions(state, &Reads::default(), &RULES, &BTreeSet::new(), now);
+    let groups = compactions(state, &StreamsRead::default(), &RULES, &BTreeSet::new(), now);
     groups.iter().map(|group| group.iter().map(|checkpoint| checkpoint.id).collect()).collect()
 }
 
@@ -128,7 +128,7 @@ proptest! {
         let order: Vec<Uuid> = state.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
         let apart: BTreeSet<Uuid> = apart.into_iter().map(id).collect();
         let mut seen = BTreeSet::new();
-        for group in compactions(&state, &Reads::default(), &RULES, &apart, 50 * HOUR) {
+        for group in compactions(&state, &StreamsRead::default(), &RULES, &apart, 50 * HOUR) {
             let place = order.iter().position(|id| *id == group[0].id).unwrap();
             prop_assert!(group.len() > 1);
             prop_assert!(group.iter().map(|checkpoint| checkpoint.id).eq(order[place..place + group.len()].iter().copied()));
@@ -192,7 +192,7 @@ fn a_view_holds_up_only_what_it_reads() {
     state.checkpoints.extend([with_both]);
     let due = |state: &CatalogState, streams: &[&str]| {
         let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
-        let reads = Reads::from_iter([((Arc::from("v"), 1), streams)]);
+        let reads = StreamsRead::from_iter([((Arc::from("v"), 1), streams)]);
         compactions(state, &reads, &RULES, &BTreeSet::new(), 30 * HOUR).iter().map(Vec::len).collect::<Vec<_>>()
     };
     assert_eq!(due(&state, &["s"]), [0; 0]);
