@@ -269,7 +269,7 @@ async fn fail(sinks: &[Option<&mpsc::Sender<Result<Option<RecordBatch>>>>], erro
     }
 }
 
-type Source = mpsc::Receiver<Result<Option<RecordBatch>>>;
+type BatchReceiver = mpsc::Receiver<Result<Option<RecordBatch>>>;
 
 /// The batches that a shared scan hands to one run.
 struct SharedScanExec {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, StreamsRead, Retention, collectable,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable,
     ended_without_snapshot, orphans, orphans_commit,
 };
 use committed::registry::Registry;

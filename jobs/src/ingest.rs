@@ -24,6 +24,7 @@ use types::{Error, Result, failpoint};
 
 mod appending;
 mod arrow_json;
+mod bytes;
 mod cell;
 mod csv_rows;
 mod fingerprint;
@@ -31,6 +32,7 @@ mod guess;
 mod input;
 mod json_lines;
 mod layout;
+mod number_detection;
 mod numbers;
 mod parquet_rows;
 mod quotes;
@@ -44,7 +46,7 @@ pub use numbers::NumberFormat;
 pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
-use fingerprint::{Ahead, Fingerprint, FilePosition};
+use fingerprint::{Ahead, FilePosition, Fingerprint};
 use read::{Batch, LeftOut, Message, Part, REJECTED_TOLD, Reading, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
@@ -132,7 +134,7 @@ pub async fn ingest(
     let format = input.format(options.shape.format)?;
     let records = input.open(format, options.shape, &stream).map_err(in_file)?;
     if format == Format::Csv && options.shape.numbers.is_none() {
-        numbers::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
+        number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
     let taken = Taken::find(progress, &stream, input, format).await?;
     let (FilePosition { done, left_out }, ahead) = (taken.place, taken.ahead.clone());

@@ -28,7 +28,7 @@ mod check;
 mod plan;
 mod reread;
 
-pub use check::{Checked, Damaged, CheckProgress};
+pub use check::{CheckProgress, Checked, Damaged};
 pub use plan::{Action, LogFacts, Step, plan};
 
 /// The options of a repair.

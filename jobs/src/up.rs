@@ -260,7 +260,8 @@ fn start_health(
     });
     // The scheduler needs no log.
     if let Layer::Speed(_) = layer {
-        let (source, log, answered) = (lag::LagSource::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
+        let (source, log, answered) =
+            (lag::LagSource::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
         parts.start(Stage::Health, "lag", |stop| async move {
             lag::watch(source, log, answered, stop).await;
             Ok(())

@@ -12,6 +12,7 @@ use event_log::NewRecord;
 use serde_json::{Value, json};
 use serving::WantedViews;
 use tokio_util::sync::CancellationToken;
+use types::files::FileKind;
 
 use super::*;
 use crate::apply::{Changes, Options, Wanted};

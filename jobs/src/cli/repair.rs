@@ -7,7 +7,7 @@ use types::Result;
 
 use super::{Change, Context, Done, progress};
 use crate::output::table;
-use crate::repair::{Action, StepOutcome, CheckProgress, RepairOptions, Report, repair};
+use crate::repair::{Action, CheckProgress, RepairOptions, Report, StepOutcome, repair};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\

@@ -219,7 +219,14 @@ impl Traffic {
         self.truth.created(&account.device, &account.user);
         let id = self.id('a');
         let value = Fields::new(&id, account.created_at, &account.user, &account.device, &account.ip).json();
-        TrafficEvent { stream: TrafficStream::CreateAccount, at, key: account.device.clone(), id, value, outcome: ExpectedDecision::Accepted }
+        TrafficEvent {
+            stream: TrafficStream::CreateAccount,
+            at,
+            key: account.device.clone(),
+            id,
+            value,
+            outcome: ExpectedDecision::Accepted,
+        }
     }
 
     fn login(&mut self, account: &Account, device: &str, at: Micros) -> TrafficEvent {

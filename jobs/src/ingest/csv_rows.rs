@@ -8,8 +8,8 @@ use csv::ByteRecord;
 use definitions::StreamDefinition;
 use types::{Error, Result};
 
+use super::bytes::{ByteSource, broken};
 use super::cell::{write_cell, write_string};
-use super::input::{ByteSource, broken};
 use super::layout::Layout;
 use super::numbers::NumberFormat;
 use super::quotes::Watched;

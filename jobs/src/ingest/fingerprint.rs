@@ -17,7 +17,8 @@ use types::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::PositionStore;
-use super::input::{Format, is_packed, open_file};
+use super::bytes::{is_packed, open_file};
+use super::input::Format;
 
 const BODY_BYTES: usize = 1 << 20;
 /// A Parquet file's footer, which describes all of its rows, is in its last bytes.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Error, Result};
 
-use super::input::{ByteSource, broken};
+use super::bytes::{ByteSource, broken};
 use super::records::{InputRecord, Records};
 
 /// A longer line is rejected, so a file without line ends cannot use up all memory.

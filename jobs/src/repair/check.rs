@@ -54,7 +54,11 @@ pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&
     super::named(state).filter(is_chosen).cloned().collect()
 }
 
-pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progress: &(dyn Fn(CheckProgress) + Send + Sync)) -> Result<Checked> {
+pub(super) async fn check(
+    storage: &ObjectStorage,
+    files: &[FileRecord],
+    progress: &(dyn Fn(CheckProgress) + Send + Sync),
+) -> Result<Checked> {
     progress(CheckProgress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
     // Collected first: with a closure in the stream this future could not be spawned.
     let checks: Vec<_> = files.iter().map(|file| check_one(storage, file, progress)).collect();
@@ -69,7 +73,11 @@ pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progres
     Ok(checked)
 }
 
-async fn check_one(storage: &ObjectStorage, file: &FileRecord, progress: &(dyn Fn(CheckProgress) + Send + Sync)) -> Result<Option<Damaged>> {
+async fn check_one(
+    storage: &ObjectStorage,
+    file: &FileRecord,
+    progress: &(dyn Fn(CheckProgress) + Send + Sync),
+) -> Result<Option<Damaged>> {
     match check_file(storage, file, |bytes| progress(CheckProgress::Read(bytes))).await {
         Ok(()) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Some(Damaged { file: file.clone(), error: error.to_string() })),

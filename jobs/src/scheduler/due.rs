@@ -45,7 +45,7 @@ pub struct Due {
 }
 
 /// A place among the runs that a process makes at a time. Runs that share a scan have one place together.
-pub type Place = u64;
+pub type RunSlot = u64;
 
 impl Due {
     /// When the run would end if it had begun when it was due, at a million events a second. Runs are queued in this order:

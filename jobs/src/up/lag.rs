@@ -184,7 +184,12 @@ struct AllCounted(BTreeMap<PartitionId, Micros>);
 impl AllCounted {
     /// Returns how old each view's answers are at `asked_at`, before the log was asked: every record that the log
     /// received earlier than that is counted. Nothing for a view whose streams have no partition.
-    fn ages(&mut self, places: &PartitionPositions, views: &BTreeMap<Arc<str>, Vec<Arc<str>>>, asked_at: Micros) -> BTreeMap<Arc<str>, Micros> {
+    fn ages(
+        &mut self,
+        places: &PartitionPositions,
+        views: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
+        asked_at: Micros,
+    ) -> BTreeMap<Arc<str>, Micros> {
         for (id, place) in &places.0 {
             if place.end.is_some_and(|end| end <= place.position) {
                 self.0.insert(id.clone(), asked_at);

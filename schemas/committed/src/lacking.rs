@@ -67,11 +67,7 @@ pub fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&Checkpoi
 }
 
 /// Returns the archive files with the events that one checkpoint has for a view, in the order of the view's streams.
-pub fn archive_files_read<'s>(
-    state: &'s CatalogState,
-    view: &LiveView,
-    checkpoint: Uuid,
-) -> impl Iterator<Item = &'s FileRecord> {
+pub fn archive_files_read<'s>(state: &'s CatalogState, view: &LiveView, checkpoint: Uuid) -> impl Iterator<Item = &'s FileRecord> {
     view.plan.streams.iter().filter_map(move |stream| archive_file_of(state, checkpoint, &stream.name))
 }
 

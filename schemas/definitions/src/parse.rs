@@ -8,13 +8,14 @@
 use std::path::{Path, PathBuf};
 
 use super::{Definitions, Diagnostic, Diagnostics, StreamDefinition, ViewDefinition};
-use statement::Found;
+use found::Found;
 use tokens::TextPosition;
 use types::{Error, Result};
 
 mod column_types;
 mod columns;
 mod conflicts;
+mod found;
 mod json_path;
 mod names;
 mod options;

@@ -10,7 +10,7 @@ use types::tiles::{Micros, Range};
 use types::{Error, Result};
 
 /// A row: its chunk, and its position there.
-type Place = (usize, usize);
+type RowPosition = (usize, usize);
 
 /// Rows of two snapshots, prepared for comparison.
 pub(super) enum Comparing<'a> {

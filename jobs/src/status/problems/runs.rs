@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
+use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned};
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 use crate::scheduler::{due_runs, newest_runs};
-use crate::status::text::difference_text;
 
 /// How much later than due a run may start.
 const LATE_US: Micros = 2 * 60_000_000;
@@ -215,4 +214,12 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
         }
     }
     found
+}
+
+/// `k="a", column amount (sum(amount)), 1h from 2026-01-02T03:00:00Z: kept 1, recomputed 2`
+pub(in crate::status) fn difference_text(difference: &StateDifference) -> String {
+    let StateDifference { key, column, state, level, tile, kept, recomputed } = difference;
+    let key = if key.is_empty() { "the only key" } else { key };
+    let what = if column == "*" { "all columns".to_owned() } else { format!("column {column} ({state})") };
+    format!("{key}, {what}, {level} from {tile}: kept {kept}, recomputed {recomputed}")
 }

@@ -12,11 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::{Definitions, ViewDefinition};
 use types::{Error, Result};
 
-use super::sides::{Side, Sides, qualifier, relations};
+use super::sides::{HIDDEN, Side, Sides, qualifier, relations};
 use super::{parse_query, quoted, resolved};
-
-/// The last columns of every table and every inner SELECT.
-pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition", "__offset"];
 
 /// Whether the inner SELECTs keep their WHERE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
+use types::Error;
 use types::files::FileRecord;
 use types::tiles::Micros;
-use types::Error;
 use types::vector::{Offset, PartitionId, Vector};
 
 /// Combined with a run's id into its publication's commit id, so that a run is published once, however often it

@@ -121,7 +121,7 @@ pub struct Checkpoints {
 }
 
 /// Where a checkpoint is in the order of commits.
-type Place = (Revision, Uuid);
+type CommitOrder = (Revision, Uuid);
 
 impl Checkpoints {
     pub fn get(&self, id: Uuid) -> Option<&CheckpointRecord> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::statement::Found;
+use super::found::Found;
 use super::tokens::TextPosition;
 use crate::Diagnostic;
 

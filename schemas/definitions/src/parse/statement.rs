@@ -1,31 +1,13 @@
 //! Splits a text into statements, and reads the head that streams and views have in common.
 
-use std::sync::Arc;
-
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::found::{Found, Head};
 use super::tokens::{Cursor, Lexeme, TextPosition, cut};
 use super::{names, stream, view};
+use crate::Diagnostics;
 use crate::depth::{TooDeep, too_deep};
-use crate::{Diagnostics, StreamDefinition, ViewDefinition};
 use types::suggest;
-
-/// A definition without mistakes of its own, with the places that a conflict with another one refers to.
-#[derive(Debug)]
-pub(super) enum Found {
-    Stream { definition: StreamDefinition, name_at: TextPosition, topic_at: TextPosition },
-    View { definition: ViewDefinition, name_at: TextPosition },
-}
-
-/// The common part of a definition, before its own part.
-pub(super) struct Head {
-    pub(super) name: Arc<str>,
-    pub(super) name_at: TextPosition,
-    /// The line of `CREATE`.
-    pub(super) line: usize,
-    /// The whole statement, without the `;`.
-    pub(super) sql: String,
-}
 
 /// Parses one text. Returns its definitions without mistakes, and all mistakes.
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::columns::{self, Declared};
+use super::found::{Found, Head};
 use super::options::{Entry, Options};
-use super::statement::{Found, Head};
 use super::tokens::Cursor;
 use crate::{Column, ColumnType, Diagnostics, Origin, StreamDefinition};
 use types::suggest;

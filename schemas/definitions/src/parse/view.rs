@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::found::{Found, Head};
 use super::options::{Entry, Options};
-use super::statement::{Found, Head};
 use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
 use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::members::{Members, Slot};
 use super::time::midnight;
-use super::value::{Mismatch, ColumnValue, read, shortened};
+use super::value::{ColumnValue, Mismatch, read, shortened};
 use definitions::{Column, ColumnType, StreamDefinition};
 use types::tiles::Micros;
 use types::{Error, Result};

@@ -121,7 +121,7 @@ impl Planner {
             )));
         };
         refuse_expressions(&top.input)?;
-        if links::is_linked(aggregate) {
+        if columns::is_linked(aggregate) {
             return links::plan(view, session, top, aggregate, &self.streams);
         }
         if links::has_join(&aggregate.input) {

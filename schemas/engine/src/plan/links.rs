@@ -331,17 +331,6 @@ pub(super) fn plan(
     Ok(table.into_plan(view, below, outputs, uuid_keys, Answering::Linked(Arc::new(links))))
 }
 
-/// Whether a plan's aggregates are directly over a JOIN.
-pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
-    fn below(plan: &LogicalPlan) -> bool {
-        match plan {
-            LogicalPlan::Filter(filter) => below(&filter.input),
-            other => matches!(other, LogicalPlan::Join(_)),
-        }
-    }
-    below(&aggregate.input)
-}
-
 /// Returns the plan of edges without the events before `from`. Its first column is the side of the edge (true: far).
 pub(super) fn edges_past(from: &EdgesFrom, edges: &LogicalPlan) -> Result<LogicalPlan> {
     if *from == EdgesFrom::default() {

@@ -9,7 +9,7 @@ use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
 
 /// A condition in a range.
-pub(super) type Place = (ConditionIndex, PairRangeIndex);
+pub(super) type ConditionInRange = (ConditionIndex, PairRangeIndex);
 
 /// Whether each edge of a set is live, by place.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::plan::links::Side;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
-use crate::walk::ids::Ids;
+use crate::walk::ids::Apart;
 
 /// A near and a far edge that meet, and the key that the near edge leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +26,6 @@ impl Pair {
         }
     }
 }
-
-/// End points that have to differ: of near edges, and of far ones.
-pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
 
 /// Whether all of these end points of a near and a far edge differ.
 #[inline]

@@ -12,7 +12,7 @@ use crate::walk::Walk;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
-use crate::walk::live::{LiveEdges, ConditionInRange};
+use crate::walk::live::{ConditionInRange, LiveEdges};
 use crate::walk::meet::{Meeting, Pair};
 use types::{Error, Result};
 

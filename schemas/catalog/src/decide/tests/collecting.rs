@@ -9,6 +9,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use proptest::prelude::*;
 
 use super::*;
+use types::ErrorKind;
 use types::files::ObjectName;
 
 const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;

@@ -275,8 +275,9 @@ fn typed() -> impl Strategy<Value = (ColumnType, ColumnValue<'static>, String)> 
         any::<String>().prop_map(|s| (ColumnType::Text, text(&s), serde_json::to_string(&s).unwrap())),
         any::<bool>().prop_map(|b| (ColumnType::Boolean, ColumnValue::Boolean(b), b.to_string())),
         any::<i32>().prop_map(|i| (ColumnType::Int, ColumnValue::Int(i), i.to_string())),
-        (any::<i64>(), any::<bool>())
-            .prop_map(|(i, quoted)| { (ColumnType::BigInt, ColumnValue::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() }) }),
+        (any::<i64>(), any::<bool>()).prop_map(|(i, quoted)| {
+            (ColumnType::BigInt, ColumnValue::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() })
+        }),
         any::<f64>()
             .prop_filter("finite", |f| f.is_finite())
             .prop_map(|f| { (ColumnType::Double, ColumnValue::Double(f), serde_json::to_string(&f).unwrap()) }),

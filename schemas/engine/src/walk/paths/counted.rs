@@ -3,9 +3,9 @@
 use crate::plan::OutputColumn;
 use crate::plan::links::{ConditionIndex, LinkAggregate, LinkPlan, Over, PairRangeIndex, Side};
 use crate::walk::Walk;
-use crate::walk::ids::{EndIds, Ids, apart};
-use crate::walk::live::{LiveEdges, ConditionInRange};
-use crate::walk::meet::{Apart, Pair, differ};
+use crate::walk::ids::{Apart, EndIds, Ids, apart};
+use crate::walk::live::{ConditionInRange, LiveEdges};
+use crate::walk::meet::{Pair, differ};
 use types::Result;
 
 /// Aggregates that leave NULL out. Others may take it.
