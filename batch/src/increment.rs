@@ -171,13 +171,7 @@ impl Output<'_> {
     }
 
     /// Puts together the tiers that are kept, the merged one and the delta, and writes the join over them.
-    async fn assemble(
-        &mut self,
-        before: &Manifest,
-        kept: &[&Tier],
-        merged: Option<WrittenTier>,
-        delta: WrittenTier,
-    ) -> Result<NewTiers> {
+    async fn assemble(&mut self, before: &Manifest, kept: &[&Tier], merged: Option<WrittenTier>, delta: WrittenTier) -> Result<NewTiers> {
         let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
         match (self.linked, delta.copied.clone()) {
             (Some(linked), Some(copied)) => {

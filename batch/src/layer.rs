@@ -29,12 +29,29 @@ pub struct Batch {
     /// Identifies this process in leases.
     pub worker: String,
     /// What runs of linked views leave to the next ones.
-    pub copies: LocalCopies,
+    pub(crate) copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
-    pub shared_scan: SharedScan,
+    pub(crate) shared_scan: SharedScan,
 }
 
 impl Batch {
+    pub fn new(
+        catalog: Catalog,
+        storage: ObjectStorage,
+        log: Arc<dyn ReplayLog>,
+        functions: Functions,
+        settings: BatchSettings,
+        worker: impl Into<String>,
+    ) -> Batch {
+        let (copies, shared_scan) = (LocalCopies::default(), SharedScan::default());
+        Batch { catalog, storage, log, functions, settings, worker: worker.into(), copies, shared_scan }
+    }
+
+    /// The same layer, whose runs begin with these copies.
+    pub fn with_copies(self, copies: LocalCopies) -> Batch {
+        Batch { copies, ..self }
+    }
+
     /// Returns the layer for each of several runs that are made at the same time under one memory limit. Those that
     /// recompute from this stream's archive share a scan of it.
     pub fn sharing_scan(&self, stream: &Arc<str>, runs: usize) -> Vec<Batch> {

@@ -73,4 +73,3 @@ pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use request::RunRequest;
-pub use shared_scan::SharedScan;

@@ -39,7 +39,7 @@ const WAITING: usize = 2;
 /// The place of one run in a scan that several share; the default is none: the run reads the archive alone. Clones are
 /// the same place.
 #[derive(Clone, Default)]
-pub struct SharedScan(Option<Arc<Membership>>);
+pub(crate) struct SharedScan(Option<Arc<Membership>>);
 
 /// Left when it is dropped.
 struct Membership {

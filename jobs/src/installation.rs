@@ -140,16 +140,8 @@ impl Installation {
             report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         };
-        Batch {
-            catalog: self.catalog.clone(),
-            storage: self.storage.clone(),
-            log: self.replay_log(),
-            functions: self.functions.clone(),
-            settings,
-            worker: self.worker.clone(),
-            copies: self.copies.clone(),
-            shared_scan: Default::default(),
-        }
+        let (catalog, storage, functions) = (self.catalog.clone(), self.storage.clone(), self.functions.clone());
+        Batch::new(catalog, storage, self.replay_log(), functions, settings, &*self.worker).with_copies(self.copies.clone())
     }
 
     fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
@@ -342,16 +334,7 @@ impl Installation {
     }
 
     async fn run(&self, view: &str, (mode, compare): (RunMode, bool), progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let request = RunRequest {
-            view: view.into(),
-            version: None,
-            requested: None,
-            scheduled_for: None,
-            attempt: 1,
-            t: self.run_time(),
-            mode,
-            compare,
-        };
+        let request = RunRequest { mode, compare, ..RunRequest::new(view, self.run_time()) };
         self.batch().run(request, clock(), progress).await
     }
 

@@ -189,14 +189,11 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
     let t = if event_clock { RunTime::EventClock } else { RunTime::At(clock()) };
     info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
     let request = RunRequest {
-        view: due.view.clone(),
         version: Some(due.version),
         requested: due.requested,
         scheduled_for: due.scheduled_for,
         attempt: due.attempt,
-        t,
-        mode: RunMode::ByStrategy,
-        compare: true,
+        ..RunRequest::new(due.view.clone(), t)
     };
     let given_up = async {
         stop.cancelled().await;

@@ -301,7 +301,9 @@ fn counts_text(changes: &Changes, prune: bool) -> String {
     for change in &changes.changes {
         match change.what {
             What::Added { .. } => added += 1,
-            What::Changed { .. } | What::Rebuilt { .. } | What::Adjusted { .. } | What::Reverted { .. } | What::Returned { .. } => changed += 1,
+            What::Changed { .. } | What::Rebuilt { .. } | What::Adjusted { .. } | What::Reverted { .. } | What::Returned { .. } => {
+                changed += 1
+            }
             What::Missing { .. } if prune => retired += 1,
             What::Missing { .. } | What::RolledBack { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
         }
