@@ -29,7 +29,7 @@ pub struct Batch {
     /// Identifies this process in leases.
     pub worker: String,
     /// What runs of linked views leave to the next ones.
-    pub(crate) copies: LocalCopies,
+    pub copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
     pub(crate) shared_scan: SharedScan,
 }

@@ -243,8 +243,8 @@ impl Installation {
         Ok(changes)
     }
 
-    /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records that do
-    /// not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
+    /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records
+    /// that do not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
     pub async fn apply_with(&self, wanted: Wanted<'_>, options: Options, progress: &OnProgress<'_>) -> Result<Changes> {
         apply::apply(&self.apply_target(progress), wanted, options, now()).await
     }

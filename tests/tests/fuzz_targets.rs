@@ -1,4 +1,5 @@
-//! The fuzz targets (`fuzz/`) on their seeds. That is a workspace of its own, built for coverage, which no other test compiles.
+//! The fuzz targets (`fuzz/`) on their seeds. That is a workspace of its own, built for coverage, which no other test
+//! compiles.
 
 #![allow(clippy::unwrap_used)]
 

@@ -42,14 +42,15 @@ pub(super) struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Tells the pairs of live edges whose end points differ, in the order of the keys, and of each key node after node.
+    /// Tells the pairs of live edges whose end points differ, in the order of the keys, and of each key node after
+    /// node.
     #[inline]
     pub(super) fn pairs(&self, (near_live, far_live): (&[bool], &[bool]), apart: &[Apart<'_>], mut take: impl FnMut(Pair)) {
         for (near, node, of_node) in self.edges.iter().filter(|(near, ..)| near_live[*near as usize]) {
             let group = self.near.node[*near as usize];
             let threshold = &self.thresholds[group as usize];
             for far in of_node.clone().filter(|far| far_live[*far as usize]) {
-                if differ(apart, *near, far) && threshold.keeps(self.far, far as usize) {
+                if differ(apart, *near, far) && threshold.keeps(self.far.hash_of(far as usize)) {
                     take(Pair { group, near: *near, far, node: *node });
                 }
             }

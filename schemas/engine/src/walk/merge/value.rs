@@ -1,4 +1,5 @@
-//! One value of every key, under way: end points as the plain SELECT's aggregate takes them, far states once for each near event.
+//! One value of every key, under way: end points as the plain SELECT's aggregate takes them, far states once for each
+//! near event.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(super) struct ValueMerge {
     pub(super) range: PairRangeIndex,
     pub(super) aggregate: LinkAggregate,
     merge: Merge,
-    /// Per end point, the key (plus 1) that took it last: pairs come key after key, and each key takes an end point once.
+    /// Per end point, the key (plus 1) that took it last: pairs come key after key, and each key takes an end point
+    /// once.
     taken: Vec<u32>,
     estimate: Option<Estimate>,
 }
