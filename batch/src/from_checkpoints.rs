@@ -1,5 +1,5 @@
-//! A run that makes its snapshot of the states of all checkpoints up to the cut: a replay, or the first run of a view with
-//! `strategy = 'stream'`.
+//! A run that makes its snapshot of the states of all checkpoints up to the cut: a replay, or the first run of a view
+//! with `strategy = 'stream'`.
 
 use std::collections::BTreeSet;
 
@@ -67,8 +67,8 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await
 }
 
-/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that are
-/// too old are counted.
+/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that
+/// are too old are counted.
 pub(crate) fn countable<'s>(state: &'s CatalogState, view: &LiveView, inputs: &RunInputs) -> Vec<&'s CheckpointRecord> {
     let counts_old = view.plan.links().is_some();
     let oldest = view.plan.oldest_kept(inputs.t).filter(|_| !counts_old);

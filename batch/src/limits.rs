@@ -19,8 +19,8 @@ pub(crate) struct RunLimits {
 }
 
 impl RunLimits {
-    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A replay
-    /// that was asked for takes as long as its rate makes it.
+    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A
+    /// replay that was asked for takes as long as its rate makes it.
     pub(crate) fn of(state: &CatalogState, run: &RunRecord, mode: RunMode) -> RunLimits {
         let mut views = state.live(DefinitionKind::View);
         let record = views.find(|record| record.name == run.view && record.version == run.version);
@@ -40,8 +40,8 @@ impl RunLimits {
         self.timeout
     }
 
-    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time, or is
-    /// `made` by then: it is to be compared and published only.
+    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time,
+    /// or is `made` by then: it is to be compared and published only.
     pub(crate) async fn time_out(self, made: &AtomicBool) -> Error {
         let Some(timeout) = self.timeout else { return std::future::pending().await };
         tokio::time::sleep(timeout).await;

@@ -73,8 +73,8 @@ impl Batch {
         outcome
     }
 
-    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own cut and
-    /// the snapshots before it keep.
+    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own
+    /// cut and the snapshots before it keep.
     async fn version_and_pin(&self, request: &RunRequest) -> Result<(u32, Option<Vector>)> {
         let is_replay = matches!(request.mode, RunMode::Replay(_));
         if let Some(version) = request.version.filter(|_| !is_replay) {

@@ -1,5 +1,5 @@
-//! Runs that recompute views over one stream at the same time read its archive together: a file is read and decoded once,
-//! and each run gets the batches of those files that it reads.
+//! Runs that recompute views over one stream at the same time read its archive together: a file is read and decoded
+//! once, and each run gets the batches of those files that it reads.
 //!
 //! ```text
 //! files that all of them read --scan--> batches --+--> columns and rows of one run --Partial--> its states
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What a run makes does not depend on this: it reads the files that it would read alone, and of their rows those up to
-//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no archive), and goes
-//! on without those that end. The slowest sets the pace: few batches wait for each.
+//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no
+//! archive), and goes on without those that end. The slowest sets the pace: few batches wait for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -187,7 +187,8 @@ struct Part {
     readers: Vec<(usize, Vec<usize>)>,
 }
 
-/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done early.
+/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done
+/// early.
 fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<Part>> {
     let files: Vec<&[FileRecord]> = members.iter().map(|member| &*member.files).collect();
     let part = |(readers, files): (Vec<usize>, Vec<FileRecord>)| {

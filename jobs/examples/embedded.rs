@@ -1,4 +1,5 @@
-//! basestream as a library: a stream and a view in code, an aggregate of one's own, batch and speed in this process, one answer.
+//! basestream as a library: a stream and a view in code, an aggregate of one's own, batch and speed in this process,
+//! one answer.
 //!
 //! ```text
 //! cargo run --example embedded
@@ -96,7 +97,8 @@ async fn wait_until_committed(installation: &Installation, stream: &str) -> Resu
     Err(Error::unavailable("the speed layer did not commit in 15 s"))
 }
 
-/// `spread(x)`: the greatest x minus the least. Its state is both of them, so that states of any parts of the events merge.
+/// `spread(x)`: the greatest x minus the least. Its state is both of them, so that states of any parts of the events
+/// merge.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Spread {
     signature: Signature,

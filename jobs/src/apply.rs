@@ -4,11 +4,11 @@
 //! plans, checks the resulting state with the planner, and commits in one transaction.
 //!
 //! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
-//! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at once:
-//! the definition, the files, and new versions of the views that read such a column. A changed view is a new version that
-//! is built next to the old one; its first published batch run switches over. The old one is then kept for a while
-//! (`keep_old`): files that are back at it return to it at once. Where only options of its runs change, which leave states
-//! and answers as they are, the version stays and gets the new text.
+//! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at
+//! once: the definition, the files, and new versions of the views that read such a column. A changed view is a new
+//! version that is built next to the old one; its first published batch run switches over. The old one is then kept for
+//! a while (`keep_old`): files that are back at it return to it at once. Where only options of its runs change, which
+//! leave states and answers as they are, the version stays and gets the new text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -487,8 +487,8 @@ pub struct Options {
 }
 
 /// Writes what is wanted to the catalog in one transaction, creates the topics, and returns what changed. Archives are
-/// decoded again before that. Two applies at the same time do not conflict: the later one plans again on the state that the
-/// earlier one left.
+/// decoded again before that. Two applies at the same time do not conflict: the later one plans again on the state that
+/// the earlier one left.
 ///
 /// If records do not fit their new columns, nothing is changed, and they are in the result ([`Changes::misfits`]).
 ///
@@ -540,8 +540,8 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
         .collect();
     let is_known = |record: &DefinitionRecord| of_name(state, record.kind, &record.name).any(|known| known.version == record.version);
     if records.iter().any(is_known) {
-        // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is adjusted: a
-        // run may have switched to it.
+        // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is
+        // adjusted: a run may have switched to it.
         expect.push(Expect::Revision(state.revision));
     }
     Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }

@@ -1,5 +1,5 @@
-//! Decodes a stream's archive again from its raw records: a column that was added is filled, and a corrected type or path
-//! holds for all events.
+//! Decodes a stream's archive again from its raw records: a column that was added is filled, and a corrected type or
+//! path holds for all events.
 //!
 //! ```text
 //! archive files --survey--> what is decoded, and its cost --decode--> new files beside the old ones --> apply: the switch
@@ -152,8 +152,8 @@ impl Misfits {
     }
 }
 
-/// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose archive
-/// was decoded again has no such events.
+/// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose
+/// archive was decoded again has no such events.
 pub fn changed_columns(state: &CatalogState, target: &Target) -> Result<BTreeSet<ChangedColumn>> {
     let mut changed = BTreeSet::new();
     for record in versions(state, target.stream()) {
@@ -191,8 +191,8 @@ pub async fn survey(storage: &ObjectStorage, state: &CatalogState, target: &Targ
 }
 
 impl Staged {
-    /// Decodes the surveyed files that are not written yet, and writes them again with [`Mode::Write`]; returns how many
-    /// were written. From the first record on that does not fit, the rest is read only to list the others.
+    /// Decodes the surveyed files that are not written yet, and writes them again with [`Mode::Write`]; returns how
+    /// many were written. From the first record on that does not fit, the rest is read only to list the others.
     pub async fn decode(
         &mut self,
         storage: &ObjectStorage,
@@ -321,8 +321,8 @@ fn bytes_held(file: &FileRecord) -> u32 {
     u32::try_from(whole.clamp(1, MOST_BYTES_OF_FILE)).unwrap_or(u32::MAX)
 }
 
-/// Returns the stream's readable archive files in the order of their checkpoints, each with its facts. A damaged file ends
-/// it.
+/// Returns the stream's readable archive files in the order of their checkpoints, each with its facts. A damaged file
+/// ends it.
 async fn files_of(
     storage: &ObjectStorage,
     state: &CatalogState,

@@ -1,6 +1,6 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
-//! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could commit
-//! them. What a run left is looked for once, a minute after it ended; all else once an hour.
+//! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could
+//! commit them. What a run left is looked for once, a minute after it ended; all else once an hour.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub async fn run(
             }
         }
     };
-    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one does
-    // what was left.
+    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one
+    // does what was left.
     tokio::select! {
         () = stop.cancelled() => {}
         () = rounds => {}
@@ -183,8 +183,8 @@ pub(crate) fn reads(registry: &Registry) -> StreamsRead {
 
 /// Returns how long each stream's archive is kept; not the streams that are kept for ever.
 ///
-/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and is
-/// kept, may count them for longer: then they stay as long as it does.
+/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and
+/// is kept, may count them for longer: then they stay as long as it does.
 pub(crate) fn retentions(
     state: &CatalogState,
     registry: &Registry,

@@ -10,8 +10,8 @@
 //! letter: the ledger accounts for its offset as one. The catalog records what was replayed, so a repeated replay sends
 //! nothing twice.
 //!
-//! The events on which a view fails are listed and exported in the same way ([`list_view`]). They are no dead letters: they
-//! are archived, and only that view leaves them out.
+//! The events on which a view fails are listed and exported in the same way ([`list_view`]). They are no dead letters:
+//! they are archived, and only that view leaves them out.
 
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A repeat appends nothing twice: after each acknowledged batch the position in the file is saved under a name derived
-//! from the file's content, and while that fails, `ingest` waits. Where the log took only some records of a batch, which
-//! ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended again.
-//! Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
+//! from the file's content, and while that fails, `ingest` waits. Where the log took only some records of a batch,
+//! which ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended
+//! again. Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
 //!
 //! One append is in flight at a time, so in each partition the records have the order of the file. Meanwhile the next
 //! batches are read and checked.
@@ -108,8 +108,8 @@ pub struct Summary {
     pub skipped: i64,
     /// Records read in this run that are not events of the stream.
     pub rejected: i64,
-    /// Records of the file that are not in the log because they are not events of the stream, of this run and of earlier
-    /// ones.
+    /// Records of the file that are not in the log because they are not events of the stream, of this run and of
+    /// earlier ones.
     pub left_out: i64,
     /// The first rejected records, at most 20.
     pub first_rejected: Vec<Rejected>,
@@ -212,8 +212,8 @@ impl<'a> Taken<'a> {
         Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
     }
 
-    /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an earlier
-    /// position would append the batch again.
+    /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an
+    /// earlier position would append the batch again.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
         let left_out = batch.left_out - batch.made_up;
         self.place.done += batch.consumed;

@@ -145,7 +145,8 @@ pub struct RunReport {
     pub peak_memory_bytes: i64,
     /// The most memory that its process held meanwhile; 0 where that is not known.
     pub peak_resident_bytes: i64,
-    /// What a recomputation found when it was compared with the states that incremental runs had kept; null if it was not.
+    /// What a recomputation found when it was compared with the states that incremental runs had kept; null if it was
+    /// not.
     pub comparison: Option<Comparison>,
     pub error: Option<String>,
 }

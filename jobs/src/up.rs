@@ -281,8 +281,8 @@ fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fre
     let mut workers = Vec::new();
     for speed in installation.speed_workers(fresh) {
         workers.push(speed.progress.clone());
-        // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
-        // that answer HTTP.
+        // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the
+        // threads that answer HTTP.
         let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
         parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }

@@ -88,8 +88,8 @@ struct Inner {
     fresh: Option<Fresh>,
     settings: NodeSettings,
     wall: Clock,
-    /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out to
-    /// be damaged, or not all that is little was computed.
+    /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out
+    /// to be damaged, or not all that is little was computed.
     look_again: Arc<Notify>,
     /// When runs were asked for of versions that are being built.
     asked: Mutex<BTreeMap<ViewVersion, Micros>>,

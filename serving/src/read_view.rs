@@ -36,7 +36,8 @@ pub struct Loaded {
 pub struct LoadedView {
     pub live: LiveView,
     pub snapshot: Option<Arc<SnapshotCopy>>,
-    /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing new.
+    /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing
+    /// new.
     pub cut: Vector,
     /// The published snapshot, where it could not be loaded.
     pub lost: Option<LostSnapshot>,

@@ -106,7 +106,8 @@ async fn fail_after_first(plan: Arc<dyn ExecutionPlan>, session: &SessionContext
     }
 }
 
-/// Makes these runs together; each that reads is compared with one that reads alone. Returns how many rows were compared.
+/// Makes these runs together; each that reads is compared with one that reads alone. Returns how many rows were
+/// compared.
 async fn made_together(runs: Vec<Run>) -> usize {
     let (storage, files) = archive(4).await;
     let (definition, session) = (stream_definition(), SessionContext::new());
@@ -152,7 +153,8 @@ async fn made_together(runs: Vec<Run>) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The law of sharing: whatever the others read, and however they end, a run reads the rows that it would read alone.
+    /// The law of sharing: whatever the others read, and however they end, a run reads the rows that it would read
+    /// alone.
     #[test]
     fn a_run_reads_what_it_would_read_alone(runs in prop::collection::vec(run(), 1..5)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -56,7 +56,8 @@ impl Switch<'_> {
                 return Ok(changes);
             }
             if !targets.is_empty() && pin.is_none() {
-                // The collector leaves the files alone that are read. The state is read again: it may have been before that.
+                // The collector leaves the files alone that are read. The state is read again: it may have been before
+                // that.
                 *pin = Some(Pin::take(self.target.catalog, "apply", self.now).await?);
                 continue;
             }
@@ -142,8 +143,8 @@ pub(super) struct Prepared {
     pub(super) changes: Changes,
     /// The archives that are decoded for it: one for each of [`Changes::backfills`].
     targets: Vec<backfill::Target>,
-    /// View versions that answer at once, because the one before is of the old decoding. They are answered from the archive
-    /// until they have a snapshot, so each asks for a run.
+    /// View versions that answer at once, because the one before is of the old decoding. They are answered from the
+    /// archive until they have a snapshot, so each asks for a run.
     at_once: Vec<(Arc<str>, u32)>,
 }
 

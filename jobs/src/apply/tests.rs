@@ -142,7 +142,8 @@ fn files_go_back_and_forth_between_kept_versions() {
     assert_eq!(what(&plan(&back, &[STREAM, &second]), "velocity"), &What::Returned { from: 1, version: 2 });
 }
 
-/// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not after.
+/// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not
+/// after.
 #[test]
 fn a_rollback_stands_until_the_files_change() {
     let (state, second) = switched();

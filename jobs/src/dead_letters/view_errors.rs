@@ -32,7 +32,8 @@ pub struct ViewErrors {
     pub version: u32,
     /// How many events the view leaves out.
     pub count: u64,
-    /// The first of them. Of a snapshot, and of each checkpoint after it, at most [`types::failures::LISTED`] are known.
+    /// The first of them. Of a snapshot, and of each checkpoint after it, at most [`types::failures::LISTED`] are
+    /// known.
     pub events: Vec<ViewError>,
 }
 
@@ -68,8 +69,8 @@ pub async fn list_view(installation: &Installation, view: &str, limit: usize) ->
 /// Writes all events that the served version of a view leaves out, each with its columns: evaluates the view for every
 /// archived event of its streams. `progress` is called with the number of events read.
 ///
-/// The file appears once it is complete. Errors: `NotFound` if the view fails on no event, `Input` for a file that already
-/// exists.
+/// The file appears once it is complete. Errors: `NotFound` if the view fails on no event, `Input` for a file that
+/// already exists.
 pub async fn export_view(installation: &Installation, view: &str, to: &str, progress: impl FnMut(u64)) -> Result<ExportSummary> {
     pinned(&installation.catalog, PINNED_BY, export_view_pinned(installation, view, to, progress)).await
 }

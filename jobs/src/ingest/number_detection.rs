@@ -56,8 +56,8 @@ impl ColumnNumbers {
     }
 }
 
-/// Refuses a CSV file whose first rows write the numbers of a column in another format than the plain one. Otherwise its
-/// records would be left out one by one, or some of them read as other numbers. What cannot be read twice, such as
+/// Refuses a CSV file whose first rows write the numbers of a column in another format than the plain one. Otherwise
+/// its records would be left out one by one, or some of them read as other numbers. What cannot be read twice, such as
 /// standard input, is not looked at.
 pub(super) fn refuse_other_formats(input: &Input, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<()> {
     if input.bytes_total().is_none() {

@@ -68,8 +68,8 @@ impl UnderWay {
         self.versions.insert(task.id(), version);
     }
 
-    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed like
-    /// that of a process that died, once its lease has expired; the others go on.
+    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed
+    /// like that of a process that died, once its lease has expired; the others go on.
     pub(super) async fn ended(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return };
         let task = match ended {

@@ -57,8 +57,8 @@ pub struct Plain {
     /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column
     /// that is a total.
     pub weights_sql: Option<String>,
-    /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of each
-    /// column that can be.
+    /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
+    /// each column that can be.
     pub past_sql: Option<String>,
     /// Whether some column collects values, up to `max_state_bytes`.
     pub collects: bool,

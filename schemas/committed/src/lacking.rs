@@ -1,5 +1,5 @@
-//! Decides which checkpoints lack the states of a view version, and what computing them from the archive would cost: pure
-//! functions of a catalog state.
+//! Decides which checkpoints lack the states of a view version, and what computing them from the archive would cost:
+//! pure functions of a catalog state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,15 @@ use uuid::Uuid;
 
 use crate::registry::LiveView;
 
-/// A serving node computes the states of at most this many archived events for itself: about a second of work, for which
-/// every other view waits. A version that needs more is built by a run.
+/// A serving node computes the states of at most this many archived events for itself: about a second of work, for
+/// which every other view waits. A version that needs more is built by a run.
 pub const MAX_REBUILT_EVENTS: i64 = 500_000;
 
 /// The clocks of the process that defines a view and of a worker may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
-/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were read.
+/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were
+/// read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lacking(BTreeMap<Uuid, Vec<String>>);
 
@@ -78,7 +79,8 @@ pub fn has_history(state: &CatalogState, view: &LiveView) -> bool {
     state.snapshot(&view.name, view.version).is_none() && events_of(state, view, &older) > 0
 }
 
-/// Returns whether a version without a snapshot has more events from before its definition than a node computes for itself.
+/// Returns whether a version without a snapshot has more events from before its definition than a node computes for
+/// itself.
 ///
 /// Errors: `Corrupt` when a checkpoint lies on both sides of a cut.
 pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {

@@ -3,8 +3,8 @@
 //!
 //! In reading order: [`events`] decodes records into typed rows. [`functions`] holds basestream's own SQL functions and
 //! the formats of states. [`plan`] turns a view's SELECT into kept states and ranges. [`states`] computes, sorts,
-//! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`fresh`] shares
-//! the uncommitted states of a process.
+//! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`fresh`]
+//! shares the uncommitted states of a process.
 
 pub mod events;
 pub mod fresh;

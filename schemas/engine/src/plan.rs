@@ -291,8 +291,8 @@ impl ViewPlan {
         }
     }
 
-    /// Returns how long after its event time an event of this stream can count in an answer for the present: the longest
-    /// window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
+    /// Returns how long after its event time an event of this stream can count in an answer for the present: the
+    /// longest window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
     ///
     /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
     pub fn counts_for(&self, stream: &str) -> Option<Duration> {

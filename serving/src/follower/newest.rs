@@ -1,8 +1,8 @@
 //! No query reads an older vector than one before it.
 //!
 //! Uncommitted work can be withdrawn: its worker lost a partition, or could not go on (a full disk). Its records are in
-//! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for its
-//! vector. A node keeps it until the present one covers that vector.
+//! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for
+//! its vector. A node keeps it until the present one covers that vector.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,7 +1,7 @@
 //! The modules of a crate import one another in one direction.
 //!
-//! Nodes are the modules that `lib.rs` declares; what is in their folders belongs to them. `lib.rs` is a node too, where it holds
-//! more than `mod` and `use` lines. Tests are left out.
+//! Nodes are the modules that `lib.rs` declares; what is in their folders belongs to them. `lib.rs` is a node too,
+//! where it holds more than `mod` and `use` lines. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -91,7 +91,8 @@ fn imports(src: &Path) -> Imports {
     imports
 }
 
-/// The module that a path from the crate's root leads to: one that it names, one that `lib.rs` exports the name from, or `lib.rs`.
+/// The module that a path from the crate's root leads to: one that it names, one that `lib.rs` exports the name from,
+/// or `lib.rs`.
 fn owner(path: &str, modules: &BTreeSet<String>, lib: &Source) -> String {
     if modules.contains(path) {
         return path.to_owned();

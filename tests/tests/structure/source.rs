@@ -11,7 +11,8 @@ pub fn read(path: &Path) -> Source {
     Source::new(&text)
 }
 
-/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its declaration.
+/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its
+/// declaration.
 pub fn without_tests<'a>(src: &Path, relative: &'a Path) -> Option<&'a Path> {
     let mut parent = src.join("lib.rs");
     let mut folder = src.to_path_buf();
@@ -67,8 +68,9 @@ impl Source {
     }
 }
 
-/// The first name of each path that begins at the crate's root, with its line: `crate::a::B` and `super::a` of a file in `a/` name a.
-/// `place` is the file's module path. In `lib.rs` itself paths begin with a module's name, or with an exported one.
+/// The first name of each path that begins at the crate's root, with its line: `crate::a::B` and `super::a` of a file
+/// in `a/` name a. `place` is the file's module path. In `lib.rs` itself paths begin with a module's name, or with an
+/// exported one.
 pub fn paths(source: &Source, place: &[String], modules: &BTreeSet<String>) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let line_of = |at: usize| source.0[..at].matches('\n').count() + 1;

@@ -43,13 +43,15 @@ pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: 
     state.readable(FileKind::Archive).filter(is_of_stream).filter(|file| bounds.may_hold(state, file)).collect()
 }
 
-/// Returns the archive file with the events that one checkpoint has of a stream; `None` if it has none, or none any more.
+/// Returns the archive file with the events that one checkpoint has of a stream; `None` if it has none, or none any
+/// more.
 pub fn archive_file_of<'s>(state: &'s CatalogState, checkpoint: Uuid, stream: &str) -> Option<&'s FileRecord> {
     state.readable_of(checkpoint, FileKind::Archive).find(|file| file.subject.as_deref() == Some(stream))
 }
 
-/// Returns the checkpoints of these streams after a cut, in the order of the catalog. What they have of other streams does
-/// not matter: it may be on both sides of the cut, as a view does not hold up the compaction of what it does not read.
+/// Returns the checkpoints of these streams after a cut, in the order of the catalog. What they have of other streams
+/// does not matter: it may be on both sides of the cut, as a view does not hold up the compaction of what it does not
+/// read.
 ///
 /// Errors: `Corrupt` when one lies on both sides of it.
 pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {

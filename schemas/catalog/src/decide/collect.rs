@@ -1,7 +1,7 @@
 //! Plans which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
-//! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`), then
-//! commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
+//! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`),
+//! then commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl CollectionPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention {
     pub kept: Duration,
-    /// How far the clock that events age by is behind the time. Commits age by the time itself: what is archived now may
-    /// have happened long ago.
+    /// How far the clock that events age by is behind the time. Commits age by the time itself: what is archived now
+    /// may have happened long ago.
     pub clock_behind: Duration,
 }
 
@@ -160,7 +160,8 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// The oldest publication of a version that is known. All runs that the state does not hold any more were before it.
+    /// The oldest publication of a version that is known. All runs that the state does not hold any more were before
+    /// it.
     fn oldest_publication(&self, snapshot: &SnapshotRecord) -> Micros {
         let of_version = |run: &&RunRecord| run.view == snapshot.view && run.version == snapshot.version;
         let published = self.state.runs.iter().filter(of_version).filter(|run| run.status == RunStatus::Succeeded);
@@ -233,8 +234,8 @@ impl<'s> Need<'s> {
             && checkpoint.ranges.iter().all(|range| self.is_past_duplicates(checkpoint, range, retention.kept))
     }
 
-    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records. Where
-    /// these are about the time, time tells it; records of long ago age as their partition goes on.
+    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records.
+    /// Where these are about the time, time tells it; records of long ago age as their partition goes on.
     fn is_past_duplicates(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, kept: Duration) -> bool {
         let Some(clock) = range.clock else { return true };
         let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);

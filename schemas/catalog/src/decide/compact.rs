@@ -62,8 +62,8 @@ pub fn compactions<'s>(
     due.into_iter().map(|group| group.into_iter().map(|sized| sized.checkpoint).collect()).collect()
 }
 
-/// Returns the commit that puts one checkpoint in the place of others. Its files are already durable, and hold exactly the
-/// rows of the others' files, in any order.
+/// Returns the commit that puts one checkpoint in the place of others. Its files are already durable, and hold exactly
+/// the rows of the others' files, in any order.
 ///
 /// The commit's id is of version 7, as it says when the files were superseded.
 pub fn compaction_commit(id: Uuid, state: &CatalogState, compacted: CheckpointRecord, of: &[Uuid], files: Vec<FileRecord>) -> Commit {
@@ -113,8 +113,8 @@ struct Sized<'s> {
 }
 
 impl<'s> Sized<'s> {
-    /// `None` for a checkpoint that is left alone: one whose states may still be read, whose files are not as they should
-    /// be, or that is beside offsets that were given up, where the ledger and repairs go by single checkpoints.
+    /// `None` for a checkpoint that is left alone: one whose states may still be read, whose files are not as they
+    /// should be, or that is beside offsets that were given up, where the ledger and repairs go by single checkpoints.
     fn new(state: &'s CatalogState, checkpoint: &'s CheckpointRecord, damaged: &HashSet<&str>) -> Option<Self> {
         if is_beside_gap(state, checkpoint) || lacks_archive(state, checkpoint) {
             return None;

@@ -30,8 +30,8 @@ pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cu
 pub struct SnapshotFiles {
     /// Those that its run wrote.
     pub written: Vec<FileRecord>,
-    /// The paths of those of the snapshot before that it names too. The run takes them over: a file belongs to the newest
-    /// run whose snapshot names it, and is collected with that snapshot.
+    /// The paths of those of the snapshot before that it names too. The run takes them over: a file belongs to the
+    /// newest run whose snapshot names it, and is collected with that snapshot.
     pub carried_over: Vec<String>,
 }
 
@@ -90,8 +90,8 @@ pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Com
 /// Returns the commit that ends a run as skipped, under its lease: it found nothing new, so the `published` snapshot of
 /// its view holds everything up to the run's cut.
 ///
-/// The snapshot's cut advances to the run's. Otherwise the snapshot of a quiet stream would hold back, in the partitions
-/// of all other streams, what may be collected.
+/// The snapshot's cut advances to the run's. Otherwise the snapshot of a quiet stream would hold back, in the
+/// partitions of all other streams, what may be collected.
 pub fn skipped_commit(run: RunRecord, published: SnapshotRecord, lease: &LeaseRecord, now: Micros) -> Commit {
     let cut = run.cut.clone().unwrap_or_default();
     let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };

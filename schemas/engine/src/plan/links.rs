@@ -239,8 +239,8 @@ impl LinkPlan {
 
     /// The edges' use that says which edges of a side, under a condition, lie in a range.
     ///
-    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
-    /// events.
+    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]:
+    /// the number of events.
     pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: ConditionIndex, range: &Range) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.conditions[condition.0].state, range)
     }

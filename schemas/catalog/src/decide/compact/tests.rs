@@ -84,7 +84,8 @@ fn snapshot(cut: i64) -> SnapshotRecord {
 }
 
 proptest! {
-    /// However sizes come, in rounds over a day: a row is written few times, and when the day is over few files are left.
+    /// However sizes come, in rounds over a day: a row is written few times, and when the day is over few files are
+    /// left.
     #[test]
     fn rows_are_written_few_times_and_few_files_are_left(
         sizes in prop::collection::vec(prop_oneof![4 => 1_000..5_000i64, 1 => 1_000..TARGET], 1..400),

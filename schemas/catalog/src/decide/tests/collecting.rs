@@ -241,8 +241,8 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     assert!(collectable(&state, &StreamsRead::default(), &retention, NOW).is_empty());
 }
 
-/// With the event clock, and events of last year that are archived now: a file is kept for two days after both its newest
-/// event, by that clock, and its commit.
+/// With the event clock, and events of last year that are archived now: a file is kept for two days after both its
+/// newest event, by that clock, and its commit.
 #[test]
 fn events_of_long_ago_are_not_kept_for_as_long_again() {
     let behind = 300 * DAY_US;
@@ -342,7 +342,8 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
 }
 
 proptest! {
-    /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its snapshot.
+    /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its
+    /// snapshot.
     #[test]
     fn no_answer_loses_a_file(
         cuts in proptest::collection::vec(proptest::option::of(offsets()), 0..4),
