@@ -164,7 +164,8 @@ impl Changes {
         if lines.is_empty() {
             return Ok(());
         }
-        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become NULL, in a column that may be NULL";
+        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become \
+            NULL, in a column that may be NULL";
         Err(Error::input(lines.join("\n")).with("help", help))
     }
 

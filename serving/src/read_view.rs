@@ -146,7 +146,8 @@ impl ReadView {
             Some(error) if error.kind() == ErrorKind::Input => {
                 let failed =
                     Error::unavailable(format!("the view \"{name}\" fails on one of its events and cannot be queried until it is changed"));
-                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`";
+                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` \
+                    out, and run `basestream apply`";
                 failed.with("help", help).caused_by(error.copied())
             }
             Some(error) => Error::unavailable(format!("the view \"{name}\" could not be loaded: try again")).caused_by(error.copied()),
@@ -223,7 +224,8 @@ impl BuildingView {
             error = error.with("last_error", last);
         }
         let help = format!(
-            "ask again later: a scheduler (`basestream up` or `basestream scheduler`) builds it; without one, `basestream batch run {}` does",
+            "ask again later: a scheduler (`basestream up` or `basestream scheduler`) builds it; without one, \
+             `basestream batch run {}` does",
             live.name
         );
         error.with("help", help)

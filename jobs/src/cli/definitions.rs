@@ -338,7 +338,8 @@ fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
         let kept = counted(survey.without_raw);
         let _ = writeln!(
             text,
-            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, changed ones do not fit"
+            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, \
+             changed ones do not fit"
         );
     }
 }

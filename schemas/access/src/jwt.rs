@@ -138,7 +138,7 @@ impl Issuer {
         let configuration = self.get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))).await?;
         let (found, keys) = keys::configuration(&configuration)?;
         if found != *issuer {
-            return Err(Error::input("the issuer names itself otherwise").with("found", found).with("expected", issuer));
+            return Err(Error::input("the issuer's configuration names another issuer").with("found", found).with("expected", issuer));
         }
         check_url(&keys)?;
         keys::read(&self.get(&keys).await?)

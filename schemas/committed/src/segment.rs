@@ -127,7 +127,8 @@ pub async fn stored_rows(
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             // Missing, damaged, or of a newer release.
             Err(error) => {
-                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states are computed from the archive");
+                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states \
+                    are computed from the archive");
                 damaged = Some(error);
             }
         }

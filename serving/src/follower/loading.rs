@@ -132,7 +132,8 @@ impl Follower {
             Known::Building(before) => before.since,
             Known::Nothing | Known::Served(_) => {
                 let (view, version) = (&held.live.name, held.live.version);
-                warn!(%view, version, events, "the states of a view have to be computed from the archive: it is answered once a run has built it");
+                warn!(%view, version, events, "the states of a view have to be computed from the archive: it is \
+                    answered once a run has built it");
                 now
             }
         };

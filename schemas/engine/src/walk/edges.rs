@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray, new_empty_array};
 use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use crate::plan::Use;
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
+use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
-use crate::states::{Pieces, StateRows};
 use crate::walk::alive::{Alive, timestamps};
 use crate::walk::degree;
 use crate::walk::degree::Threshold;
