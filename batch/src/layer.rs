@@ -58,7 +58,7 @@ impl Batch {
         let memory_limit_bytes = self.settings.memory_limit_bytes / runs.max(1);
         let settings = BatchSettings { memory_limit_bytes, ..self.settings.clone() };
         let layer = |shared_scan| Batch { settings: settings.clone(), shared_scan, ..self.clone() };
-        SharedScan::of(stream, runs).into_iter().map(layer).collect()
+        SharedScan::for_runs(stream, runs).into_iter().map(layer).collect()
     }
 }
 

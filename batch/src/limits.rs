@@ -21,7 +21,7 @@ pub(crate) struct RunLimits {
 impl RunLimits {
     /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A
     /// replay that was asked for takes as long as its rate makes it.
-    pub(crate) fn of(state: &CatalogState, run: &RunRecord, mode: RunMode) -> RunLimits {
+    pub(crate) fn from_definition(state: &CatalogState, run: &RunRecord, mode: RunMode) -> RunLimits {
         let mut views = state.live(DefinitionKind::View);
         let record = views.find(|record| record.name == run.view && record.version == run.version);
         let Some(definition) = record.and_then(|record| parse_view(&record.sql).ok()) else { return RunLimits::default() };

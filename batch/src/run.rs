@@ -96,7 +96,7 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (state, run) = self.begin((request, version), context).await?;
-        let limits = RunLimits::of(&state, &run, request.mode);
+        let limits = RunLimits::from_definition(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {

@@ -88,7 +88,7 @@ struct Member {
 
 impl SharedScan {
     /// Places for this many runs, in one scan of a stream's archive. A runtime is around.
-    pub(crate) fn of(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
+    pub(crate) fn for_runs(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
         let members = Mutex::new(Members { undecided: runs, joined: Vec::new() });
         let gathering = Arc::new(Gathering { stream: stream.clone(), members, runtime: tokio::runtime::Handle::current() });
         let place = || Membership { gathering: gathering.clone(), is_settled: AtomicBool::new(false) };

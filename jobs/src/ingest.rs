@@ -47,7 +47,7 @@ pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
 use fingerprint::{Ahead, FilePosition, Fingerprint};
-use read::{Batch, LeftOut, Message, Part, REJECTED_TOLD, Reading, merge};
+use read::{Batch, LeftOut, Message, Part, REJECTED_LISTED, Reading, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -209,7 +209,7 @@ impl<'a> Taken<'a> {
         };
         let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
         let left_out = (left_out > 0).then(|| format!("{left_out} records before it that are not events of the stream"));
-        Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
+        Ok(left_out.into_iter().fold(error, |error, reason| error.with("left out", reason)))
     }
 
     /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an
@@ -299,7 +299,7 @@ impl Run<'_> {
         self.summary.records += count;
         self.summary.skipped += batch.ahead;
         self.summary.rejected += batch.rejected;
-        let room = REJECTED_TOLD.saturating_sub(self.summary.first_rejected.len());
+        let room = REJECTED_LISTED.saturating_sub(self.summary.first_rejected.len());
         self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));
         Ok(IngestProgress {
             records: self.summary.records,

@@ -45,7 +45,7 @@ impl Checkpoint {
     /// partitions, or a stream's archive was decoded again by a later version, and none of it is counted. May be
     /// cancelled and called again.
     pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
-        let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was told before"))?;
+        let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was returned before"))?;
         let outcome = commit.await;
         self.commit = None;
         outcome.map_err(Error::from)?

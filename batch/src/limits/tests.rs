@@ -16,7 +16,7 @@ fn limits(options: &str) -> RunLimits {
         rolled_back: false,
     };
     let state = CatalogState { definitions: vec![record], ..CatalogState::default() };
-    RunLimits::of(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
+    RunLimits::from_definition(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
 }
 
 fn settings(memory_limit_bytes: usize) -> BatchSettings {

@@ -113,7 +113,7 @@ async fn made_together(runs: Vec<Run>) -> usize {
     let (definition, session) = (stream_definition(), SessionContext::new());
     storage.register(&session.runtime_env());
     let schema = plan_schema(&definition);
-    let places = SharedScan::of(&"s".into(), runs.len());
+    let places = SharedScan::for_runs(&"s".into(), runs.len());
     let each = runs.into_iter().zip(places).map(|(run, place)| {
         let (storage, session, schema, definition, files) = (&storage, &session, &schema, &definition, run.files(&files));
         async move {
@@ -190,7 +190,7 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
     let (session, schema) = (SessionContext::new(), plan_schema(&stream_definition()));
     storage.register(&session.runtime_env());
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
-    let [one, other]: [SharedScan; 2] = SharedScan::of(&"s".into(), 2).try_into().ok().unwrap();
+    let [one, other]: [SharedScan; 2] = SharedScan::for_runs(&"s".into(), 2).try_into().ok().unwrap();
     let reads = |stream| ArchiveRead {
         storage: &storage,
         stream,
@@ -215,7 +215,7 @@ async fn a_scan_that_fails_fails_each_run_and_names_the_file() {
     storage.register(&session.runtime_env());
     storage.delete(&files[1].path).await.unwrap();
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
-    let places = SharedScan::of(&"s".into(), 2);
+    let places = SharedScan::for_runs(&"s".into(), 2);
     let reading = places.iter().map(|place| {
         let reads = ArchiveRead {
             storage: &storage,

@@ -37,12 +37,12 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::bytes("checking", Some(0), !context.output.json);
     let shown = bar.clone();
-    let told = move |progress| match progress {
+    let show = move |progress| match progress {
         CheckProgress::Total(bytes) => shown.set_length(bytes),
         CheckProgress::Read(bytes) => shown.inc(bytes),
     };
     let options = RepairOptions { stream: args.stream.map(Into::into), dry_run: args.dry_run, accept_gap: args.accept_gap };
-    let report = repair(&installation, &options, &told).await;
+    let report = repair(&installation, &options, &show).await;
     bar.finish_and_clear();
     let report = report?;
     context.output.print(&report, || text(&report))?;

@@ -74,13 +74,13 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
         ]
     });
     let mut text = table(&header, rows);
-    let mut told: Vec<String> = Vec::new();
+    let mut listed: Vec<String> = Vec::new();
     for partition in partitions {
         let Some(error) = &partition.log_error else { continue };
         let line = format!("\nthe end of {} is not known: {error}", partition.stream);
-        if !told.contains(&line) {
+        if !listed.contains(&line) {
             text.push_str(&line);
-            told.push(line);
+            listed.push(line);
         }
     }
     let absent: i64 = partitions.iter().map(|partition| partition.absent).sum();

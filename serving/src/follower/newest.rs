@@ -22,7 +22,7 @@ pub fn is_kept(now: &Vector, before: &Vector) -> bool {
 
 impl Newest {
     /// Returns what a query reads: `now`, or what was read before if `now` is older.
-    pub(super) fn of(&self, now: ReadView) -> ReadView {
+    pub(super) fn newer_of(&self, now: ReadView) -> ReadView {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A snapshot that turned out to be damaged cannot be read again.
         let before = newest.as_ref().filter(|before| !before.loaded.is_damaged());

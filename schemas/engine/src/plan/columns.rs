@@ -382,14 +382,14 @@ pub(super) fn qualified_sql_of(expr: &Expr) -> String {
 
 /// Works from the leaves up, to reach expressions inside casts. The casts come from type coercion and are not shown.
 fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
-    let told = expr.clone().transform_up(|node| match node {
+    let readable = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         Expr::ScalarFunction(_) => Ok(Transformed::yes(decimals::written(node))),
         other => Ok(Transformed::no(other)),
     });
-    let told = told.map_or_else(|_| expr.clone(), |told| told.data);
-    let text = expr_to_sql(&told).map_or_else(|_| told.schema_name().to_string(), |sql| sql.to_string());
+    let readable = readable.map_or_else(|_| expr.clone(), |readable| readable.data);
+    let text = expr_to_sql(&readable).map_or_else(|_| readable.schema_name().to_string(), |sql| sql.to_string());
     text.replace("count(1)", "count(*)")
 }
 

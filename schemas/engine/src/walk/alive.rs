@@ -9,7 +9,8 @@ use crate::walk::Walk;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no neighbours.
+/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no
+/// neighbours.
 pub(super) struct Alive<'a> {
     seen: &'a [Micros],
     from: Option<Micros>,
