@@ -289,7 +289,7 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
         }
         What::Refused { reasons, help } => {
             let _ = writeln!(text, "! {subject} cannot be changed like this");
-            reasons.iter().for_each(|reason| drop(writeln!(text, "    {reason}")));
+            let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
             writeln!(text, "    help: {help}")
         }
     };

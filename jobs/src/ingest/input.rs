@@ -103,9 +103,11 @@ impl Format {
             Some("jsonl" | "ndjson" | "json") => Ok(Format::JsonLines),
             Some("csv" | "tsv") => Ok(Format::Csv),
             Some("parquet" | "pq") if !compressed => Ok(Format::Parquet),
-            _ => Err(Error::input("the file's name does not show its format: expected .jsonl, .ndjson, .json, .csv, \
-                .tsv (or those with .gz) or .parquet, or --format")
-                .with("file", path.display())),
+            _ => Err(Error::input(
+                "the file's name does not show its format: expected .jsonl, .ndjson, .json, .csv, \
+                .tsv (or those with .gz) or .parquet, or --format",
+            )
+            .with("file", path.display())),
         }
     }
 }

@@ -62,13 +62,18 @@ fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
     Problem {
         fault: Fault::LogShortened,
         severity: Severity::Error,
-        what: format!("{id}: the log ends at {}, but offset {next_offset} is committed: the log is shorter than the \
-            catalog expects", bounds.end),
+        what: format!(
+            "{id}: the log ends at {}, but offset {next_offset} is committed: the log is shorter than the \
+            catalog expects",
+            bounds.end
+        ),
         cause: "the log lost records that were counted: the topic was recreated, an old backup was restored, or a \
-            broker lost its disk".into(),
+            broker lost its disk"
+            .into(),
         effect: REFUSED.into(),
         next_step: "restore the whole log; if that is not possible, define the stream under a new name on the topic: \
-            the archive still holds what was counted".into(),
+            the archive still holds what was counted"
+            .into(),
     }
 }
 

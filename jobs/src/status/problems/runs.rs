@@ -131,7 +131,8 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             effect: "answers stay correct but become slower: they merge every checkpoint since the last snapshot".into(),
             next_step: match busy {
                 Some(_) => "wait; if this happens often, raise `max_concurrent_runs` in [scheduler], start a second \
-                    `basestream scheduler` or schedule views less often".into(),
+                    `basestream scheduler` or schedule views less often"
+                    .into(),
                 None => format!("start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run {}`", due.view),
             },
         });
@@ -201,7 +202,8 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 effect: match facts.building.contains(&(view.name.clone(), view.version)) {
                     true => "the snapshot is not used, and queries of the view are refused until a run has built it anew".into(),
                     false => "the snapshot is not used: answers are computed from the archive, correct but slow, and \
-                        are marked `degraded`".into(),
+                        are marked `degraded`"
+                        .into(),
                 },
                 next_step,
             }),
@@ -210,10 +212,9 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 severity: Severity::Error,
                 what: format!("{}: the manifest of the published snapshot cannot be read", view.name),
                 cause: error.clone(),
-                effect:
-                    "answers stay correct but become slower (`degraded`): they are computed from the previous \
+                effect: "answers stay correct but become slower (`degraded`): they are computed from the previous \
                      snapshot or from all checkpoints"
-                        .into(),
+                    .into(),
                 next_step,
             }),
         }
