@@ -18,7 +18,7 @@ use definitions::parse::parse_definitions;
 use definitions::settings::Settings;
 use engine::functions::Functions;
 use jobs::Installation;
-use jobs::ingest::{Input, Options};
+use jobs::ingest::{IngestOptions, Input};
 use serving::Keys;
 use tokio_util::sync::CancellationToken;
 use types::vector::PartitionId;
@@ -66,7 +66,7 @@ async fn main() -> Result<()> {
     });
     let file = folder.path().join("readings.jsonl");
     std::fs::write(&file, READINGS)?;
-    let summary = installation.ingest("readings", &Input::File(file), &Options::default(), |_| {}).await?;
+    let summary = installation.ingest("readings", &Input::File(file), &IngestOptions::default(), |_| {}).await?;
     println!("{} readings are in the log", summary.records);
     wait_until_committed(&installation, "readings").await?;
     stop.cancel();

@@ -476,7 +476,7 @@ pub enum Wanted<'a> {
 
 /// How it is applied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub struct ApplyOptions {
     /// Retire what is in the catalog and not among the definitions.
     pub prune: bool,
     /// Leave columns that are added NULL in archived events.
@@ -494,7 +494,7 @@ pub struct Options {
 /// If records do not fit their new columns, nothing is changed, and they are in the result ([`Changes::misfits`]).
 ///
 /// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept changing.
-pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: Options, now: Micros) -> Result<Changes> {
+pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, now: Micros) -> Result<Changes> {
     let mut switch = Switch { target, wanted, options, now, staged: BTreeMap::new(), is_sent: false };
     let outcome = switch.run().await;
     switch.discard_unnamed(outcome.as_ref().ok()).await;
@@ -502,7 +502,7 @@ pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: Options, no
 }
 
 /// Returns what an apply would change, with the cost of decoding archives again.
-pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
     let mut staged = BTreeMap::new();
     Ok(prepared(target, state, wanted, options, &mut staged).await?.changes)
 }

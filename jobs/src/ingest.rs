@@ -49,7 +49,7 @@ use appending::{Stopped, append_records, until_saved};
 use fingerprint::{Ahead, FilePosition, Fingerprint};
 use read::{Batch, LeftOut, Message, Part, REJECTED_LISTED, Reading, merge};
 
-/// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
+/// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers how much of each file is in the log.
@@ -63,7 +63,7 @@ pub trait PositionStore: Send + Sync {
 
 /// How to read an input.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct IngestOptions {
     pub shape: Shape,
     /// Also append records that are not events of the stream. They become dead letters.
     pub produce_invalid: bool,
@@ -73,7 +73,7 @@ pub struct Options {
     pub patience: Duration,
 }
 
-impl Default for Options {
+impl Default for IngestOptions {
     fn default() -> Self {
         Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
     }
@@ -126,7 +126,7 @@ pub async fn ingest(
     progress: &dyn PositionStore,
     stream: Arc<StreamDefinition>,
     input: &Input,
-    options: &Options,
+    options: &IngestOptions,
     mut on_progress: impl FnMut(IngestProgress) + Send,
 ) -> Result<Summary> {
     let begun = Instant::now();

@@ -16,7 +16,7 @@ use storage::ObjectStorage;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::apply::{self, Changes, Options, Wanted};
+use crate::apply::{self, ApplyOptions, Changes, Wanted};
 use crate::backfill::OnProgress;
 use crate::check;
 use crate::compact::Compacting;
@@ -238,19 +238,19 @@ impl Installation {
         let checked = checked.with_batch_memory(self.settings.batch.memory_limit);
         checked.diagnostics.clone().into_result()?;
         let wanted = Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
-        let changes = self.apply_with(wanted, Options { prune, ..Options::default() }, &|_| {}).await?;
+        let changes = self.apply_with(wanted, ApplyOptions { prune, ..ApplyOptions::default() }, &|_| {}).await?;
         changes.misfits()?;
         Ok(changes)
     }
 
     /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records
     /// that do not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
-    pub async fn apply_with(&self, wanted: Wanted<'_>, options: Options, progress: &OnProgress<'_>) -> Result<Changes> {
+    pub async fn apply_with(&self, wanted: Wanted<'_>, options: ApplyOptions, progress: &OnProgress<'_>) -> Result<Changes> {
         apply::apply(&self.apply_target(progress), wanted, options, now()).await
     }
 
     /// Returns what [`Installation::apply_with`] would change, with the cost of decoding archives again.
-    pub async fn plan(&self, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+    pub async fn plan(&self, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
         apply::plan(&self.apply_target(&|_| {}), wanted, options, state).await
     }
 
@@ -281,7 +281,7 @@ impl Installation {
         &self,
         stream: &str,
         input: &Input,
-        options: &ingest::Options,
+        options: &ingest::IngestOptions,
         on_progress: impl FnMut(IngestProgress) + Send,
     ) -> Result<Summary> {
         let definition = self.stream(stream).await?;

@@ -326,7 +326,7 @@ fn target_of<'a>(catalog: &'a Catalog, storage: &'a ObjectStorage, log: &'a dyn 
 
 async fn apply_files(target: &Target<'_>, files: &Definitions, prune: bool, now: Micros) -> Result<Changes> {
     let wanted = Wanted::Definitions { definitions: files, staging: &BTreeSet::new() };
-    apply(target, wanted, Options { prune, ..Options::default() }, now).await
+    apply(target, wanted, ApplyOptions { prune, ..ApplyOptions::default() }, now).await
 }
 
 #[tokio::test]

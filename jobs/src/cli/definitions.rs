@@ -13,7 +13,7 @@ use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
 use super::{Change, Context, Done, progress};
-use crate::apply::{self, Changes, DiffLine, Options, Wanted, What, checked_records, kind_name};
+use crate::apply::{self, ApplyOptions, Changes, DiffLine, Wanted, What, checked_records, kind_name};
 use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
@@ -129,7 +129,7 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
     let installation = context.installation().await?;
     let state = installation.catalog.state().await?;
-    let options = Options { prune: args.prune, no_backfill: args.no_backfill, ..Options::default() };
+    let options = ApplyOptions { prune: args.prune, no_backfill: args.no_backfill, ..ApplyOptions::default() };
     let changes = installation.plan(wanted(&checked), options, &state).await?;
     context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Would))?;
     if changes.refusals().is_err() {
@@ -141,17 +141,17 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
 
 pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
-    let options = Options { prune: args.prune, no_backfill: args.no_backfill, null_misfits: args.null_misfits, dry_run: false };
+    let options = ApplyOptions { prune: args.prune, no_backfill: args.no_backfill, null_misfits: args.null_misfits, dry_run: false };
     applied(context, wanted(&checked), options).await
 }
 
 pub(super) async fn backfill(context: &Context, args: BackfillArgs) -> Result<Done> {
-    let options = Options { null_misfits: args.null_misfits, dry_run: args.dry_run, ..Options::default() };
+    let options = ApplyOptions { null_misfits: args.null_misfits, dry_run: args.dry_run, ..ApplyOptions::default() };
     applied(context, Wanted::Archive { stream: &args.stream }, options).await
 }
 
 /// Applies what is wanted, with a bar while archives are decoded. Exits with 1 if records do not fit.
-async fn applied(context: &Context, wanted: Wanted<'_>, options: Options) -> Result<Done> {
+async fn applied(context: &Context, wanted: Wanted<'_>, options: ApplyOptions) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::bytes("decoding", Some(0), !context.output.json);
     let shown = bar.clone();

@@ -11,7 +11,7 @@ use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, DefinitionStatus, RunStatus, run_lease};
 use definitions::parse::parse_definitions;
-use jobs::apply::{Options, Target, Wanted, apply};
+use jobs::apply::{ApplyOptions, Target, Wanted, apply};
 use jobs::scheduler::Scheduler;
 use serving::ServingClock;
 use storage::ObjectStorage;
@@ -213,7 +213,7 @@ async fn change(harness: &Harness, views: &[&str]) {
         progress: &|_| {},
     };
     let wanted = Wanted::Definitions { definitions: &definitions, staging: &BTreeSet::new() };
-    apply(&target, wanted, Options::default(), now()).await.unwrap();
+    apply(&target, wanted, ApplyOptions::default(), now()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
