@@ -16,13 +16,16 @@ mod lookups;
 #[path = "../../fuzz/src/sql.rs"]
 mod sql;
 
+/// Runs a target on an input.
+type Run = fn(&[u8]);
+
 fn fuzz() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz"))
 }
 
 #[test]
 fn what_a_target_checks_holds_for_each_of_its_seeds() {
-    let targets: [(&str, fn(&[u8])); 4] =
+    let targets: [(&str, Run); 4] =
         [("definitions", definitions::run), ("events", events::run), ("lookups", lookups::run), ("sql", sql::run)];
     for (target, run) in targets {
         let seeds: Vec<_> = std::fs::read_dir(fuzz().join("corpus-seeds").join(target)).unwrap().collect();
