@@ -130,8 +130,8 @@ pub(crate) fn view_of<'r>(registry: &'r Registry, run: &RunRecord) -> Result<&'r
     registry.view(&run.view, run.version).ok_or_else(unknown)
 }
 
-/// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged. Its cut is the catalog's, which
-/// skipped runs have advanced: checkpoints are compacted up to there.
+/// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged. Its cut is the catalog's,
+/// which skipped runs have advanced: checkpoints are compacted up to there.
 ///
 /// Errors: `Unavailable` if the storage does not answer: a recomputation would cost much, and the next attempt little.
 pub(crate) async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {

@@ -87,8 +87,8 @@ fn not_added_to(state: &CatalogState, view: &LiveView, before: &Manifest, t: Mic
     }
 }
 
-/// Whether a recomputation is compared with the snapshot before: incremental runs could have been added to it. Runs of a
-/// view with the strategy 'full' are compared only when one is asked for.
+/// Whether a recomputation is compared with the snapshot before: incremental runs could have been added to it. Runs of
+/// a view with the strategy 'full' are compared only when one is asked for.
 pub(crate) fn is_compared(state: &CatalogState, view: &LiveView, before: &Manifest, (t, mode): (Micros, RunMode)) -> bool {
     (mode == RunMode::Full || view.definition.strategy != Some(Strategy::Full)) && not_added_to(state, view, before, t).is_none()
 }
@@ -111,8 +111,8 @@ pub(crate) fn is_lost(state: &CatalogState, path: &str) -> bool {
     !named || state.damages.iter().any(|damage| damage.path == path)
 }
 
-/// Returns how many gaps of a view's streams begin before a cut. One that is recorded later may be of events that states
-/// up to the cut count, and that the archive lacks now.
+/// Returns how many gaps of a view's streams begin before a cut. One that is recorded later may be of events that
+/// states up to the cut count, and that the archive lacks now.
 pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -> u64 {
     let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
     let before = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.start < cut.get(&gap.partition));
@@ -126,9 +126,9 @@ pub(crate) fn micros(length: Duration) -> Micros {
 /// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.
 ///
 /// A delta is due once the newer ones together are as large as it, the base once they are half as large. So
-/// each tier is larger than all newer ones together, there are few of them, and a row is written again only when its tier
-/// has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because what has
-/// expired in it takes room until then.
+/// each tier is larger than all newer ones together, there are few of them, and a row is written again only when its
+/// tier has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because
+/// what has expired in it takes room until then.
 pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
     let bytes: Vec<i64> = tiers.iter().map(|tier| tier.bytes()).collect();
     (0..bytes.len().saturating_sub(1)).find(|place| {

@@ -199,7 +199,8 @@ fn counts_expired(view: &LiveView, edges_from: &EdgesFrom) -> bool {
     view.plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) && *edges_from != EdgesFrom::default()
 }
 
-/// Edges keep when they were last seen, under each condition. A time that no window reaches any more is as good as none.
+/// Edges keep when they were last seen, under each condition. A time that no window reaches any more is as good as
+/// none.
 fn without_old_times(view: &LiveView, edges_from: &EdgesFrom, rows: &RecordBatch) -> Result<RecordBatch> {
     if !counts_expired(view, edges_from) {
         return Ok(rows.clone());

@@ -100,8 +100,8 @@ pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
 const PARALLEL_EVENTS: u64 = 65_536;
 
 /// Returns the number of buckets for a tier that is added to a snapshot of this many `parts`. A delta of a tenth of a
-/// snapshot has so few events that they would be sorted and written by one thread: it has a bucket for each, but no more
-/// than the snapshot has parts.
+/// snapshot has so few events that they would be sorted and written by one thread: it has a bucket for each, but no
+/// more than the snapshot has parts.
 pub(crate) fn delta_bucket_count(events: i64, settings: &BatchSettings, parts: u32) -> u32 {
     let in_parallel = (events.max(0) as u64 / PARALLEL_EVENTS).clamp(1, settings.thread_count() as u64).next_power_of_two();
     bucket_count(events, settings.events_per_bucket).max(parts.min(in_parallel as u32))
@@ -109,8 +109,8 @@ pub(crate) fn delta_bucket_count(events: i64, settings: &BatchSettings, parts: u
 
 /// Makes a version that was being built the served one in the same transaction. Its predecessor is kept for `keep_old`.
 ///
-/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so. One that
-/// was switched to in the meantime is published like any other.
+/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so. One
+/// that was switched to in the meantime is published like any other.
 pub fn switch_version(
     commit: &mut Commit,
     state: &CatalogState,

@@ -2,13 +2,12 @@
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-use catalog::{CatalogState, CheckpointRecord};
+use catalog::{CatalogState, CheckpointRecord, archive_file_of};
 use committed::registry::LiveView;
 use engine::events::plan_schema;
 use futures::TryStreamExt;
 use storage::{BatchStream, ObjectStorage, read_archive_as};
 use types::Result;
-use types::files::{FileKind, FileRecord};
 
 /// The accepted events of checkpoints, in the order in which they are asked for.
 #[async_trait]
@@ -43,8 +42,7 @@ impl<'a> FromArchive<'a> {
 #[async_trait]
 impl CheckpointEvents for FromArchive<'_> {
     async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
-        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(stream);
-        let file = self.state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion);
+        let file = archive_file_of(self.state, checkpoint.id, stream);
         let definition = self.view.plan.streams.iter().find(|known| &*known.name == stream);
         self.open = match file.zip(definition) {
             Some((file, definition)) => Some(read_archive_as(self.storage, file, plan_schema(definition)).await?),

@@ -1,13 +1,12 @@
-//! A run that makes its snapshot of the states of all checkpoints up to the cut: a replay, or the first run of a view with
-//! `strategy = 'stream'`.
+//! A run that makes its snapshot of the states of all checkpoints up to the cut: a replay, or the first run of a view
+//! with `strategy = 'stream'`.
 
 use std::collections::BTreeSet;
 
-use catalog::{ArchiveBounds, CatalogState, CheckpointRange, CheckpointRecord, RunRecord, archive_files};
+use catalog::{ArchiveBounds, CatalogState, CheckpointRange, CheckpointRecord, RunRecord, archive_file_of, archive_files};
 use committed::lacking::events_of;
 use committed::registry::{LiveView, Registry};
 use types::Result;
-use types::files::{FileKind, FileRecord};
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
@@ -45,8 +44,7 @@ impl Batch {
         let ranges = checkpoints.into_iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
         let is_read = |(checkpoint, range): &(&CheckpointRecord, &CheckpointRange)| {
             let stream = &range.partition.stream;
-            let is_archive = |file: &FileRecord| file.kind == FileKind::Archive && file.subject.as_ref() == Some(stream);
-            live.plan.reads(stream) && state.files.of_checkpoint(checkpoint.id).any(is_archive)
+            live.plan.reads(stream) && archive_file_of(state, checkpoint.id, stream).is_some()
         };
         for (_, range) in ranges.filter(is_read) {
             if start.iter().all(|(known, _)| *known != range.partition) || range.start < start.get(&range.partition) {
@@ -69,8 +67,8 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await
 }
 
-/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that are
-/// too old are counted.
+/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that
+/// are too old are counted.
 pub(crate) fn countable<'s>(state: &'s CatalogState, view: &LiveView, inputs: &RunInputs) -> Vec<&'s CheckpointRecord> {
     let counts_old = view.plan.links().is_some();
     let oldest = view.plan.oldest_kept(inputs.t).filter(|_| !counts_old);

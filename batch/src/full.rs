@@ -13,7 +13,7 @@ use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::progress::EventsRead;
 use crate::recompute::{files_of, recompute, scan_archive};
-use crate::shared_scan::Reads;
+use crate::shared_scan::ArchiveRead;
 
 /// Returns the recomputed snapshot.
 pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
@@ -40,7 +40,7 @@ async fn recompute_states(
 ) -> Result<Vec<BucketRows>> {
     let (storage, threads, cut) = (&attempt.batch.storage, attempt.batch.settings.thread_count(), &attempt.inputs.cut);
     let source = |stream: &StreamDefinition, columns: &[usize]| {
-        let reads = Reads {
+        let reads = ArchiveRead {
             storage,
             stream: &stream.name,
             files: files_of(files, stream),

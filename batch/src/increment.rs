@@ -14,7 +14,7 @@ use std::sync::Arc;
 use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
-use storage::{LeftOut, Manifest, Tier};
+use storage::{Joined, LeftOut, Manifest, Tier};
 use tracing::info;
 use types::tiles::{EdgesFrom, Micros};
 use types::{ErrorKind, Result};
@@ -64,26 +64,10 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let delta = output.write(states, Rows::OfEvents).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
         rows = output.written.rows, "the states since the last cut are written");
-    let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
-    let mut copies = Vec::new();
-    let (mut new_tiers, joined) = match (&linked, &delta.copied) {
-        (Some(linked), Some(copied)) => {
-            let added = merged.into_iter().chain([delta.clone()]).filter_map(WrittenTier::pair);
-            copies = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
-            let new_tiers = copies.iter().map(|(tier, _)| tier.clone()).collect();
-            let join = linked.join(attempt, &before, &copies, copied).await?;
-            carried_over.extend(join.carried_over);
-            output.written.add(join.files);
-            (new_tiers, Some(join.joined))
-        }
-        _ => {
-            let added = merged.into_iter().chain([delta]).map(|written| written.tier);
-            (not_empty(kept.iter().copied().cloned().chain(added), |tier| tier), None)
-        }
-    };
+    let NewTiers { mut tiers, joined, carried_over, copies } = output.assemble(&before, kept, merged, delta).await?;
     let Output { written, expired, .. } = output;
-    let deltas = if new_tiers.is_empty() { Vec::new() } else { new_tiers.split_off(1) };
-    let base = new_tiers.pop().unwrap_or_default();
+    let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };
+    let base = tiers.pop().unwrap_or_default();
     let mut all_failures = before.failures.clone();
     all_failures.extend(&failures);
     // Only where tiers are merged, edges are left out.
@@ -151,6 +135,17 @@ struct Output<'r> {
     expired: i64,
 }
 
+/// The tiers of the new snapshot, oldest first, and what is over them.
+struct NewTiers {
+    tiers: Vec<Tier>,
+    /// Of a linked view.
+    joined: Option<Joined>,
+    /// The paths of files of the snapshot before that the new one has as well.
+    carried_over: Vec<String>,
+    /// Of a linked view: the local copies of the tiers, for the next run.
+    copies: Vec<CopiedTier>,
+}
+
 /// A tier, and for a linked view its local copy.
 #[derive(Clone)]
 struct WrittenTier {
@@ -173,6 +168,27 @@ impl Output<'_> {
         let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
         self.expired += expired;
         self.write(rows, Rows::OfTiers).await
+    }
+
+    /// Puts together the tiers that are kept, the merged one and the delta, and writes the join over them.
+    async fn assemble(&mut self, before: &Manifest, kept: &[&Tier], merged: Option<WrittenTier>, delta: WrittenTier) -> Result<NewTiers> {
+        let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
+        match (self.linked, delta.copied.clone()) {
+            (Some(linked), Some(copied)) => {
+                let added = merged.into_iter().chain([delta]).filter_map(WrittenTier::pair);
+                let copies = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
+                let join = linked.join(self.attempt, before, &copies, &copied).await?;
+                carried_over.extend(join.carried_over);
+                self.written.add(join.files);
+                let tiers = copies.iter().map(|(tier, _)| tier.clone()).collect();
+                Ok(NewTiers { tiers, joined: Some(join.joined), carried_over, copies })
+            }
+            _ => {
+                let added = merged.into_iter().chain([delta]).map(|written| written.tier);
+                let tiers = not_empty(kept.iter().copied().cloned().chain(added), |tier| tier);
+                Ok(NewTiers { tiers, joined: None, carried_over, copies: Vec::new() })
+            }
+        }
     }
 
     async fn write(&mut self, states: Vec<BucketRows>, rows: Rows) -> Result<WrittenTier> {

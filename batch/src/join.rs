@@ -107,8 +107,8 @@ impl Join {
         Ok(self.changes(state, joined, changed))
     }
 
-    /// The snapshot before and its join, where rows of it may be carried over: it has the same edges in as many parts, and
-    /// no column changes with time alone.
+    /// The snapshot before and its join, where rows of it may be carried over: it has the same edges in as many parts,
+    /// and no column changes with time alone.
     fn followed<'m>(&self, before: &'m Manifest) -> Option<(&'m Manifest, &'m Joined)> {
         let plan = &self.view.plan;
         let joined = before.joined.as_ref().filter(|joined| joined.format == JOIN_FORMAT)?;
@@ -187,8 +187,8 @@ impl Join {
         Ok(join)
     }
 
-    /// Writes one part: first the rows that are carried over, then those that are walked. A part in which nothing changed
-    /// keeps its file.
+    /// Writes one part: first the rows that are carried over, then those that are walked. A part in which nothing
+    /// changed keeps its file.
     async fn part(self, part: u32, changes: Option<Arc<Changes>>) -> Result<Part> {
         let carried = match changes.filter(|changes| !changes.lost.contains(&part)) {
             Some(changes) => if_readable(self.carry(part, changes).await),
@@ -218,8 +218,8 @@ impl Join {
         Ok(Part { file, walked, carried, estimated })
     }
 
-    /// Returns what is carried over of a part. Its rows are read completely before any is written, so that a damaged file
-    /// contributes none.
+    /// Returns what is carried over of a part. Its rows are read completely before any is written, so that a damaged
+    /// file contributes none.
     async fn carry(&self, part: u32, changes: Arc<Changes>) -> Result<Carried> {
         let (join, known) = (self.clone(), changes.clone());
         let again = tokio::task::spawn_blocking(move || {

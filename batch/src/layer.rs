@@ -31,17 +31,34 @@ pub struct Batch {
     /// What runs of linked views leave to the next ones.
     pub copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
-    pub shared_scan: SharedScan,
+    pub(crate) shared_scan: SharedScan,
 }
 
 impl Batch {
+    pub fn new(
+        catalog: Catalog,
+        storage: ObjectStorage,
+        log: Arc<dyn ReplayLog>,
+        functions: Functions,
+        settings: BatchSettings,
+        worker: impl Into<String>,
+    ) -> Batch {
+        let (copies, shared_scan) = (LocalCopies::default(), SharedScan::default());
+        Batch { catalog, storage, log, functions, settings, worker: worker.into(), copies, shared_scan }
+    }
+
+    /// The same layer, whose runs begin with these copies.
+    pub fn with_copies(self, copies: LocalCopies) -> Batch {
+        Batch { copies, ..self }
+    }
+
     /// Returns the layer for each of several runs that are made at the same time under one memory limit. Those that
     /// recompute from this stream's archive share a scan of it.
     pub fn sharing_scan(&self, stream: &Arc<str>, runs: usize) -> Vec<Batch> {
         let memory_limit_bytes = self.settings.memory_limit_bytes / runs.max(1);
         let settings = BatchSettings { memory_limit_bytes, ..self.settings.clone() };
         let layer = |shared_scan| Batch { settings: settings.clone(), shared_scan, ..self.clone() };
-        SharedScan::of(stream, runs).into_iter().map(layer).collect()
+        SharedScan::for_runs(stream, runs).into_iter().map(layer).collect()
     }
 }
 

@@ -17,10 +17,13 @@
 //! - `layer`: what all runs share.
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
 //! - `limits`: the memory and time that a view's definition allows its runs.
-//! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
-//! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `shared_scan`: several runs read it together; `progress`: how much of it is read.
+//! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it
+//!   reads; `session` and `memory` limit its memory.
+//! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `shared_scan`: several runs
+//!   read it together; `progress`: how much of it is read.
 //! - `plan`: what a run would do.
-//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all states anew; `one_tier`: a snapshot of all states.
+//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all
+//!   states anew; `one_tier`: a snapshot of all states.
 //! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
@@ -70,7 +73,6 @@ pub use join::LocalCopies;
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
-pub use plan::{Files, RunPlan};
+pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use request::RunRequest;
-pub use shared_scan::SharedScan;

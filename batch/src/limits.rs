@@ -13,21 +13,21 @@ use crate::mode::RunMode;
 
 /// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Limits {
+pub(crate) struct RunLimits {
     memory_bytes: Option<usize>,
     timeout: Option<Duration>,
 }
 
-impl Limits {
-    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A replay
-    /// that was asked for takes as long as its rate makes it.
-    pub(crate) fn of(state: &CatalogState, run: &RunRecord, mode: RunMode) -> Limits {
+impl RunLimits {
+    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A
+    /// replay that was asked for takes as long as its rate makes it.
+    pub(crate) fn from_definition(state: &CatalogState, run: &RunRecord, mode: RunMode) -> RunLimits {
         let mut views = state.live(DefinitionKind::View);
         let record = views.find(|record| record.name == run.view && record.version == run.version);
-        let Some(definition) = record.and_then(|record| parse_view(&record.sql).ok()) else { return Limits::default() };
+        let Some(definition) = record.and_then(|record| parse_view(&record.sql).ok()) else { return RunLimits::default() };
         let memory_bytes = definition.memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let timeout = definition.timeout.filter(|_| !matches!(mode, RunMode::Replay(_)));
-        Limits { memory_bytes, timeout }
+        RunLimits { memory_bytes, timeout }
     }
 
     /// Returns the batch layer under these limits. A view's memory limit lowers the process's and cannot raise it.
@@ -40,8 +40,8 @@ impl Limits {
         self.timeout
     }
 
-    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time, or is
-    /// `made` by then: it is to be compared and published only.
+    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time,
+    /// or is `made` by then: it is to be compared and published only.
     pub(crate) async fn time_out(self, made: &AtomicBool) -> Error {
         let Some(timeout) = self.timeout else { return std::future::pending().await };
         tokio::time::sleep(timeout).await;

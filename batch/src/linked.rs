@@ -28,7 +28,7 @@ impl LinkedRun {
     /// that is not linked.
     pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
         let Some(local) = local_edges(attempt) else { return Ok(None) };
-        let left = attempt.batch.copies.of(&attempt.view.name, attempt.view.version);
+        let left = attempt.batch.copies.left_by_last_run(&attempt.view.name, attempt.view.version);
         let mut tiers = Vec::new();
         for tier in before.tiers() {
             let copied = match left.iter().find(|(known, _)| known == tier) {

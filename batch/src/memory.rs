@@ -15,8 +15,8 @@ use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLi
 /// How often the memory of the process is read while a run is under way.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The most memory that the process held while a run was under way, with all else that it did. What operators reserve is
-/// an estimate: this shows what they take.
+/// The most memory that the process held while a run was under way, with all else that it did. What operators reserve
+/// is an estimate: this shows what they take.
 #[derive(Debug, Default)]
 pub(crate) struct Resident(AtomicI64);
 

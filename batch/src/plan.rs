@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after};
-use committed::lacking::{Lacking, events_of, split_lacking};
+use committed::lacking::{Lacking, archive_files_read, events_of, split_lacking};
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
 use storage::{Manifest, Tier};
@@ -38,23 +38,23 @@ pub struct RunPlan {
     pub events: i64,
     /// How many of these events would be read from the log.
     pub replayed: i64,
-    pub states_objects: Files,
-    pub archive: Files,
+    pub states_objects: FileTotals,
+    pub archive: FileTotals,
     /// The parts of the snapshot that it would merge into one.
-    pub merged: Files,
+    pub merged: FileTotals,
     /// About what it would write; `None` for a first run. Of an incremental run at most this, but for its join.
     pub written_bytes: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Files {
+pub struct FileTotals {
     pub files: usize,
     pub bytes: i64,
 }
 
-impl<'f> FromIterator<&'f FileRecord> for Files {
+impl<'f> FromIterator<&'f FileRecord> for FileTotals {
     fn from_iter<I: IntoIterator<Item = &'f FileRecord>>(files: I) -> Self {
-        files.into_iter().fold(Files::default(), |sum, file| Files { files: sum.files + 1, bytes: sum.bytes + file.bytes })
+        files.into_iter().fold(FileTotals::default(), |sum, file| FileTotals { files: sum.files + 1, bytes: sum.bytes + file.bytes })
     }
 }
 
@@ -101,7 +101,7 @@ fn incremental(
     let skipped = is_nothing_new(&checkpoints, (state, live), before, inputs.t);
     let tiers: Vec<&Tier> = before.tiers().collect();
     let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
-    let merged = Files { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
+    let merged = FileTotals { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
     let plan = of_checkpoints(state, live, checkpoints, (from, strategy), inputs.cut);
     let written = merged.bytes + plan.states_objects.bytes + plan.archive.bytes;
     // What is replayed from the log may be of any size.
@@ -122,15 +122,10 @@ fn of_checkpoints(
         StatesFrom::Events(_) => (Vec::new(), checkpoints),
         StatesFrom::Stored | StatesFrom::StoredOrLog => split_lacking(state, live, &Lacking::default(), checkpoints),
     };
-    let files = |kind: FileKind, of: &[&CheckpointRecord]| -> Files {
-        let is_read = |file: &&FileRecord| file.kind == kind && file.subject.as_deref().is_none_or(|stream| live.plan.reads(stream));
-        let named = of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(|file| !file.marked_for_deletion);
-        named.filter(is_read).collect()
-    };
-    let states_objects = files(FileKind::States, &stored);
+    let states_objects = stored.iter().flat_map(|checkpoint| state.readable_of(checkpoint.id, FileKind::States)).collect();
     let (archive, replayed) = match from.reads_log() {
-        true => (Files::default(), events_of(state, live, &to_compute)),
-        false => (files(FileKind::Archive, &to_compute), 0),
+        true => (FileTotals::default(), events_of(state, live, &to_compute)),
+        false => (to_compute.iter().flat_map(|checkpoint| archive_files_read(state, live, checkpoint.id)).collect(), 0),
     };
     RunPlan { checkpoints: count, events, replayed, states_objects, archive, ..empty(live, strategy, cut) }
 }
@@ -146,9 +141,9 @@ fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
         checkpoints: 0,
         events: 0,
         replayed: 0,
-        states_objects: Files::default(),
-        archive: Files::default(),
-        merged: Files::default(),
+        states_objects: FileTotals::default(),
+        archive: FileTotals::default(),
+        merged: FileTotals::default(),
         written_bytes: None,
     }
 }

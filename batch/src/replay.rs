@@ -1,5 +1,5 @@
-//! Computes states from checkpoints' events, through the code that the speed layer's segments are made with: for a replay,
-//! and for what the segments of a view with `strategy = 'stream'` lack.
+//! Computes states from checkpoints' events, through the code that the speed layer's segments are made with: for a
+//! replay, and for what the segments of a view with `strategy = 'stream'` lack.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl<'a> Replaying<'a> {
     }
 }
 
-/// Selects the columns of `schema` by name. What the events' version of their stream did not have yet is NULL, as in the
-/// archive.
+/// Selects the columns of `schema` by name. What the events' version of their stream did not have yet is NULL, as in
+/// the archive.
 fn in_schema(schema: &SchemaRef, events: &RecordBatch) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let known = events.column_by_name(field.name()).cloned();

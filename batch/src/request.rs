@@ -24,3 +24,19 @@ pub struct RunRequest {
     /// Whether a recomputation is compared with the states that incremental runs had kept.
     pub compare: bool,
 }
+
+impl RunRequest {
+    /// A run of a view as its definition says.
+    pub fn new(view: impl Into<Arc<str>>, t: RunTime) -> RunRequest {
+        RunRequest {
+            view: view.into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t,
+            mode: RunMode::ByStrategy,
+            compare: true,
+        }
+    }
+}

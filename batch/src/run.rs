@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::decide::version_to_run;
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
-use crate::limits::Limits;
+use crate::limits::RunLimits;
 use crate::memory::Resident;
 use crate::mode::RunMode;
 use crate::progress::EventsRead;
@@ -73,8 +73,8 @@ impl Batch {
         outcome
     }
 
-    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own cut and
-    /// the snapshots before it keep.
+    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own
+    /// cut and the snapshots before it keep.
     async fn version_and_pin(&self, request: &RunRequest) -> Result<(u32, Option<Vector>)> {
         let is_replay = matches!(request.mode, RunMode::Replay(_));
         if let Some(version) = request.version.filter(|_| !is_replay) {
@@ -96,7 +96,7 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (state, run) = self.begin((request, version), context).await?;
-        let limits = Limits::of(&state, &run, request.mode);
+        let limits = RunLimits::from_definition(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {

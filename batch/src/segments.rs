@@ -84,8 +84,8 @@ pub(crate) fn at_levels(attempt: &Attempt<'_>, edges_from: EdgesFrom) -> Prepare
     Arc::new(move |rows| without_expired(&view, &edges_from, at_kept_levels(&view.plan, rows, &floors)?))
 }
 
-/// Gathers the states of these checkpoints in `bucket_count` buckets, in several tasks. What has to be replayed follows,
-/// in the order of the checkpoints.
+/// Gathers the states of these checkpoints in `bucket_count` buckets, in several tasks. What has to be replayed
+/// follows, in the order of the checkpoints.
 ///
 /// Errors: `Limit` if a segment that has to be computed from the archive does not fit the limit.
 pub(crate) async fn states_of(
@@ -201,6 +201,6 @@ impl SegmentReader {
 
 /// The size of the states objects of these checkpoints.
 pub(crate) fn states_bytes(attempt: &Attempt<'_>, checkpoints: &[&CheckpointRecord]) -> i64 {
-    let files = checkpoints.iter().flat_map(|checkpoint| attempt.state.files.of_checkpoint(checkpoint.id));
-    files.filter(|file| file.kind == FileKind::States).map(|file| file.bytes).sum()
+    let files = checkpoints.iter().flat_map(|checkpoint| attempt.state.readable_of(checkpoint.id, FileKind::States));
+    files.map(|file| file.bytes).sum()
 }

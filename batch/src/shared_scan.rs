@@ -1,5 +1,5 @@
-//! Runs that recompute views over one stream at the same time read its archive together: a file is read and decoded once,
-//! and each run gets the batches of those files that it reads.
+//! Runs that recompute views over one stream at the same time read its archive together: a file is read and decoded
+//! once, and each run gets the batches of those files that it reads.
 //!
 //! ```text
 //! files that all of them read --scan--> batches --+--> columns and rows of one run --Partial--> its states
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What a run makes does not depend on this: it reads the files that it would read alone, and of their rows those up to
-//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no archive), and goes
-//! on without those that end. The slowest sets the pace: few batches wait for each.
+//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no
+//! archive), and goes on without those that end. The slowest sets the pace: few batches wait for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,10 +39,10 @@ const WAITING: usize = 2;
 /// The place of one run in a scan that several share; the default is none: the run reads the archive alone. Clones are
 /// the same place.
 #[derive(Clone, Default)]
-pub struct SharedScan(Option<Arc<Place>>);
+pub(crate) struct SharedScan(Option<Arc<Membership>>);
 
 /// Left when it is dropped.
-struct Place {
+struct Membership {
     gathering: Arc<Gathering>,
     is_settled: AtomicBool,
 }
@@ -62,7 +62,7 @@ struct Members {
 }
 
 /// What a run reads of the stream's archive.
-pub(crate) struct Reads<'a> {
+pub(crate) struct ArchiveRead<'a> {
     pub(crate) storage: &'a ObjectStorage,
     pub(crate) stream: &'a str,
     pub(crate) files: Vec<FileRecord>,
@@ -88,10 +88,10 @@ struct Member {
 
 impl SharedScan {
     /// Places for this many runs, in one scan of a stream's archive. A runtime is around.
-    pub(crate) fn of(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
+    pub(crate) fn for_runs(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
         let members = Mutex::new(Members { undecided: runs, joined: Vec::new() });
         let gathering = Arc::new(Gathering { stream: stream.clone(), members, runtime: tokio::runtime::Handle::current() });
-        let place = || Place { gathering: gathering.clone(), is_settled: AtomicBool::new(false) };
+        let place = || Membership { gathering: gathering.clone(), is_settled: AtomicBool::new(false) };
         (0..runs).map(|_| SharedScan(Some(Arc::new(place())))).collect()
     }
 
@@ -104,7 +104,7 @@ impl SharedScan {
 
     /// Takes the run's place, and returns the rows that it reads, in one partition for each thread. `None` if it has no
     /// place in a scan of this stream, as it is: then it has left.
-    pub(crate) fn join(&self, reads: Reads<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    pub(crate) fn join(&self, reads: ArchiveRead<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(place) = &self.0 else { return Ok(None) };
         let schema = Arc::new(reads.schema.project(reads.columns)?);
         if place.is_settled.swap(true, Ordering::SeqCst) {
@@ -134,7 +134,7 @@ impl SharedScan {
     }
 }
 
-impl Place {
+impl Membership {
     fn leave(&self) {
         if !self.is_settled.swap(true, Ordering::SeqCst) {
             self.gathering.settle(&mut self.gathering.lock());
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Membership {
     fn drop(&mut self) {
         self.leave();
     }
@@ -187,7 +187,8 @@ struct Part {
     readers: Vec<(usize, Vec<usize>)>,
 }
 
-/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done early.
+/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done
+/// early.
 fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<Part>> {
     let files: Vec<&[FileRecord]> = members.iter().map(|member| &*member.files).collect();
     let part = |(readers, files): (Vec<usize>, Vec<FileRecord>)| {
@@ -269,19 +270,19 @@ async fn fail(sinks: &[Option<&mpsc::Sender<Result<Option<RecordBatch>>>>], erro
     }
 }
 
-type Source = mpsc::Receiver<Result<Option<RecordBatch>>>;
+type BatchReceiver = mpsc::Receiver<Result<Option<RecordBatch>>>;
 
 /// The batches that a shared scan hands to one run.
 struct SharedScanExec {
     /// One for each partition, until it is executed.
-    sources: Vec<Mutex<Option<Source>>>,
+    sources: Vec<Mutex<Option<BatchReceiver>>>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl SharedScanExec {
-    fn new(schema: SchemaRef, sources: Vec<Source>) -> Self {
+    fn new(schema: SchemaRef, sources: Vec<BatchReceiver>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema.clone()),
             Partitioning::UnknownPartitioning(sources.len()),
@@ -292,7 +293,7 @@ impl SharedScanExec {
         Self { sources, schema, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
     }
 
-    fn take(&self, partition: usize) -> Result<Source> {
+    fn take(&self, partition: usize) -> Result<BatchReceiver> {
         let source = self.sources.get(partition).and_then(|source| source.lock().unwrap_or_else(PoisonError::into_inner).take());
         source.ok_or_else(|| Error::internal("a shared scan is read once"))
     }

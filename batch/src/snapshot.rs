@@ -17,7 +17,7 @@ use crate::from_checkpoints::from_checkpoints;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
-use crate::limits::Limits;
+use crate::limits::RunLimits;
 use crate::publish::{publish, skip};
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -77,7 +77,7 @@ async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &
     }
     let began = Instant::now();
     let compared = Box::pin(compared(attempt, before, &made.base, context));
-    let Some(most) = Limits::of(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
+    let Some(most) = RunLimits::from_definition(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
     let too_long = |_| Comparison {
         seconds: began.elapsed().as_secs_f64(),
         error: Some(format!("it took longer than the view's timeout of {}", format_duration_parts(most))),

@@ -1,5 +1,5 @@
-//! Measures what a hot key costs everybody else: `/healthz` and the lookups of another key, while clients ask a key of a
-//! million events, and while its events arrive.
+//! Measures what a hot key costs everybody else: `/healthz` and the lookups of another key, while clients ask a key of
+//! a million events, and while its events arrive.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

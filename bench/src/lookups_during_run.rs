@@ -1,5 +1,5 @@
-//! Measures what batch runs cost lookups in the same process: random keys of a view over windows, asked of one `up` that is
-//! idle, and of the same one while runs of that view follow one another.
+//! Measures what batch runs cost lookups in the same process: random keys of a view over windows, asked of one `up`
+//! that is idle, and of the same one while runs of that view follow one another.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -47,15 +47,18 @@ enum Command {
     Ingest(cli::Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
-    /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link counts
+    /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link
+    /// counts
     LinksLookup(LinksLookup),
-    /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and PostgreSQL
+    /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and
+    /// PostgreSQL
     Lookup(cli::Lookup),
     /// What batch runs in the same process cost lookups of random keys: idle, during runs, and the ratio
     LookupsDuringRun(cli::LookupsDuringRun),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
-    /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every minute
+    /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every
+    /// minute
     Soak(cli::Soak),
     /// From the start of a killed process to its first answer
     Start(cli::Start),

@@ -67,7 +67,8 @@ impl Runs {
         Runs { stop, thread }
     }
 
-    /// Stops, and returns how many runs succeeded, including the last one; of runs in a process that serves, how many began.
+    /// Stops, and returns how many runs succeeded, including the last one; of runs in a process that serves, how many
+    /// began.
     pub fn finish(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|_| Err(Error::internal("what runs batch panicked")))

@@ -1,5 +1,6 @@
 //! Soaks one `basestream up`: events arrive at a constant rate while five views, one of them linked, run every minute.
-//! What it uses and keeps is sampled, and fitted with a line after a warm-up: a process that may run for years is level.
+//! What it uses and keeps is sampled, and fitted with a line after a warm-up: a process that may run for years is
+//! level.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,7 +46,8 @@ impl Default for Options {
 /// The longest time until everything is counted after the last event.
 const CATCH_UP: Duration = Duration::from_secs(300);
 
-/// Runs the benchmark, and checks at the end that every event of the window is counted once. The installation goes to `folder`.
+/// Runs the benchmark, and checks at the end that every event of the window is counted once. The installation goes to
+/// `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     if options.warm_up_minutes >= options.minutes {
         return Err(Error::input("the warm-up is not shorter than the soak").with("minutes", options.minutes));

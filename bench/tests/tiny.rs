@@ -1,4 +1,5 @@
-//! Every benchmark at a tiny size, through its processes: none of them rots, and its answers are right. Times are not judged.
+//! Every benchmark at a tiny size, through its processes: none of them rots, and its answers are right. Times are not
+//! judged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -88,8 +89,8 @@ async fn lookups_of_a_linked_view_are_what_its_events_say() {
     assert_told(&report);
 }
 
-/// Of one degree, idle and while events arrive: ten new links in each of two stretches. Any that is not counted, or in the end not once,
-/// is an error.
+/// Of one degree, idle and while events arrive: ten new links in each of two stretches. Any that is not counted, or in
+/// the end not once, is an error.
 fn assert_new_links(rows: &[Vec<Figure>]) {
     let [idle, busy] = rows else { panic!("{rows:?}") };
     for row in rows {

@@ -53,7 +53,8 @@ pub fn run(data: &[u8]) {
     let parsed: serde_json::Result<serde::de::IgnoredAny> = serde_json::from_slice(value);
     assert!(parsed.is_ok(), "what is decoded is valid JSON");
 
-    let record = Record { offset: Offset(7), timestamp: 1_700_000_000_000_000, key: None, value: Some(Bytes::copy_from_slice(value)), headers };
+    let record =
+        Record { offset: Offset(7), timestamp: 1_700_000_000_000_000, key: None, value: Some(Bytes::copy_from_slice(value)), headers };
     let mut builder = EventBatchBuilder::new(stream);
     builder.append(&event, 3, &record).expect("one event fits a batch");
     let batch = builder.finish().expect("a decoded event becomes a batch");
@@ -63,4 +64,3 @@ pub fn run(data: &[u8]) {
     let id = stream.id.as_deref().and_then(|id| batch.column_by_name(id)).and_then(|ids| canonical_text(ids, 0));
     assert_eq!(id, event.id(), "the archive gives the id back that the decoder saw");
 }
-

@@ -1,6 +1,7 @@
 //! A small installation in memory: streams, views and one checkpoint of events, served by a real node.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -46,6 +47,11 @@ const EVENTS: [&str; 3] = [
 /// 2026-03-02T12:00:00Z.
 const NOW: i64 = 1_772_452_800_000_000;
 
+/// Where the log and the local copies are.
+pub fn folder() -> PathBuf {
+    std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id()))
+}
+
 /// A runtime with one thread, so that a run of a target depends on its bytes alone.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -61,9 +67,8 @@ pub async fn node() -> &'static Node {
 pub async fn answer(request: Request<Body>) -> (u16, Bytes) {
     static ROUTES: OnceCell<Router> = OnceCell::const_new();
     let routes = ROUTES.get_or_init(|| async {
-        let folder = std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id()));
-        let log = event_log::open(&format!("file://{}/log", folder.display()), &BTreeMap::new()).await.expect("a log");
-        let protection = serving::http::Protection::none(std::sync::Arc::new(|| 0)).expect("no protection");
+        let log = event_log::open(&format!("file://{}/log", folder().display()), &BTreeMap::new()).await.expect("a log");
+        let protection = serving::http::Protection::none(Arc::new(|| 0)).expect("no protection");
         serving::http::routes(node().await.clone(), log, None, protection)
     });
     let response = routes.await.clone().oneshot(request).await.expect("a router answers");
@@ -86,13 +91,13 @@ async fn open() -> types::Result<Node> {
         views: WantedViews::All,
         clock: ServingClock::Wall,
         at_once: false,
-        cache: std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id())),
+        cache: folder(),
         cache_bytes: None,
         poll: Duration::from_secs(3600),
         lease: Duration::from_secs(3600),
         memory_limit_bytes: 64 << 20,
         max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
-        query_timeout: std::time::Duration::from_secs(30),
+        query_timeout: Duration::from_secs(30),
     };
     Node::open(catalog, storage, Functions::standard(), None, settings, Arc::new(|| NOW)).await
 }

@@ -1,4 +1,5 @@
-//! basestream as a library: a stream and a view in code, an aggregate of one's own, batch and speed in this process, one answer.
+//! basestream as a library: a stream and a view in code, an aggregate of one's own, batch and speed in this process,
+//! one answer.
 //!
 //! ```text
 //! cargo run --example embedded
@@ -17,7 +18,7 @@ use definitions::parse::parse_definitions;
 use definitions::settings::Settings;
 use engine::functions::Functions;
 use jobs::Installation;
-use jobs::ingest::{Input, Options};
+use jobs::ingest::{IngestOptions, Input};
 use serving::Keys;
 use tokio_util::sync::CancellationToken;
 use types::vector::PartitionId;
@@ -65,7 +66,7 @@ async fn main() -> Result<()> {
     });
     let file = folder.path().join("readings.jsonl");
     std::fs::write(&file, READINGS)?;
-    let summary = installation.ingest("readings", &Input::File(file), &Options::default(), |_| {}).await?;
+    let summary = installation.ingest("readings", &Input::File(file), &IngestOptions::default(), |_| {}).await?;
     println!("{} readings are in the log", summary.records);
     wait_until_committed(&installation, "readings").await?;
     stop.cancel();
@@ -96,7 +97,8 @@ async fn wait_until_committed(installation: &Installation, stream: &str) -> Resu
     Err(Error::unavailable("the speed layer did not commit in 15 s"))
 }
 
-/// `spread(x)`: the greatest x minus the least. Its state is both of them, so that states of any parts of the events merge.
+/// `spread(x)`: the greatest x minus the least. Its state is both of them, so that states of any parts of the events
+/// merge.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Spread {
     signature: Signature,

@@ -4,11 +4,11 @@
 //! plans, checks the resulting state with the planner, and commits in one transaction.
 //!
 //! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
-//! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at once:
-//! the definition, the files, and new versions of the views that read such a column. A changed view is a new version that
-//! is built next to the old one; its first published batch run switches over. The old one is then kept for a while
-//! (`keep_old`): files that are back at it return to it at once. Where only options of its runs change, which leave states
-//! and answers as they are, the version stays and gets the new text.
+//! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at
+//! once: the definition, the files, and new versions of the views that read such a column. A changed view is a new
+//! version that is built next to the old one; its first published batch run switches over. The old one is then kept for
+//! a while (`keep_old`): files that are back at it return to it at once. Where only options of its runs change, which
+//! leave states and answers as they are, the version stays and gets the new text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -164,7 +164,8 @@ impl Changes {
         if lines.is_empty() {
             return Ok(());
         }
-        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become NULL, in a column that may be NULL";
+        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become \
+            NULL, in a column that may be NULL";
         Err(Error::input(lines.join("\n")).with("help", help))
     }
 
@@ -498,7 +499,7 @@ pub enum Wanted<'a> {
 
 /// How it is applied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub struct ApplyOptions {
     /// Retire what is in the catalog and not among the definitions.
     pub prune: bool,
     /// Leave columns that are added NULL in archived events.
@@ -510,13 +511,13 @@ pub struct Options {
 }
 
 /// Writes what is wanted to the catalog in one transaction, creates the topics, and returns what changed. Archives are
-/// decoded again before that. Two applies at the same time do not conflict: the later one plans again on the state that the
-/// earlier one left.
+/// decoded again before that. Two applies at the same time do not conflict: the later one plans again on the state that
+/// the earlier one left.
 ///
 /// If records do not fit their new columns, nothing is changed, and they are in the result ([`Changes::misfits`]).
 ///
 /// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept changing.
-pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: Options, now: Micros) -> Result<Changes> {
+pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, now: Micros) -> Result<Changes> {
     let mut switch = Switch { target, wanted, options, now, staged: BTreeMap::new(), is_sent: false };
     let outcome = switch.run().await;
     switch.discard_unnamed(outcome.as_ref().ok()).await;
@@ -524,7 +525,7 @@ pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: Options, no
 }
 
 /// Returns what an apply would change, with the cost of decoding archives again.
-pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
     let mut staged = BTreeMap::new();
     Ok(prepared(target, state, wanted, options, &mut staged).await?.changes)
 }
@@ -577,8 +578,8 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
         .collect();
     let is_known = |record: &DefinitionRecord| of_name(state, record.kind, &record.name).any(|known| known.version == record.version);
     if records.iter().any(is_known) {
-        // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is adjusted: a
-        // run may have switched to it.
+        // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is
+        // adjusted: a run may have switched to it.
         expect.push(Expect::Revision(state.revision));
     }
     Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }

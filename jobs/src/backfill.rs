@@ -1,5 +1,5 @@
-//! Decodes a stream's archive again from its raw records: a column that was added is filled, and a corrected type or path
-//! holds for all events.
+//! Decodes a stream's archive again from its raw records: a column that was added is filled, and a corrected type or
+//! path holds for all events.
 //!
 //! ```text
 //! archive files --survey--> what is decoded, and its cost --decode--> new files beside the old ones --> apply: the switch
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{ArchiveBounds, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, archive_files};
 use definitions::{Column, StreamDefinition, parse};
 use engine::events::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use storage::{ArchiveFacts, ArchiveUpload, ArchiveVersions, ObjectStorage, ROW_GROUP_BYTES, archive_facts, read_archive};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
-use types::files::{FileKind, FileRecord, ObjectName};
+use types::files::{FileRecord, ObjectName};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
@@ -93,7 +93,7 @@ pub struct ListedMisfit {
 
 /// The progress of a decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum DecodingProgress {
     /// So many bytes more are to be read.
     Total(u64),
     Read(u64),
@@ -108,7 +108,7 @@ pub enum Mode {
 }
 
 /// Receives the progress of a decoding.
-pub type OnProgress<'a> = dyn Fn(Progress) + Send + Sync + 'a;
+pub type OnProgress<'a> = dyn Fn(DecodingProgress) + Send + Sync + 'a;
 
 /// The new files so far. Another survey of the stream goes on after them.
 #[derive(Debug, Default)]
@@ -152,8 +152,8 @@ impl Misfits {
     }
 }
 
-/// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose archive
-/// was decoded again has no such events.
+/// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose
+/// archive was decoded again has no such events.
 pub fn changed_columns(state: &CatalogState, target: &Target) -> Result<BTreeSet<ChangedColumn>> {
     let mut changed = BTreeSet::new();
     for record in versions(state, target.stream()) {
@@ -191,8 +191,8 @@ pub async fn survey(storage: &ObjectStorage, state: &CatalogState, target: &Targ
 }
 
 impl Staged {
-    /// Decodes the surveyed files that are not written yet, and writes them again with [`Mode::Write`]; returns how many
-    /// were written. From the first record on that does not fit, the rest is read only to list the others.
+    /// Decodes the surveyed files that are not written yet, and writes them again with [`Mode::Write`]; returns how
+    /// many were written. From the first record on that does not fit, the rest is read only to list the others.
     pub async fn decode(
         &mut self,
         storage: &ObjectStorage,
@@ -208,7 +208,7 @@ impl Staged {
             return Ok(0);
         }
         info!(stream = %survey.stream, version = survey.version, files = waiting.len(), "the archive is decoded again");
-        progress(Progress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
+        progress(DecodingProgress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
         let (writes, room) = (AtomicBool::new(mode == Mode::Write), Semaphore::new(BYTES_AT_ONCE));
         let mut decoding = Vec::with_capacity(waiting.len());
         for (file, facts) in waiting {
@@ -219,7 +219,7 @@ impl Staged {
         let mut decoded = futures::stream::iter(decoding).buffered(at_once);
         let (mut written, mut misfits) = (0, Misfits::default());
         while let Some((old, outcome)) = decoded.try_next().await? {
-            progress(Progress::Read(old.bytes.max(0) as u64));
+            progress(DecodingProgress::Read(old.bytes.max(0) as u64));
             match outcome {
                 Decoded::Written(new) => {
                     self.files.insert(old.path.clone(), (old, new));
@@ -321,15 +321,15 @@ fn bytes_held(file: &FileRecord) -> u32 {
     u32::try_from(whole.clamp(1, MOST_BYTES_OF_FILE)).unwrap_or(u32::MAX)
 }
 
-/// Returns the stream's readable archive files in the order of their checkpoints, each with its facts. A damaged file ends
-/// it.
+/// Returns the stream's readable archive files in the order of their checkpoints, each with its facts. A damaged file
+/// ends it.
 async fn files_of(
     storage: &ObjectStorage,
     state: &CatalogState,
     stream: &Arc<str>,
     staged: &mut Staged,
 ) -> Result<Vec<(FileRecord, ArchiveFacts)>> {
-    let mut files: Vec<&FileRecord> = state.readable(FileKind::Archive).filter(|file| file.subject.as_ref() == Some(stream)).collect();
+    let mut files = archive_files(state, std::slice::from_ref(stream), ArchiveBounds::default());
     files.sort_by_key(|file| file.checkpoint.and_then(|id| state.checkpoints.get(id)).map(|checkpoint| checkpoint.revision));
     let unknown: Vec<FileRecord> = files.iter().filter(|file| !staged.facts.contains_key(&file.path)).map(|file| (*file).clone()).collect();
     // Collected first: with a closure in the stream this future could not be spawned.

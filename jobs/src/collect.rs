@@ -1,13 +1,13 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
-//! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could commit
-//! them. What a run left is looked for once, a minute after it ended; all else once an hour.
+//! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could
+//! commit them. What a run left is looked for once, a minute after it ended; all else once an hour.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, Retention, collectable,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable,
     ended_without_snapshot, orphans, orphans_commit,
 };
 use committed::registry::Registry;
@@ -61,8 +61,8 @@ pub async fn run(
             }
         }
     };
-    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one does
-    // what was left.
+    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one
+    // does what was left.
     tokio::select! {
         () = stop.cancelled() => {}
         () = rounds => {}
@@ -177,14 +177,14 @@ pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> Cata
 }
 
 /// Returns which streams the live view versions read.
-pub(crate) fn reads(registry: &Registry) -> Reads {
+pub(crate) fn reads(registry: &Registry) -> StreamsRead {
     registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 
 /// Returns how long each stream's archive is kept; not the streams that are kept for ever.
 ///
-/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and is
-/// kept, may count them for longer: then they stay as long as it does.
+/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and
+/// is kept, may count them for longer: then they stay as long as it does.
 pub(crate) fn retentions(
     state: &CatalogState,
     registry: &Registry,

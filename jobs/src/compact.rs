@@ -30,8 +30,8 @@ pub struct Compacting {
 }
 
 impl Compacting {
-    /// Compacts again and again until `stop` is cancelled. It can be dropped at any point: a group is written under fresh
-    /// names, then committed in one transaction.
+    /// Compacts again and again until `stop` is cancelled. It can be dropped at any point: a group is written under
+    /// fresh names, then committed in one transaction.
     pub async fn run(&self, every: Duration, stop: CancellationToken) {
         let rounds = async {
             let mut failures = 0;
@@ -70,8 +70,8 @@ impl Compacting {
         outcome
     }
 
-    /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted; but not when the
-    /// lease is lost, as nothing can be committed then.
+    /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted; but not when
+    /// the lease is lost, as nothing can be committed then.
     async fn compact_all(&self, lease: &KeepLease) -> Result<Compacted> {
         let mut all = Compacted::default();
         loop {

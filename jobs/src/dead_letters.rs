@@ -10,15 +10,15 @@
 //! letter: the ledger accounts for its offset as one. The catalog records what was replayed, so a repeated replay sends
 //! nothing twice.
 //!
-//! The events on which a view fails are listed and exported in the same way ([`list_view`]). They are no dead letters: they
-//! are archived, and only that view leaves them out.
+//! The events on which a view fails are listed and exported in the same way ([`list_view`]). They are no dead letters:
+//! they are archived, and only that view leaves them out.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
 use types::tiles::Micros;
-use types::vector::{Offset, PartitionId};
+use types::vector::Offset;
 
 mod again;
 mod export;
@@ -78,12 +78,6 @@ pub struct DamagedFile {
     /// How many dead letters it holds.
     pub rows: i64,
     pub error: String,
-}
-
-impl DeadLetter {
-    pub fn partition_id(&self) -> PartitionId {
-        PartitionId::new(self.stream.clone(), self.partition)
-    }
 }
 
 impl Selection {

@@ -59,15 +59,15 @@ impl Default for DemoOptions {
     }
 }
 
-/// The outcome of a demo. With `--once` a process succeeds if [`Outcome::is_verified`], otherwise if not
-/// [`Outcome::has_failed`]: a user may stop it at any time.
+/// The outcome of a demo. With `--once` a process succeeds if [`DemoOutcome::is_verified`], otherwise if not
+/// [`DemoOutcome::has_failed`]: a user may stop it at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct DemoOutcome {
     /// Empty if the demo was stopped before the checks.
     pub checks: Vec<Check>,
 }
 
-impl Outcome {
+impl DemoOutcome {
     /// True if everything was checked and is right.
     pub fn is_verified(&self) -> bool {
         !self.checks.is_empty() && !self.has_failed()
@@ -80,7 +80,7 @@ impl Outcome {
 }
 
 /// Runs the demo until it is done (`once`) or `stop` is cancelled.
-pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outcome> {
+pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<DemoOutcome> {
     if options.events < LEAST_EVENTS {
         return Err(Error::input("the demo needs some history")
             .with("found", options.events)
@@ -114,5 +114,5 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
     script.narrator.line("\nStopping: draining, then a last checkpoint.");
     all.cancel();
     up.await?.and(ended)?;
-    Ok(Outcome { checks: script.checks })
+    Ok(DemoOutcome { checks: script.checks })
 }

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A repeat appends nothing twice: after each acknowledged batch the position in the file is saved under a name derived
-//! from the file's content, and while that fails, `ingest` waits. Where the log took only some records of a batch, which
-//! ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended again.
-//! Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
+//! from the file's content, and while that fails, `ingest` waits. Where the log took only some records of a batch,
+//! which ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended
+//! again. Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
 //!
 //! One append is in flight at a time, so in each partition the records have the order of the file. Meanwhile the next
 //! batches are read and checked.
@@ -24,6 +24,7 @@ use types::{Error, Result, failpoint};
 
 mod appending;
 mod arrow_json;
+mod bytes;
 mod cell;
 mod csv_rows;
 mod fingerprint;
@@ -31,6 +32,7 @@ mod guess;
 mod input;
 mod json_lines;
 mod layout;
+mod number_detection;
 mod numbers;
 mod parquet_rows;
 mod quotes;
@@ -44,15 +46,15 @@ pub use numbers::NumberFormat;
 pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
-use fingerprint::{Ahead, Fingerprint, Place};
-use read::{Batch, LeftOut, Message, Part, REJECTED_TOLD, Reading, merge};
+use fingerprint::{Ahead, FilePosition, Fingerprint};
+use read::{Batch, LeftOut, Message, Part, REJECTED_LISTED, Reading, merge};
 
-/// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
+/// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers how much of each file is in the log.
 #[async_trait]
-pub trait Progress: Send + Sync {
+pub trait PositionStore: Send + Sync {
     /// Returns how much was saved under this name; 0 if nothing was.
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64>;
 
@@ -61,7 +63,7 @@ pub trait Progress: Send + Sync {
 
 /// How to read an input.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct IngestOptions {
     pub shape: Shape,
     /// Also append records that are not events of the stream. They become dead letters.
     pub produce_invalid: bool,
@@ -71,7 +73,7 @@ pub struct Options {
     pub patience: Duration,
 }
 
-impl Default for Options {
+impl Default for IngestOptions {
     fn default() -> Self {
         Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
     }
@@ -106,8 +108,8 @@ pub struct Summary {
     pub skipped: i64,
     /// Records read in this run that are not events of the stream.
     pub rejected: i64,
-    /// Records of the file that are not in the log because they are not events of the stream, of this run and of earlier
-    /// ones.
+    /// Records of the file that are not in the log because they are not events of the stream, of this run and of
+    /// earlier ones.
     pub left_out: i64,
     /// The first rejected records, at most 20.
     pub first_rejected: Vec<Rejected>,
@@ -121,10 +123,10 @@ pub struct Summary {
 /// error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
-    progress: &dyn Progress,
+    progress: &dyn PositionStore,
     stream: Arc<StreamDefinition>,
     input: &Input,
-    options: &Options,
+    options: &IngestOptions,
     mut on_progress: impl FnMut(IngestProgress) + Send,
 ) -> Result<Summary> {
     let begun = Instant::now();
@@ -132,10 +134,10 @@ pub async fn ingest(
     let format = input.format(options.shape.format)?;
     let records = input.open(format, options.shape, &stream).map_err(in_file)?;
     if format == Format::Csv && options.shape.numbers.is_none() {
-        numbers::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
+        number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
     let taken = Taken::find(progress, &stream, input, format).await?;
-    let (Place { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
+    let (FilePosition { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
     let left_out = match options.produce_invalid && left_out > 0 {
         true => Some(LeftOut { records: input.open(format, options.shape, &stream).map_err(in_file)?, count: left_out as u64 }),
         false => None,
@@ -164,21 +166,21 @@ pub async fn ingest(
 
 /// The position in a file, and where it is saved. Standard input has no name and its position is not saved.
 struct Taken<'a> {
-    progress: &'a dyn Progress,
+    progress: &'a dyn PositionStore,
     stream: Arc<str>,
     fingerprint: Option<Fingerprint>,
-    place: Place,
+    place: FilePosition,
     /// Records after the position that are in the log: it took only some of a batch.
     ahead: Ahead,
 }
 
 impl<'a> Taken<'a> {
-    async fn find(progress: &'a dyn Progress, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
+    async fn find(progress: &'a dyn PositionStore, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
         let fingerprint = match input {
             Input::File(path) => Some(Fingerprint::compute(path, format)?),
             Input::Stdin => None,
         };
-        let (place, ahead) = (Place::default(), Ahead::new());
+        let (place, ahead) = (FilePosition::default(), Ahead::new());
         let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place, ahead };
         if let Some(fingerprint) = &taken.fingerprint {
             (taken.place, taken.ahead) = fingerprint.load(progress, &taken.stream).await?;
@@ -190,7 +192,7 @@ impl<'a> Taken<'a> {
     /// Handles an error of the reader: saves the position also under the name that the file will have once the wrong
     /// record is corrected, and adds to the error what a repeat does.
     async fn stopped(&self, error: Error, sound_bytes: Option<u64>) -> Result<Error> {
-        let Place { done, left_out } = self.place;
+        let FilePosition { done, left_out } = self.place;
         let corrected = match (&self.fingerprint, sound_bytes) {
             (Some(fingerprint), Some(bytes)) if done > 0 => fingerprint.corrected_after(bytes),
             _ => None,
@@ -207,11 +209,11 @@ impl<'a> Taken<'a> {
         };
         let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
         let left_out = (left_out > 0).then(|| format!("{left_out} records before it that are not events of the stream"));
-        Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
+        Ok(left_out.into_iter().fold(error, |error, reason| error.with("left out", reason)))
     }
 
-    /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an earlier
-    /// position would append the batch again.
+    /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an
+    /// earlier position would append the batch again.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
         let left_out = batch.left_out - batch.made_up;
         self.place.done += batch.consumed;
@@ -297,7 +299,7 @@ impl Run<'_> {
         self.summary.records += count;
         self.summary.skipped += batch.ahead;
         self.summary.rejected += batch.rejected;
-        let room = REJECTED_TOLD.saturating_sub(self.summary.first_rejected.len());
+        let room = REJECTED_LISTED.saturating_sub(self.summary.first_rejected.len());
         self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));
         Ok(IngestProgress {
             records: self.summary.records,

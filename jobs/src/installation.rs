@@ -17,7 +17,7 @@ use storage::ObjectStorage;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::apply::{self, Changes, Options, Wanted};
+use crate::apply::{self, ApplyOptions, Changes, Wanted};
 use crate::backfill::OnProgress;
 use crate::check;
 use crate::compact::Compacting;
@@ -149,16 +149,8 @@ impl Installation {
             report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         };
-        Batch {
-            catalog: self.catalog.clone(),
-            storage: self.storage.clone(),
-            log: self.replay_log(),
-            functions: self.functions.clone(),
-            settings,
-            worker: self.worker.clone(),
-            copies: self.copies.clone(),
-            shared_scan: Default::default(),
-        }
+        let (catalog, storage, functions) = (self.catalog.clone(), self.storage.clone(), self.functions.clone());
+        Batch::new(catalog, storage, self.replay_log(), functions, settings, &*self.worker).with_copies(self.copies.clone())
     }
 
     fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
@@ -255,19 +247,19 @@ impl Installation {
         let checked = checked.with_batch_memory(self.settings.batch.memory_limit);
         checked.diagnostics.clone().into_result()?;
         let wanted = Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
-        let changes = self.apply_with(wanted, Options { prune, ..Options::default() }, &|_| {}).await?;
+        let changes = self.apply_with(wanted, ApplyOptions { prune, ..ApplyOptions::default() }, &|_| {}).await?;
         changes.misfits()?;
         Ok(changes)
     }
 
-    /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records that do
-    /// not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
-    pub async fn apply_with(&self, wanted: Wanted<'_>, options: Options, progress: &OnProgress<'_>) -> Result<Changes> {
+    /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records
+    /// that do not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
+    pub async fn apply_with(&self, wanted: Wanted<'_>, options: ApplyOptions, progress: &OnProgress<'_>) -> Result<Changes> {
         apply::apply(&self.apply_target(progress), wanted, options, now()).await
     }
 
     /// Returns what [`Installation::apply_with`] would change, with the cost of decoding archives again.
-    pub async fn plan(&self, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+    pub async fn plan(&self, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
         apply::plan(&self.apply_target(&|_| {}), wanted, options, state).await
     }
 
@@ -298,7 +290,7 @@ impl Installation {
         &self,
         stream: &str,
         input: &Input,
-        options: &ingest::Options,
+        options: &ingest::IngestOptions,
         on_progress: impl FnMut(IngestProgress) + Send,
     ) -> Result<Summary> {
         let definition = self.stream(stream).await?;
@@ -351,16 +343,7 @@ impl Installation {
     }
 
     async fn run(&self, view: &str, (mode, compare): (RunMode, bool), progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let request = RunRequest {
-            view: view.into(),
-            version: None,
-            requested: None,
-            scheduled_for: None,
-            attempt: 1,
-            t: self.run_time(),
-            mode,
-            compare,
-        };
+        let request = RunRequest { mode, compare, ..RunRequest::new(view, self.run_time()) };
         self.batch().run(request, clock(), progress).await
     }
 
@@ -394,7 +377,7 @@ struct CatalogProgress {
 }
 
 #[async_trait::async_trait]
-impl ingest::Progress for CatalogProgress {
+impl ingest::PositionStore for CatalogProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
         Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
     }

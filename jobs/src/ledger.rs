@@ -4,8 +4,9 @@
 //! - Per partition and checkpoint ([`partitions`]): `end - start = archived + duplicate + dead-lettered + absent`.
 //!   Archived and dead-lettered records are counted from the files' rows. Duplicates and absent offsets leave no row;
 //!   their counts come from the checkpoint's record.
-//! - Per view ([`view`]): `archived = filtered + expired + failed + sum(__events)`. Plain SQL over the archive counts the
-//!   first three, and each event is evaluated alone for the fourth; the events are counted from the state rows of snapshot and segments.
+//! - Per view ([`view`]): `archived = filtered + expired + failed + sum(__events)`. Plain SQL over the archive counts
+//!   the first three, and each event is evaluated alone for the fourth; the events are counted from the state rows of
+//!   snapshot and segments.
 
 mod partitions;
 mod view;

@@ -1,5 +1,5 @@
-//! A lease that keeps every file of the archive while a command reads them. It is taken before the catalog is read: what
-//! that state names stays until the lease is released.
+//! A lease that keeps every file of the archive while a command reads them. It is taken before the catalog is read:
+//! what that state names stays until the lease is released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ impl Pin {
         Ok(Pin { catalog: catalog.clone(), lease: KeepLease::start(catalog.clone(), lease, LEASE, clock) })
     }
 
-    /// Releases the lease; if that fails, it expires. Returns false if it was lost: files may be gone that were still to
-    /// be read.
+    /// Releases the lease; if that fails, it expires. Returns false if it was lost: files may be gone that were still
+    /// to be read.
     pub async fn release(self) -> bool {
         let lease = self.lease.stop().await;
         let is_held = lease.expires_at > wall();

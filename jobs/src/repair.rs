@@ -28,7 +28,7 @@ mod check;
 mod plan;
 mod reread;
 
-pub use check::{Checked, Damaged, Progress};
+pub use check::{CheckProgress, Checked, Damaged};
 pub use plan::{Action, LogFacts, Step, plan};
 
 /// The options of a repair.
@@ -48,14 +48,14 @@ pub struct Report {
     pub files: usize,
     pub bytes: u64,
     pub dry_run: bool,
-    pub steps: Vec<Outcome>,
+    pub steps: Vec<StepOutcome>,
     /// Offsets recorded as lost, by this repair and earlier ones.
     pub gaps: Vec<String>,
 }
 
 /// One step and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct StepOutcome {
     #[serde(flatten)]
     pub step: Step,
     /// Null if nothing was done (a dry run, or an action that does nothing).
@@ -78,7 +78,7 @@ impl Report {
 pub async fn repair(
     installation: &Installation,
     options: &RepairOptions,
-    progress: &(dyn Fn(check::Progress) + Send + Sync),
+    progress: &(dyn Fn(check::CheckProgress) + Send + Sync),
 ) -> Result<Report> {
     if let Some(stream) = &options.stream {
         installation.stream(stream).await?;
@@ -89,7 +89,7 @@ pub async fn repair(
 async fn repair_pinned(
     installation: &Installation,
     options: &RepairOptions,
-    progress: &(dyn Fn(check::Progress) + Send + Sync),
+    progress: &(dyn Fn(check::CheckProgress) + Send + Sync),
 ) -> Result<Report> {
     let before = installation.catalog.state().await?;
     let registry = Registry::load(&before, &installation.functions).await?;
@@ -104,10 +104,10 @@ async fn repair_pinned(
     let mut outcomes = Vec::with_capacity(steps.len());
     for step in steps {
         let outcome = match options.dry_run || step.action.is_harmless() {
-            true => Outcome { step, done: None, failed: None },
+            true => StepOutcome { step, done: None, failed: None },
             false => match act::act(installation, &registry, &step).await {
-                Ok(done) => Outcome { step, done: Some(done), failed: None },
-                Err(error) => Outcome { step, done: None, failed: Some(error.to_string()) },
+                Ok(done) => StepOutcome { step, done: Some(done), failed: None },
+                Err(error) => StepOutcome { step, done: None, failed: Some(error.to_string()) },
             },
         };
         outcomes.push(outcome);

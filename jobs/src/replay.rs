@@ -1,4 +1,5 @@
-//! The log as a source of a replay's events: batch runs ask for them, and the speed layer's code decides the records again.
+//! The log as a source of a replay's events: batch runs ask for them, and the speed layer's code decides the records
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;

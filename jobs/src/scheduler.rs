@@ -1,12 +1,12 @@
 //! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time, and those that can share a
-//! scan of the archive as one of them. A view version runs in one process at a time, missed runs are caught up once, and
-//! failed runs are retried.
+//! scan of the archive as one of them. A view version runs in one process at a time, missed runs are caught up once,
+//! and failed runs are retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Batch, RunMode, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
 use tokio::time::MissedTickBehavior;
@@ -21,7 +21,7 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub use due::{Due, Place, due_runs, to_begin};
+pub use due::{Due, RunSlot, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 
@@ -71,8 +71,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs what is due, each view version once, until nothing is due or under way. After each run the next one is chosen
-    /// again: another process may have done the rest meanwhile.
+    /// Runs what is due, each view version once, until nothing is due or under way. After each run the next one is
+    /// chosen again: another process may have done the rest meanwhile.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
         let mut under_way = UnderWay::default();
         loop {
@@ -85,11 +85,11 @@ impl Scheduler {
         }
     }
 
-    /// Begins the runs that are due and have a place. Of one view version, one run between two looks: a run that ended at
-    /// once, such as one that another process has, is not begun again and again.
+    /// Begins the runs that are due and have a place. Of one view version, one run between two looks: a run that ended
+    /// at once, such as one that another process has, is not begun again and again.
     async fn begin_due(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<()> {
-        // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the next
-        // round does what is left.
+        // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the
+        // next round does what is left.
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
@@ -128,8 +128,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose process
-    /// died, and begins to rebuild damaged states.
+    /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose
+    /// process died, and begins to rebuild damaged states.
     async fn look(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
         let mut state = self.batch.catalog.state().await?;
         if self.retire_expired(&state).await? {
@@ -189,14 +189,11 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
     let t = if event_clock { RunTime::EventClock } else { RunTime::At(clock()) };
     info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
     let request = RunRequest {
-        view: due.view.clone(),
         version: Some(due.version),
         requested: due.requested,
         scheduled_for: due.scheduled_for,
         attempt: due.attempt,
-        t,
-        mode: RunMode::ByStrategy,
-        compare: true,
+        ..RunRequest::new(due.view.clone(), t)
     };
     let given_up = async {
         stop.cancelled().await;

@@ -145,7 +145,8 @@ pub struct RunReport {
     pub peak_memory_bytes: i64,
     /// The most memory that its process held meanwhile; 0 where that is not known.
     pub peak_resident_bytes: i64,
-    /// What a recomputation found when it was compared with the states that incremental runs had kept; null if it was not.
+    /// What a recomputation found when it was compared with the states that incremental runs had kept; null if it was
+    /// not.
     pub comparison: Option<Comparison>,
     pub error: Option<String>,
 }
@@ -197,16 +198,16 @@ impl Services {
 }
 
 /// The streams that each view version reads.
-pub type Reads = BTreeMap<ViewVersion, Vec<Arc<str>>>;
+pub type StreamsByVersion = BTreeMap<ViewVersion, Vec<Arc<str>>>;
 
 /// Empty if the definitions cannot be planned.
-fn reads(facts: &Facts) -> Reads {
+fn reads(facts: &Facts) -> StreamsByVersion {
     let views = facts.registry.iter().flatten().flat_map(|registry| &registry.views);
     views.map(|live| ((live.name.clone(), live.version), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
 }
 
 /// Returns the status of each partition, view and run: a pure function of what was read from the catalog and the log.
-pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRecord]) -> Status {
+pub fn status_of(state: &CatalogState, ends: &Ends, reads: &StreamsByVersion, runs: &[RunRecord]) -> Status {
     let topics = topics(state);
     let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
     for (stream, bounds) in ends {

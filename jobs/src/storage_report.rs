@@ -51,7 +51,8 @@ pub struct StorageReport {
     pub catalog_bytes: Option<u64>,
     /// Bytes of the embedded log's files; null on Kafka.
     pub log_bytes: Option<u64>,
-    /// Bytes of the snapshots that are served. Each node has local copies of them, which take more: they are not compressed.
+    /// Bytes of the snapshots that are served. Each node has local copies of them, which take more: they are not
+    /// compressed.
     pub served_bytes: i64,
     /// `serving.cache_bytes`; null: no bound.
     pub cache_bytes: Option<u64>,

@@ -28,7 +28,8 @@ pub struct Trimming {
 }
 
 impl Trimming {
-    /// Trims again and again until `stop` is cancelled. Each step is one transaction, so it can be dropped at any point.
+    /// Trims again and again until `stop` is cancelled. Each step is one transaction, so it can be dropped at any
+    /// point.
     pub async fn run(&self, every: Duration, stop: CancellationToken) {
         let rounds = async {
             loop {
@@ -78,8 +79,8 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
     Ok(streams)
 }
 
-/// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has read
-/// nothing of it yet, or has read another log.
+/// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has
+/// read nothing of it yet, or has read another log.
 fn trimmable(state: &CatalogState, streams: &[Arc<str>], (partition, identity): (i32, &str), now: Micros) -> Option<Offset> {
     let pins: Vec<&Vector> = pins_of_runs(state, now).collect();
     let committed = |stream: &Arc<str>| {

@@ -218,7 +218,7 @@ async fn start_serving(
             Ok(())
         });
     }
-    let (source, log) = (lag::Source::Node(node.clone()), installation.log.clone());
+    let (source, log) = (lag::LagSource::Node(node.clone()), installation.log.clone());
     parts.start(Stage::Node, "lag", |stop| async move {
         lag::watch(source, log, Answers::default().log, stop).await;
         Ok(())
@@ -278,7 +278,8 @@ fn start_health(
     });
     // The scheduler needs no log.
     if let Layer::Speed(_) = layer {
-        let (source, log, answered) = (lag::Source::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
+        let (source, log, answered) =
+            (lag::LagSource::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
         parts.start(Stage::Health, "lag", |stop| async move {
             lag::watch(source, log, answered, stop).await;
             Ok(())

@@ -1,7 +1,7 @@
 //! `view versions`, `switch`, `rollback` and `drop`: what a view's versions are, and which one is served.
 //!
-//! What is decided is a pure function of a catalog state (`decide`); it is committed in one transaction, on the state that
-//! it was decided on, and decided again if anything else was committed in between.
+//! What is decided is a pure function of a catalog state (`decide`); it is committed in one transaction, on the state
+//! that it was decided on, and decided again if anything else was committed in between.
 
 use std::fmt;
 use std::str::FromStr;
@@ -131,8 +131,8 @@ impl Installation {
 
     /// Drops a version of a view, or the view. `is_sure`: what is served is dropped too.
     ///
-    /// Errors: `NotFound` for a version that there is not (any more), `Input` for what is served and for a view that others
-    /// read.
+    /// Errors: `NotFound` for a version that there is not (any more), `Input` for what is served and for a view that
+    /// others read.
     pub async fn drop_view(&self, view: &str, version: Option<u32>, is_sure: bool) -> Result<Dropped> {
         self.change_versions(|state, _, now| decide::drop_view(state, (view, version), is_sure, now)).await
     }

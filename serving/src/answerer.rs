@@ -39,8 +39,8 @@ pub(crate) trait Answerer: Send + Sync {
     /// again and again.
     fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers>;
 
-    /// The same for the thread that asks, if it takes less than about a millisecond; `None` where it would hold up other
-    /// requests.
+    /// The same for the thread that asks, if it takes less than about a millisecond; `None` where it would hold up
+    /// other requests.
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>>;
 
     /// The key of a question whose outcome is kept, so that it waits for others that ask the same.

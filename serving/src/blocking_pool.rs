@@ -1,5 +1,6 @@
-//! Blocking work: off the threads that answer HTTP, as many jobs at once as there are processors, in the order of asking.
-//! A thread cannot be dropped as a future can: a job whose future is dropped is cancelled, and has to check for that.
+//! Blocking work: off the threads that answer HTTP, as many jobs at once as there are processors, in the order of
+//! asking. A thread cannot be dropped as a future can: a job whose future is dropped is cancelled, and has to check for
+//! that.
 
 use std::num::NonZero;
 use std::sync::Arc;

@@ -165,7 +165,7 @@ impl SnapshotCopy {
     }
 
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
-    pub fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
+    pub(crate) fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
         if !self.is_whole() && !self.is_followed.swap(true, Ordering::Relaxed) {
             let copy = background::Fetching { view: self.manifest.view.clone(), tiers: self.all_buckets(), dropped: self.dropped.clone() };
             tokio::spawn(background::fetch_all(copy, damaged.clone(), stop.clone()));

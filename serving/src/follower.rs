@@ -88,8 +88,8 @@ struct Inner {
     fresh: Option<Fresh>,
     settings: NodeSettings,
     wall: Clock,
-    /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out to
-    /// be damaged, or not all that is little was computed.
+    /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out
+    /// to be damaged, or not all that is little was computed.
     look_again: Arc<Notify>,
     /// When runs were asked for of versions that are being built.
     asked: Mutex<BTreeMap<ViewVersion, Micros>>,
@@ -157,7 +157,7 @@ impl Follower {
         drop(current);
         let Chain { layers: fresh, end: vector, complete_to } = chain;
         let (now, clock) = (self.now(), self.0.settings.clock);
-        Ok(self.0.newest.of(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false }))
+        Ok(self.0.newest.newer_of(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false }))
     }
 
     /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.

@@ -1,4 +1,5 @@
-//! A serving node over real parts in memory, for tests: events become archive files and checkpoints, snapshots are cut from them.
+//! A serving node over real parts in memory, for tests: events become archive files and checkpoints, snapshots are cut
+//! from them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

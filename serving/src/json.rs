@@ -1,10 +1,11 @@
 //! Answers as JSON, with nothing lost: decimals and integers past 2^53 are strings (a quotient without the zeros at its
-//! end), timestamps RFC 3339, intervals ISO 8601, bytes base64, NaN and infinities null; lists and structs nest. Columns
-//! keep their order.
+//! end), timestamps RFC 3339, intervals ISO 8601, bytes base64, NaN and infinities null; lists and structs nest.
+//! Columns keep their order.
 //!
-//! Not `arrow-json` with an encoder factory: of its encoders only those of booleans, texts and small integers write what is documented
-//! here. Ours would have to replace those of integers past 2^53, decimals, floats (theirs write `1.0e16`), times, bytes and maps (whose
-//! keys have to be texts there); an encoder cannot fail; and columns of the same name are written under the same name.
+//! Not `arrow-json` with an encoder factory: of its encoders only those of booleans, texts and small integers write
+//! what is documented here. Ours would have to replace those of integers past 2^53, decimals, floats (theirs write
+//! `1.0e16`), times, bytes and maps (whose keys have to be texts there); an encoder cannot fail; and columns of the
+//! same name are written under the same name.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,7 +39,7 @@ pub fn rows(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
 }
 
 /// Appends one row's object.
-pub fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
+pub(crate) fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
     writer_of(batch.schema_ref()).write(out, batch, row)
 }
 

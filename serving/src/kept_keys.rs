@@ -1,5 +1,5 @@
-//! What was merged of hot keys, kept for their next questions ([`KeptKey`]), and one question at a time of each key that
-//! is merged anew: who asks the same meanwhile waits, and takes what was merged.
+//! What was merged of hot keys, kept for their next questions ([`KeptKey`]), and one question at a time of each key
+//! that is merged anew: who asks the same meanwhile waits, and takes what was merged.
 //!
 //! Kept states take a part of the queries' memory. Those that were used longest ago go first.
 

@@ -76,8 +76,8 @@ pub enum Refreshed {
     },
 }
 
-/// Brings the layers of a view version to a catalog state: keeps what still holds, loads what is new, merges what has aged.
-/// What checkpoints lack is computed from the archive, within the budget. `lacking` is what was found out before.
+/// Brings the layers of a view version to a catalog state: keeps what still holds, loads what is new, merges what has
+/// aged. What checkpoints lack is computed from the archive, within the budget. `lacking` is what was found out before.
 pub async fn refresh(
     known: &[LayerRun],
     mut lacking: Lacking,

@@ -27,7 +27,8 @@ use crate::read_view::{Loaded, ReadView};
 use crate::sql::{self, Described, Params, QueryResponse, TableDescription};
 use crate::value_errors::OnValueError;
 
-/// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for whom.
+/// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for
+/// whom.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>, Arc<Principal>);
 
@@ -103,8 +104,8 @@ impl Node {
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
     ///
-    /// Errors: `Forbidden` for a table without a right; `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
-    /// later, from the batches).
+    /// Errors: `Forbidden` for a table without a right; `Input` for SQL that is wrong, names no known table or is no
+    /// query; `Limit` past the memory limit (also later, from the batches).
     pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
         self.query_with(sql, params, OnValueError::Fail).await
     }
@@ -115,9 +116,9 @@ impl Node {
         self.query_after(sql, params, on_value_error, None).await
     }
 
-    /// The same, once it counts everything before the position `after`: see [`Node::wait_for`]. A query that names streams
-    /// waits until they are committed up to there.
-    pub async fn query_after(
+    /// The same, once it counts everything before the position `after`: see [`Node::wait_for`]. A query that names
+    /// streams waits until they are committed up to there.
+    pub(crate) async fn query_after(
         &self,
         sql: &str,
         params: Vec<serde_json::Value>,

@@ -36,7 +36,8 @@ pub struct Loaded {
 pub struct LoadedView {
     pub live: LiveView,
     pub snapshot: Option<Arc<SnapshotCopy>>,
-    /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing new.
+    /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing
+    /// new.
     pub cut: Vector,
     /// The published snapshot, where it could not be loaded.
     pub lost: Option<LostSnapshot>,
@@ -145,7 +146,8 @@ impl ReadView {
             Some(error) if error.kind() == ErrorKind::Input => {
                 let failed =
                     Error::unavailable(format!("the view \"{name}\" fails on one of its events and cannot be queried until it is changed"));
-                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`";
+                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` \
+                    out, and run `basestream apply`";
                 failed.with("help", help).caused_by(error.copied())
             }
             Some(error) => Error::unavailable(format!("the view \"{name}\" could not be loaded: try again")).caused_by(error.copied()),
@@ -184,7 +186,7 @@ impl ReadView {
 
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
-    pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
+    pub(crate) fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
             .state
@@ -205,7 +207,7 @@ impl Loaded {
     }
 
     /// True when a snapshot turned out to be damaged while it was copied.
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.views.values().any(|view| view.snapshot.as_ref().is_some_and(|copy| copy.damage().is_some()))
     }
 }
@@ -222,7 +224,8 @@ impl BuildingView {
             error = error.with("last_error", last);
         }
         let help = format!(
-            "ask again later: a scheduler (`basestream up` or `basestream scheduler`) builds it; without one, `basestream batch run {}` does",
+            "ask again later: a scheduler (`basestream up` or `basestream scheduler`) builds it; without one, \
+             `basestream batch run {}` does",
             live.name
         );
         error.with("help", help)
@@ -251,7 +254,7 @@ impl LoadedView {
 
     /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was
     /// dropped.
-    pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
+    pub(crate) fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
         max_event_time.is_none_or(|newest| t >= newest) && self.keeps(t)
     }
 

@@ -48,7 +48,8 @@ pub fn start_of(
     };
     let lost = format!("offsets {committed}..{} of {id} as lost", bounds.begin);
     if !known.log_identity.is_empty() && known.log_identity != identity {
-        let message = "the log is not the one that the catalog knows (the topic was recreated): expected the log that the committed offsets belong to";
+        let message = "the log is not the one that the catalog knows (the topic was recreated): expected the log that \
+            the committed offsets belong to";
         return match (bounds.begin >= committed, accept_gap) {
             (true, true) => Ok(gap(committed, format!("the log {} was replaced by {identity}", known.log_identity))),
             (true, false) => {
@@ -73,7 +74,8 @@ pub fn start_of(
 }
 
 /// Why `--accept-gap` does not continue with a log that begins anew below the committed offset.
-pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the right one; or define the stream under a new name on this topic. `--accept-gap` \
+pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the right one; or define the stream \
+    under a new name on this topic. `--accept-gap` \
     does not help: other records of this log would have the offsets of archived records";
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,21 +1,20 @@
-//! Reads checkpoints' records from the log again and decides them as the workers did that committed them: the events that
-//! a view's states are computed from when it is replayed.
+//! Reads checkpoints' records from the log again and decides them as the workers did that committed them: the events
+//! that a view's states are computed from when it is replayed.
 //!
-//! Unlike a rebuilt file (`rebuild`), a replay goes through the log once: from one checkpoint to the next, a partition's
-//! clock and ids are carried on. What was committed of each range is compared with what is found, so that a replay never
-//! counts other events than the checkpoints do.
+//! Unlike a rebuilt file (`rebuild`), a replay goes through the log once: from one checkpoint to the next, a
+//! partition's clock and ids are carried on. What was committed of each range is compared with what is found, so that a
+//! replay never counts other events than the checkpoints do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of};
 use definitions::{StreamDefinition, parse};
 use engine::events::{Decoder, EventBatchBuilder, OnMisfit, Redecoded, Redecoder};
 use event_log::{Log, TopicPartition};
 use storage::{ArchiveVersions, ObjectStorage, archive_facts};
-use types::files::{FileKind, FileRecord};
 use types::vector::PartitionId;
 use types::{Error, Result};
 
@@ -48,8 +47,8 @@ impl<'a> Replay<'a> {
         Self { context, carried: BTreeMap::new(), open: None }
     }
 
-    /// Begins with the records that a checkpoint has of a stream. Where its archive has no event of the stream, none counts:
-    /// none was accepted, or all were given up or expired.
+    /// Begins with the records that a checkpoint has of a stream. Where its archive has no event of the stream, none
+    /// counts: none was accepted, or all were given up or expired.
     pub async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
         self.open = None;
         let Some(versions) = self.versions(stream, checkpoint).await? else { return Ok(()) };
@@ -72,10 +71,11 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns the next accepted events, in the columns of the version that the archive has them in; `None` after the last.
+    /// Returns the next accepted events, in the columns of the version that the archive has them in; `None` after the
+    /// last.
     ///
-    /// Errors: `NotFound` when the log no longer has the records, `Corrupt` when they are not what was committed; they name
-    /// partition and range.
+    /// Errors: `NotFound` when the log no longer has the records, `Corrupt` when they are not what was committed; they
+    /// name partition and range.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(mut open) = self.open.take() else { return Ok(None) };
         while let Some(range) = open.ranges.front().cloned() {
@@ -127,13 +127,11 @@ impl<'a> Replay<'a> {
         Ok(PartitionState::new(range.partition.clone(), String::new(), decider, range.start))
     }
 
-    /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them; `None` if that
-    /// has no events of the stream.
+    /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them; `None` if
+    /// that has no events of the stream.
     async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<Option<ArchiveVersions>> {
         let state = self.context.state;
-        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(stream);
-        let file = state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion);
-        let Some(file) = file else { return Ok(None) };
+        let Some(file) = archive_file_of(state, checkpoint.id, stream) else { return Ok(None) };
         let mut known = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream);
         match (known.next(), known.next()) {
             (Some(only), None) => Ok(Some(ArchiveVersions { decoded_by: only.version, decided_by: only.version })),

@@ -40,8 +40,9 @@ impl Speed {
         Ok(())
     }
 
-    /// A file that the catalog does not need any more is not damaged: it was compacted and deleted while a takeover read
-    /// the files of an earlier state. The next takeover reads those of the present one, which it keeps if it takes long.
+    /// A file that the catalog does not need any more is not damaged: it was compacted and deleted while a takeover
+    /// read the files of an earlier state. The next takeover reads those of the present one, which it keeps if it takes
+    /// long.
     async fn conflict_if_replaced(&self, error: Error) -> Error {
         let Some(path) = error.fact("file").filter(|_| error.kind() == ErrorKind::Corrupt).map(str::to_owned) else { return error };
         let Ok(state) = self.catalog.state().await else { return error };

@@ -152,17 +152,8 @@ impl Harness {
     }
 
     async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, mode: RunMode) -> Result<RunRecord> {
-        let request = batch::RunRequest {
-            view: view.into(),
-            version: None,
-            requested: None,
-            scheduled_for: None,
-            attempt: 1,
-            t,
-            mode,
-            compare: true,
-        };
-        let batch = self.runs(memory_limit_bytes);
+        let request = batch::RunRequest { mode, ..batch::RunRequest::new(view, t) };
+        let batch = self.batch_layer(memory_limit_bytes);
         let planned = batch.plan(view, (t, mode), now()).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;
         // Nobody committed in between, and what is new fitted the memory limit.
@@ -174,25 +165,18 @@ impl Harness {
         Ok(run)
     }
 
-    pub fn runs(&self, memory_limit_bytes: usize) -> batch::Batch {
+    pub fn batch_layer(&self, memory_limit_bytes: usize) -> batch::Batch {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
-        batch::Batch {
-            catalog: self.catalog.clone(),
-            storage: self.storage.clone(),
-            log: self.replay_log(),
-            functions: self.functions.clone(),
-            settings: batch::BatchSettings {
-                memory_limit_bytes,
-                threads: 2,
-                temp_dir: None,
-                lease: Duration::from_secs(30),
-                report_every: batch::REPORT_EVERY,
-                events_per_bucket,
-            },
-            worker: "harness".into(),
-            copies: self.copies.clone(),
-            shared_scan: Default::default(),
-        }
+        let settings = batch::BatchSettings {
+            memory_limit_bytes,
+            threads: 2,
+            temp_dir: None,
+            lease: Duration::from_secs(30),
+            report_every: batch::REPORT_EVERY,
+            events_per_bucket,
+        };
+        let (catalog, storage, functions) = (self.catalog.clone(), self.storage.clone(), self.functions.clone());
+        batch::Batch::new(catalog, storage, self.replay_log(), functions, settings, "harness").with_copies(self.copies.clone())
     }
 
     /// Runs two rounds of the collector after every grace period: the first marks, the second deletes.
@@ -207,7 +191,7 @@ impl Harness {
     /// Compacts all checkpoints that nobody reads one by one, as if their day was over.
     pub async fn compact(&self) -> Result<batch::Compacted> {
         let rules = CompactionRules { target_bytes: 64 << 20, after: Duration::ZERO };
-        let batch = self.runs(256 << 20);
+        let batch = self.batch_layer(256 << 20);
         let clock: types::tiles::Clock = Arc::new(|| now() + 2 * 86_400_000_000);
         jobs::compact::Compacting { batch, rules, clock, apart: Default::default() }.compact().await
     }

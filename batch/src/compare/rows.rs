@@ -41,8 +41,8 @@ impl Found {
     }
 }
 
-/// Compares what is at hand of both sides and returns how many rows of each are done: at least one, if either has any. A
-/// side that has no row at hand has ended.
+/// Compares what is at hand of both sides and returns how many rows of each are done: at least one, if either has any.
+/// A side that has no row at hand has ended.
 pub(super) fn compare_at_hand(
     plan: &ViewPlan,
     (kept, recomputed): (&StateRows, &StateRows),

@@ -21,7 +21,7 @@ pub struct LocalCopies(Arc<Mutex<Copies>>);
 
 impl LocalCopies {
     /// Returns what is kept of a view version.
-    pub(crate) fn of(&self, view: &Arc<str>, version: u32) -> Vec<CopiedTier> {
+    pub(crate) fn left_by_last_run(&self, view: &Arc<str>, version: u32) -> Vec<CopiedTier> {
         self.lock().get(&(view.clone(), version)).cloned().unwrap_or_default()
     }
 

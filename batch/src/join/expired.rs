@@ -8,8 +8,8 @@ use engine::plan::links::EdgeKind;
 use types::tiles::EdgesFrom;
 use types::{Error, Result};
 
-/// Leaves out the edges of a tier that were last seen before `edges_from`. The second result is the number of events that
-/// they counted. Rows that are kept by tile are left out by the tiles' floors instead.
+/// Leaves out the edges of a tier that were last seen before `edges_from`. The second result is the number of events
+/// that they counted. Rows that are kept by tile are left out by the tiles' floors instead.
 pub(crate) fn without_expired(view: &LiveView, edges_from: &EdgesFrom, rows: RecordBatch) -> Result<(RecordBatch, i64)> {
     let plan = &view.plan;
     let links = plan.links().filter(|links| links.kind == EdgeKind::Liveness && *edges_from != EdgesFrom::default());

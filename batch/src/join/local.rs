@@ -1,4 +1,5 @@
-//! A run's edges in local files: written along with the snapshot's buckets, or copied from them, and mapped to be walked.
+//! A run's edges in local files: written along with the snapshot's buckets, or copied from them, and mapped to be
+//! walked.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -92,8 +93,8 @@ impl LocalEdges {
         copy.finish()
     }
 
-    /// Adds indexes of the nodes, of `threads` buckets at a time, where there is room. Nothing is being sorted any more,
-    /// so they take no memory that a sort needs.
+    /// Adds indexes of the nodes, of `threads` buckets at a time, where there is room. Nothing is being sorted any
+    /// more, so they take no memory that a sort needs.
     pub(crate) async fn indexed(&self, edges: &SnapshotEdges, threads: usize) -> Result<IndexedEdges> {
         let mut indexed = IndexedEdges { edges: SnapshotEdges::default(), reserved: Vec::new() };
         for tier in &edges.0 {

@@ -3,7 +3,7 @@ use futures::FutureExt;
 
 use super::*;
 
-fn limits(options: &str) -> Limits {
+fn limits(options: &str) -> RunLimits {
     let record = DefinitionRecord {
         kind: DefinitionKind::View,
         name: "v".into(),
@@ -16,7 +16,7 @@ fn limits(options: &str) -> Limits {
         rolled_back: false,
     };
     let state = CatalogState { definitions: vec![record], ..CatalogState::default() };
-    Limits::of(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
+    RunLimits::from_definition(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
 }
 
 fn settings(memory_limit_bytes: usize) -> BatchSettings {

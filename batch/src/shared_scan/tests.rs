@@ -106,18 +106,19 @@ async fn fail_after_first(plan: Arc<dyn ExecutionPlan>, session: &SessionContext
     }
 }
 
-/// Makes these runs together; each that reads is compared with one that reads alone. Returns how many rows were compared.
+/// Makes these runs together; each that reads is compared with one that reads alone. Returns how many rows were
+/// compared.
 async fn made_together(runs: Vec<Run>) -> usize {
     let (storage, files) = archive(4).await;
     let (definition, session) = (stream_definition(), SessionContext::new());
     storage.register(&session.runtime_env());
     let schema = plan_schema(&definition);
-    let places = SharedScan::of(&"s".into(), runs.len());
+    let places = SharedScan::for_runs(&"s".into(), runs.len());
     let each = runs.into_iter().zip(places).map(|(run, place)| {
         let (storage, session, schema, definition, files) = (&storage, &session, &schema, &definition, run.files(&files));
         async move {
             let columns = run.columns(schema);
-            let reads = Reads {
+            let reads = ArchiveRead {
                 storage,
                 stream: "s",
                 files: files.clone(),
@@ -152,7 +153,8 @@ async fn made_together(runs: Vec<Run>) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The law of sharing: whatever the others read, and however they end, a run reads the rows that it would read alone.
+    /// The law of sharing: whatever the others read, and however they end, a run reads the rows that it would read
+    /// alone.
     #[test]
     fn a_run_reads_what_it_would_read_alone(runs in prop::collection::vec(run(), 1..5)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -188,8 +190,8 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
     let (session, schema) = (SessionContext::new(), plan_schema(&stream_definition()));
     storage.register(&session.runtime_env());
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
-    let [one, other]: [SharedScan; 2] = SharedScan::of(&"s".into(), 2).try_into().ok().unwrap();
-    let reads = |stream| Reads {
+    let [one, other]: [SharedScan; 2] = SharedScan::for_runs(&"s".into(), 2).try_into().ok().unwrap();
+    let reads = |stream| ArchiveRead {
         storage: &storage,
         stream,
         files: files.clone(),
@@ -213,9 +215,9 @@ async fn a_scan_that_fails_fails_each_run_and_names_the_file() {
     storage.register(&session.runtime_env());
     storage.delete(&files[1].path).await.unwrap();
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
-    let places = SharedScan::of(&"s".into(), 2);
+    let places = SharedScan::for_runs(&"s".into(), 2);
     let reading = places.iter().map(|place| {
-        let reads = Reads {
+        let reads = ArchiveRead {
             storage: &storage,
             stream: "s",
             files: files.clone(),

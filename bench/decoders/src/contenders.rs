@@ -1,4 +1,5 @@
-//! Every decoder with its best setting, from records to columns. The last two do not check all that they read, as a product must.
+//! Every decoder with its best setting, from records to columns. The last two do not check all that they read, as a
+//! product must.
 
 use arrow::array::RecordBatch;
 

@@ -1,6 +1,6 @@
-//! Every decoder, in turns, turns the same records into the same Arrow columns: `decoders [ROUNDS] [RECORDS] [NAME]`. Without rounds, it
-//! only compares the columns. With NAME, it runs only the decoders whose name contains NAME, for a profile.
-//! `decoders odd` shows how each decoder handles unusual records.
+//! Every decoder, in turns, turns the same records into the same Arrow columns: `decoders [ROUNDS] [RECORDS] [NAME]`.
+//! Without rounds, it only compares the columns. With NAME, it runs only the decoders whose name contains NAME, for a
+//! profile. `decoders odd` shows how each decoder handles unusual records.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! What the product's decoder (src/events, a link to its own files) takes from the crates `types` and `definitions`, as far as
-//! decoding needs it.
+//! What the product's decoder (src/events, a link to its own files) takes from the crates `types` and `definitions`, as
+//! far as decoding needs it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use catalog::{
-    Add, Catalog, CatalogState, CheckpointRange, CheckpointRecord, Commit, CompactionRules, Reads, checkpoint_commit, compacted,
+    Add, Catalog, CatalogState, CheckpointRange, CheckpointRecord, Commit, CompactionRules, StreamsRead, checkpoint_commit, compacted,
     compactions,
 };
 use types::files::{FileKind, FileRecord, ObjectName, Stored};
@@ -133,7 +133,7 @@ fn contents(state: &CatalogState) -> Vec<(CheckpointRecord, FileRecord)> {
 
 /// Compacts what is due, and returns the bytes that it writes.
 fn compact(state: &mut CatalogState, now: Micros) -> i64 {
-    let groups: Vec<Vec<CheckpointRecord>> = compactions(state, &Reads::default(), &RULES, &BTreeSet::new(), now)
+    let groups: Vec<Vec<CheckpointRecord>> = compactions(state, &StreamsRead::default(), &RULES, &BTreeSet::new(), now)
         .into_iter()
         .map(|group| group.into_iter().cloned().collect())
         .collect();

@@ -98,8 +98,8 @@ impl<E: Events> Growing<'_, E> {
         read_manifest(&self.installed.installation.storage, file.ok_or_else(|| Error::internal("there is no snapshot"))?).await
     }
 
-    /// Runs after a little more history each time, `repeats` times for each of `steps` (in thousandths of `first`). The second
-    /// result is the number of the next event.
+    /// Runs after a little more history each time, `repeats` times for each of `steps` (in thousandths of `first`). The
+    /// second result is the number of the next event.
     pub(super) async fn steps(&self, first: u64, steps: &[u64], repeats: usize) -> Result<(Vec<Vec<Ran>>, u64)> {
         let mut next = first;
         let mut all = Vec::new();

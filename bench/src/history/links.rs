@@ -13,8 +13,8 @@ use crate::view::VIEW;
 /// How much more of the logins a run finds, in thousandths, and the aim: the most of a full run's time.
 const STEPS: [(u64, f64); 3] = [(1, 0.15), (10, 0.3), (100, 1.0)];
 
-/// 200 thousand accounts and 2 million logins of 100 thousand users on 50 thousand devices, times `scale`. Each user logs
-/// in from a few devices, again and again.
+/// 200 thousand accounts and 2 million logins of 100 thousand users on 50 thousand devices, times `scale`. Each user
+/// logs in from a few devices, again and again.
 pub fn graph(scale: f64) -> Graph {
     let scaled = |count: u64| ((count as f64 * scale) as u64).max(1);
     Graph {
@@ -30,7 +30,8 @@ pub fn graph(scale: f64) -> Graph {
     }
 }
 
-/// Runs the view over a part of the logins, and after a little more of them each time. The installation goes to `folder`.
+/// Runs the view over a part of the logins, and after a little more of them each time. The installation goes to
+/// `folder`.
 pub(super) async fn measured(graph: &Graph, repeats: usize, folder: &Path) -> Result<Table> {
     let (accounts, logins) = (Stream::Account, Stream::Login);
     let of_steps: u64 = STEPS.iter().map(|(thousandths, _)| thousandths * repeats as u64).sum();

@@ -10,8 +10,8 @@ async fn what_is_stored_is_told_per_event_and_per_key() {
     let report = cost::run(&options, &programs(), folder.path(), "bench cost").await.unwrap();
     assert_eq!(report.tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [4, 4]);
     for row in &report.tables[0].rows {
-        // The text of an event has 260 bytes; what is stored of it is more than nothing and not much more than that. The log's
-        // write-ahead log may still hold each event once or twice more.
+        // The text of an event has 260 bytes; what is stored of it is more than nothing and not much more than that.
+        // The log's write-ahead log may still hold each event once or twice more.
         let bytes = row[3..7].iter().all(|figure| matches!(figure, Figure::Number(each) if (0.1..1_500.0).contains(&each.median)));
         assert!(bytes && matches!(row[8], Figure::Number(each) if each.median > 1.0), "{row:?}");
     }

@@ -28,7 +28,8 @@ async fn what_is_ingested_on_real_services_is_what_flink_counts() {
     let timeout = Duration::from_secs(120);
     let options = ingest::Options { events, keys, aggregates, sources, repeats: 1, sizes: Vec::new(), timeout };
     let folder = tempfile::tempdir().unwrap();
-    // A wrong answer is an error, Flink's too where bench/peers/setup installed it. Some of its runs never end: they are given up.
+    // A wrong answer is an error, Flink's too where bench/peers/setup installed it. Some of its runs never end: they
+    // are given up.
     let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
     let told = |row: &Vec<Figure>| matches!(row[5], Figure::PerSecond(_)) || row[0].to_string().contains("given up");
     assert!(report.tables[0].rows.iter().all(told) && matches!(report.tables[0].rows[0][5], Figure::PerSecond(_)), "{report}");

@@ -9,8 +9,8 @@ use super::{Change, Changes, What, last_version, line_diff, newest_version, norm
 use crate::backfill::Reader;
 
 /// Gives each view that reads a column which is decoded again a new version. The states of the old one are of the old
-/// decoding, and events that are decoded otherwise must not be added to them: if it is the served version, it is retired
-/// by the switch, and the new one answers from then on. Returns the versions that do.
+/// decoding, and events that are decoded otherwise must not be added to them: if it is the served version, it is
+/// retired by the switch, and the new one answers from then on. Returns the versions that do.
 pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, readers: &[Reader], prune: bool) -> Vec<(Arc<str>, u32)> {
     let mut by_view: BTreeMap<&Arc<str>, Vec<&Reader>> = BTreeMap::new();
     for reader in readers {

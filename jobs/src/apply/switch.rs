@@ -11,7 +11,7 @@ use types::tiles::Micros;
 use types::{Error, ErrorKind, Result, failpoint};
 
 use super::rebuilt::rebuild_readers;
-use super::{Change, Changes, Options, Target, Wanted, What, checked_records, commit_of, plan_changes};
+use super::{ApplyOptions, Change, Changes, Target, Wanted, What, checked_records, commit_of, plan_changes};
 use crate::backfill::{self, Mode, Staged, Survey, changed_columns, views_that_read};
 use crate::pin::Pin;
 
@@ -24,7 +24,7 @@ const ATTEMPTS_AFTER_DECODING: usize = 100;
 pub(super) struct Switch<'a> {
     pub(super) target: &'a Target<'a>,
     pub(super) wanted: Wanted<'a>,
-    pub(super) options: Options,
+    pub(super) options: ApplyOptions,
     pub(super) now: Micros,
     /// The new archive files of each stream.
     pub(super) staged: BTreeMap<Arc<str>, Staged>,
@@ -56,7 +56,8 @@ impl Switch<'_> {
                 return Ok(changes);
             }
             if !targets.is_empty() && pin.is_none() {
-                // The collector leaves the files alone that are read. The state is read again: it may have been before that.
+                // The collector leaves the files alone that are read. The state is read again: it may have been before
+                // that.
                 *pin = Some(Pin::take(self.target.catalog, "apply", self.now).await?);
                 continue;
             }
@@ -143,8 +144,8 @@ pub(super) struct Prepared {
     pub(super) changes: Changes,
     /// The archives that are decoded for it: one for each of [`Changes::backfills`].
     targets: Vec<backfill::Target>,
-    /// View versions that answer at once, because the one before is of the old decoding. They are answered from the archive
-    /// until they have a snapshot, so each asks for a run.
+    /// View versions that answer at once, because the one before is of the old decoding. They are answered from the
+    /// archive until they have a snapshot, so each asks for a run.
     at_once: Vec<(Arc<str>, u32)>,
 }
 
@@ -153,7 +154,7 @@ pub(super) async fn prepared(
     target: &Target<'_>,
     state: &CatalogState,
     wanted: Wanted<'_>,
-    options: Options,
+    options: ApplyOptions,
     staged: &mut BTreeMap<Arc<str>, Staged>,
 ) -> Result<Prepared> {
     let (mut changes, targets) = match wanted {
@@ -181,7 +182,7 @@ pub(super) async fn prepared(
 }
 
 /// Returns the streams of which a new version reads columns otherwise than the one before.
-fn targets_of(state: &CatalogState, changes: &mut Changes, options: Options) -> Result<Vec<backfill::Target>> {
+fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions) -> Result<Vec<backfill::Target>> {
     let mut targets = Vec::new();
     for change in changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream) {
         let (What::Added { version } | What::Changed { version, .. }) = change.what else { continue };
@@ -220,7 +221,7 @@ fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, of: &ba
 }
 
 /// Returns the stream as the catalog has it, if events of earlier versions lack some of it.
-fn archive_target(state: &CatalogState, stream: &str, options: Options) -> Result<Option<backfill::Target>> {
+fn archive_target(state: &CatalogState, stream: &str, options: ApplyOptions) -> Result<Option<backfill::Target>> {
     let active = state.live(DefinitionKind::Stream).find(|record| &*record.name == stream && record.status == DefinitionStatus::Active);
     let active = active.ok_or_else(|| Error::not_found(format!("there is no stream \"{stream}\" in the catalog")))?;
     let definition = Arc::new(parse::parse_stream(&active.sql)?);
@@ -228,6 +229,6 @@ fn archive_target(state: &CatalogState, stream: &str, options: Options) -> Resul
     Ok((!changed_columns(state, &of)?.is_empty()).then_some(of))
 }
 
-fn on_misfit(options: Options) -> OnMisfit {
+fn on_misfit(options: ApplyOptions) -> OnMisfit {
     if options.null_misfits { OnMisfit::Null } else { OnMisfit::Report }
 }

@@ -142,7 +142,8 @@ fn files_go_back_and_forth_between_kept_versions() {
     assert_eq!(what(&plan(&back, &[STREAM, &second]), "velocity"), &What::Returned { from: 1, version: 2 });
 }
 
-/// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not after.
+/// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not
+/// after.
 #[test]
 fn a_rollback_stands_until_the_files_change() {
     let (state, second) = switched();
@@ -325,7 +326,7 @@ fn target_of<'a>(catalog: &'a Catalog, storage: &'a ObjectStorage, log: &'a dyn 
 
 async fn apply_files(target: &Target<'_>, files: &Definitions, prune: bool, now: Micros) -> Result<Changes> {
     let wanted = Wanted::Definitions { definitions: files, staging: &BTreeSet::new() };
-    apply(target, wanted, Options { prune, ..Options::default() }, now).await
+    apply(target, wanted, ApplyOptions { prune, ..ApplyOptions::default() }, now).await
 }
 
 #[tokio::test]

@@ -12,9 +12,10 @@ use event_log::NewRecord;
 use serde_json::{Value, json};
 use serving::WantedViews;
 use tokio_util::sync::CancellationToken;
+use types::files::FileKind;
 
 use super::*;
-use crate::apply::{Changes, Options, Wanted};
+use crate::apply::{ApplyOptions, Changes, Wanted};
 use crate::check::check_definitions;
 use crate::installation::{Installation, now};
 use crate::repair::{RepairOptions, repair};
@@ -40,7 +41,7 @@ impl Bench {
         Bench { folder, installation, sent: Default::default() }
     }
 
-    async fn apply(&self, texts: &[&str], options: Options) -> Result<Changes> {
+    async fn apply(&self, texts: &[&str], options: ApplyOptions) -> Result<Changes> {
         let sources: Vec<(Option<std::path::PathBuf>, String)> = texts.iter().map(|text| (None, (*text).to_owned())).collect();
         let (definitions, problems) = definitions::parse::parse_definitions(&sources);
         problems.into_result().unwrap();
@@ -51,7 +52,7 @@ impl Bench {
     }
 
     async fn define(&self, texts: &[&str]) -> Changes {
-        let changes = self.apply(texts, Options::default()).await.unwrap();
+        let changes = self.apply(texts, ApplyOptions::default()).await.unwrap();
         changes.misfits().unwrap();
         changes
     }
@@ -142,7 +143,7 @@ async fn open(folder: &Path) -> Installation {
     Installation::open(&settings, Functions::standard()).await.unwrap()
 }
 
-fn archive_only(options: Options) -> (Wanted<'static>, Options) {
+fn archive_only(options: ApplyOptions) -> (Wanted<'static>, ApplyOptions) {
     (Wanted::Archive { stream: "pay" }, options)
 }
 
@@ -233,7 +234,7 @@ async fn records_that_do_not_fit_are_listed_and_nothing_changes_unless_they_beco
     let before = bench.installation.catalog.state().await.unwrap();
     let stored = stored_files(bench.folder.path());
 
-    let changes = bench.apply(&[STREAM, &sums], Options::default()).await.unwrap();
+    let changes = bench.apply(&[STREAM, &sums], ApplyOptions::default()).await.unwrap();
     let misfits = changes.backfills[0].misfits.clone().unwrap();
     assert_eq!((misfits.count, misfits.first.len()), (1, 1));
     assert!(misfits.first[0].reason.contains("found \"many\", expected BIGINT"), "{misfits:?}");
@@ -242,7 +243,7 @@ async fn records_that_do_not_fit_are_listed_and_nothing_changes_unless_they_beco
     assert_eq!((&after.definitions, &after.files), (&before.definitions, &before.files));
     assert_eq!(stored_files(bench.folder.path()), stored, "no file is left behind");
 
-    let options = Options { null_misfits: true, ..Options::default() };
+    let options = ApplyOptions { null_misfits: true, ..ApplyOptions::default() };
     bench.apply(&[STREAM, &sums], options).await.unwrap().misfits().unwrap();
     assert_eq!(bench.query("SELECT device, amount FROM pay").await, ["a 0", "a 1", "a 2", "a 3", "a 4", "b NULL", "c 3"]);
     bench.verified(&["sums"]).await;
@@ -255,7 +256,7 @@ async fn a_column_left_empty_is_filled_later_and_its_readers_are_rebuilt() {
     bench.append(&[("a", json!({"country": "de"})), ("b", json!({"country": "de"}))]).await;
     bench.work().await;
     let wider = STREAM.replace("amount BIGINT", "amount BIGINT, country TEXT");
-    let later = Options { no_backfill: true, ..Options::default() };
+    let later = ApplyOptions { no_backfill: true, ..ApplyOptions::default() };
     bench.apply(&[&wider, COUNTS, BY_COUNTRY], later).await.unwrap();
     bench.append(&[("c", json!({"country": "de"}))]).await;
     bench.work().await;
@@ -264,11 +265,11 @@ async fn a_column_left_empty_is_filled_later_and_its_readers_are_rebuilt() {
     let typed = wider.replace("amount BIGINT", "amount TEXT");
     assert!(bench.apply(&[&typed, COUNTS, BY_COUNTRY], later).await.unwrap_err().message().contains("type BIGINT -> TEXT"));
 
-    let (wanted, dry) = archive_only(Options { dry_run: true, ..Options::default() });
+    let (wanted, dry) = archive_only(ApplyOptions { dry_run: true, ..ApplyOptions::default() });
     let listed = bench.installation.apply_with(wanted, dry, &|_| {}).await.unwrap();
     assert_eq!((listed.backfills[0].events, listed.backfills[0].misfits.clone()), (2, None));
     assert_eq!(bench.query("SELECT * FROM by_country").await, ["NULL 2", "de 1"]);
-    let (wanted, options) = archive_only(Options::default());
+    let (wanted, options) = archive_only(ApplyOptions::default());
     bench.installation.apply_with(wanted, options, &|_| {}).await.unwrap();
     assert_eq!(bench.versions("pay").await, [(1, DecodedAgain), (2, Active)]);
     assert_eq!(bench.versions("by_country").await, [(1, Retired), (2, Active)]);
@@ -311,10 +312,10 @@ async fn events_without_raw_records_are_counted_and_stay_null() {
     assert_eq!(bench.query("SELECT device, country FROM pay").await, ["a NULL", "b NULL", "c fr"]);
 
     let typed = wider.replace("amount BIGINT", "amount TEXT");
-    let refused = bench.apply(&[&typed], Options::default()).await.unwrap();
+    let refused = bench.apply(&[&typed], ApplyOptions::default()).await.unwrap();
     assert!(refused.misfits().unwrap_err().message().contains("keep_raw = false"), "{refused:?}");
     let strict = wider.replace("country TEXT", "country TEXT NOT NULL");
-    assert!(bench.apply(&[&strict], Options::default()).await.unwrap().misfits().is_err(), "it is NULL in some");
+    assert!(bench.apply(&[&strict], ApplyOptions::default()).await.unwrap().misfits().is_err(), "it is NULL in some");
 }
 
 /// A worker that decodes by the version before commits until the switch, and not after it.

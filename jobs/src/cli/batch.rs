@@ -1,6 +1,6 @@
 //! `batch run` and `batch history`.
 
-use batch::{Files, RunMode, RunPlan};
+use batch::{FileTotals, RunMode, RunPlan};
 use catalog::{DefinitionKind, RunStatus};
 use clap::{Args, Subcommand};
 use committed::registry::{Registry, no_view};
@@ -95,7 +95,7 @@ fn plan_text(plan: &RunPlan) -> String {
     }
     let why = plan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let mut text = format!("a run of {view} (version {version}) would be {}{why}\n", plan.strategy.name());
-    let files = |of: &Files| format!("{} ({})", of.files, HumanBytes(of.bytes.max(0) as u64));
+    let files = |of: &FileTotals| format!("{} ({})", of.files, HumanBytes(of.bytes.max(0) as u64));
     text += &format!("  events          {events}\n");
     if plan.strategy != Strategy::Full {
         text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));

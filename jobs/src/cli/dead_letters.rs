@@ -73,7 +73,8 @@ struct ListArgs {
 struct ExportArgs {
     #[arg(required_unless_present = "view")]
     stream: Option<String>,
-    /// Export the events that this view leaves out because it fails on them, with their columns, instead of dead letters
+    /// Export the events that this view leaves out because it fails on them, with their columns, instead of dead
+    /// letters
     #[arg(long, value_name = "VIEW", conflicts_with_all = ["stream", "reason", "partition", "offset", "since"])]
     view: Option<String>,
     /// A file that does not exist yet; `-` is standard output

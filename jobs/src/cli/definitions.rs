@@ -13,8 +13,8 @@ use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
 use super::{Change, Context, Done, progress};
-use crate::apply::{Changes, DiffLine, Options, Wanted, What, checked_records, kind_name};
-use crate::backfill::{Progress, Survey};
+use crate::apply::{self, ApplyOptions, Changes, DiffLine, Wanted, What, checked_records, kind_name};
+use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
@@ -130,7 +130,7 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
     let installation = context.installation().await?;
     let state = installation.catalog.state().await?;
-    let options = Options { prune: args.prune, no_backfill: args.no_backfill, ..Options::default() };
+    let options = ApplyOptions { prune: args.prune, no_backfill: args.no_backfill, ..ApplyOptions::default() };
     let changes = installation.plan(wanted(&checked), options, &state).await?;
     context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Would))?;
     if changes.refusals().is_err() {
@@ -142,23 +142,23 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
 
 pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
-    let options = Options { prune: args.prune, no_backfill: args.no_backfill, null_misfits: args.null_misfits, dry_run: false };
+    let options = ApplyOptions { prune: args.prune, no_backfill: args.no_backfill, null_misfits: args.null_misfits, dry_run: false };
     applied(context, wanted(&checked), options).await
 }
 
 pub(super) async fn backfill(context: &Context, args: BackfillArgs) -> Result<Done> {
-    let options = Options { null_misfits: args.null_misfits, dry_run: args.dry_run, ..Options::default() };
+    let options = ApplyOptions { null_misfits: args.null_misfits, dry_run: args.dry_run, ..ApplyOptions::default() };
     applied(context, Wanted::Archive { stream: &args.stream }, options).await
 }
 
 /// Applies what is wanted, with a bar while archives are decoded. Exits with 1 if records do not fit.
-async fn applied(context: &Context, wanted: Wanted<'_>, options: Options) -> Result<Done> {
+async fn applied(context: &Context, wanted: Wanted<'_>, options: ApplyOptions) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::bytes("decoding", Some(0), !context.output.json);
     let shown = bar.clone();
     let on_progress = move |progress| match progress {
-        Progress::Total(bytes) => shown.inc_length(bytes),
-        Progress::Read(bytes) => shown.inc(bytes),
+        DecodingProgress::Total(bytes) => shown.inc_length(bytes),
+        DecodingProgress::Read(bytes) => shown.inc(bytes),
     };
     let changes = installation.apply_with(wanted, options, &on_progress).await;
     bar.finish_and_clear();
@@ -227,85 +227,91 @@ enum Tense {
 
 fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     let mut text = String::new();
-    let (mut added, mut changed, mut retired, mut unchanged) = (0, 0, 0, 0);
-    for change in &changes.changes {
-        let subject = format!("{} {}", kind_name(change.kind), change.name);
-        let _ = match &change.what {
-            What::Added { version } => {
-                added += 1;
-                writeln!(text, "+ {subject} (version {version})")
-            }
-            What::Changed { from, version, built_beside, diff } => {
-                changed += 1;
-                let beside = if *built_beside { ", built next to the served version until its first batch run" } else { "" };
-                let _ = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
-                diff_text(&mut text, diff);
-                Ok(())
-            }
-            What::Rebuilt { from, version, built_beside, columns } => {
-                changed += 1;
-                let from_when = match built_beside {
-                    true => "built next to the served version until its first batch run",
-                    false => "which answers from the switch on",
-                };
-                writeln!(text, "~ {subject} (version {from} -> {version}, {from_when}: it reads {})", columns.join(", "))
-            }
-            What::Adjusted { version, diff } => {
-                changed += 1;
-                let _ = writeln!(text, "~ {subject} (version {version} stays, with other options for its runs: nothing is computed again)");
-                diff_text(&mut text, diff);
-                Ok(())
-            }
-            What::Reverted { version, dropped } => {
-                changed += 1;
-                writeln!(text, "~ {subject} (back to version {version}; version {dropped}, which was being built, is dropped)")
-            }
-            What::Returned { from, version } => {
-                changed += 1;
-                writeln!(text, "~ {subject} (version {from} -> {version}, which was kept and answers at once)")
-            }
-            What::RolledBack { version, from, is_kept } => {
-                let help = match is_kept {
-                    true => format!("`basestream view switch {}@{from}` serves it again", change.name),
-                    false => "change its text to build it again".to_owned(),
-                };
-                writeln!(text, "  {subject} (version {version}, to which it was rolled back; the files have version {from}: {help})")
-            }
-            What::Unchanged { .. } => {
-                unchanged += 1;
-                Ok(())
-            }
-            What::Missing { version } if prune => {
-                retired += 1;
-                writeln!(text, "- {subject} (version {version}, not in the files)")
-            }
-            What::Missing { version } => {
-                writeln!(text, "  {subject} (version {version}, not in the files: kept; `apply --prune` retires it)")
-            }
-            What::Refused { reasons, help } => {
-                let _ = writeln!(text, "! {subject} cannot be changed like this");
-                let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
-                writeln!(text, "    help: {help}")
-            }
-        };
-    }
+    changes.changes.iter().for_each(|change| change_text(&mut text, change, prune));
     for kept in changes.stale.iter().filter(|reader| reader.status == DefinitionStatus::Kept) {
         let _ = writeln!(text, "  view {} (version {}, kept: dropped, it reads {})", kept.view, kept.version, kept.columns.join(", "));
     }
+    let unchanged = changes.changes.iter().filter(|change| matches!(change.what, What::Unchanged { .. })).count();
     if unchanged > 0 {
         let _ = writeln!(text, "  {unchanged} unchanged");
     }
     changes.backfills.iter().for_each(|survey| backfill_text(&mut text, survey, tense));
-    let decoded = changes.backfills.len();
-    let counts = [(added, "added"), (changed, "changed"), (retired, "retired"), (decoded, "decoded again")];
-    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let counts = counts_text(changes, prune);
     let _ = match (counts.is_empty(), tense) {
         (true, _) => write!(text, "nothing to change"),
-        (false, Tense::Did) => write!(text, "{}", counts.join(", ")),
-        (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {}", counts.join(", ")),
-        (false, Tense::Would) => write!(text, "{} by `basestream apply`", counts.join(", ")),
+        (false, Tense::Did) => write!(text, "{counts}"),
+        (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {counts}"),
+        (false, Tense::Would) => write!(text, "{counts} by `basestream apply`"),
     };
     text
+}
+
+/// Writes one change. What is unchanged is counted only.
+fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
+    let subject = format!("{} {}", kind_name(change.kind), change.name);
+    let _ = match &change.what {
+        What::Added { version } => writeln!(text, "+ {subject} (version {version})"),
+        What::Changed { from, version, built_beside, diff } => {
+            let beside = if *built_beside { ", built next to the served version until its first batch run" } else { "" };
+            let written = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
+            diff_text(text, diff);
+            written
+        }
+        What::Rebuilt { from, version, built_beside, columns } => {
+            let from_when = match built_beside {
+                true => "built next to the served version until its first batch run",
+                false => "which answers from the switch on",
+            };
+            writeln!(text, "~ {subject} (version {from} -> {version}, {from_when}: it reads {})", columns.join(", "))
+        }
+        What::Adjusted { version, diff } => {
+            let written =
+                writeln!(text, "~ {subject} (version {version} stays, with other options for its runs: nothing is computed again)");
+            diff_text(text, diff);
+            written
+        }
+        What::Reverted { version, dropped } => {
+            writeln!(text, "~ {subject} (back to version {version}; version {dropped}, which was being built, is dropped)")
+        }
+        What::Returned { from, version } => {
+            writeln!(text, "~ {subject} (version {from} -> {version}, which was kept and answers at once)")
+        }
+        What::RolledBack { version, from, is_kept } => {
+            let help = match is_kept {
+                true => format!("`basestream view switch {}@{from}` serves it again", change.name),
+                false => "change its text to build it again".to_owned(),
+            };
+            writeln!(text, "  {subject} (version {version}, to which it was rolled back; the files have version {from}: {help})")
+        }
+        What::Unchanged { .. } => Ok(()),
+        What::Missing { version } if prune => writeln!(text, "- {subject} (version {version}, not in the files)"),
+        What::Missing { version } => {
+            writeln!(text, "  {subject} (version {version}, not in the files: kept; `apply --prune` retires it)")
+        }
+        What::Refused { reasons, help } => {
+            let _ = writeln!(text, "! {subject} cannot be changed like this");
+            let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
+            writeln!(text, "    help: {help}")
+        }
+    };
+}
+
+/// `1 added, 2 changed`: empty if nothing would change.
+fn counts_text(changes: &Changes, prune: bool) -> String {
+    let (mut added, mut changed, mut retired) = (0, 0, 0);
+    for change in &changes.changes {
+        match change.what {
+            What::Added { .. } => added += 1,
+            What::Changed { .. } | What::Rebuilt { .. } | What::Adjusted { .. } | What::Reverted { .. } | What::Returned { .. } => {
+                changed += 1
+            }
+            What::Missing { .. } if prune => retired += 1,
+            What::Missing { .. } | What::RolledBack { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
+        }
+    }
+    let counts = [(added, "added"), (changed, "changed"), (retired, "retired"), (changes.backfills.len(), "decoded again")];
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    counts.join(", ")
 }
 
 fn diff_text(text: &mut String, diff: &[DiffLine]) {
@@ -333,7 +339,8 @@ fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
         let kept = counted(survey.without_raw);
         let _ = writeln!(
             text,
-            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, changed ones do not fit"
+            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, \
+             changed ones do not fit"
         );
     }
 }

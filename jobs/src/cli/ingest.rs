@@ -7,7 +7,7 @@ use serde::Serialize;
 use types::Result;
 
 use super::{Context, Done, progress};
-use crate::ingest::{Format, Input, NumberFormat, Options, Shape, Summary};
+use crate::ingest::{Format, IngestOptions, Input, NumberFormat, Shape, Summary};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
@@ -72,10 +72,10 @@ struct RejectedReport {
 
 pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let options = Options {
+    let options = IngestOptions {
         shape: Shape { format: args.format.map(Format::from), delimiter: args.delimiter, numbers: args.numbers },
         produce_invalid: args.produce_invalid,
-        ..Options::default()
+        ..IngestOptions::default()
     };
     let mut reports = Vec::new();
     for file in &args.files {

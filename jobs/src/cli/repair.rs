@@ -7,7 +7,7 @@ use types::Result;
 
 use super::{Change, Context, Done, progress};
 use crate::output::table;
-use crate::repair::{Action, Outcome, Progress, RepairOptions, Report, repair};
+use crate::repair::{Action, CheckProgress, RepairOptions, Report, StepOutcome, repair};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
@@ -37,12 +37,12 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::bytes("checking", Some(0), !context.output.json);
     let shown = bar.clone();
-    let told = move |progress| match progress {
-        Progress::Total(bytes) => shown.set_length(bytes),
-        Progress::Read(bytes) => shown.inc(bytes),
+    let show = move |progress| match progress {
+        CheckProgress::Total(bytes) => shown.set_length(bytes),
+        CheckProgress::Read(bytes) => shown.inc(bytes),
     };
     let options = RepairOptions { stream: args.stream.map(Into::into), dry_run: args.dry_run, accept_gap: args.accept_gap };
-    let report = repair(&installation, &options, &told).await;
+    let report = repair(&installation, &options, &show).await;
     bar.finish_and_clear();
     let report = report?;
     context.output.print(&report, || text(&report))?;
@@ -69,7 +69,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn said(outcome: &Outcome, dry_run: bool) -> String {
+fn said(outcome: &StepOutcome, dry_run: bool) -> String {
     match (&outcome.done, &outcome.failed) {
         (Some(done), _) => done.clone(),
         (None, Some(failed)) => format!("failed: {failed}"),

@@ -20,7 +20,7 @@ pub(super) struct ReplayArgs {
     /// Read the log's records again, or the accepted events as they are archived
     /// [default: log; archive if the log no longer has all of them]
     #[arg(long, value_enum)]
-    from: Option<Source>,
+    from: Option<ReplaySource>,
     /// At most this many events a second, or `unlimited`
     #[arg(long, value_name = "EVENTS", default_value_t = Rate(Some(REPLAYED_A_SECOND)))]
     rate: Rate,
@@ -33,7 +33,7 @@ impl ReplayArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Source {
+enum ReplaySource {
     Log,
     Archive,
 }
@@ -79,8 +79,8 @@ pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> 
 /// The log where nothing else is asked for and it has all of the records.
 async fn source(installation: &Installation, args: &ReplayArgs) -> Result<ReplayFrom> {
     match args.from {
-        Some(Source::Log) => return Ok(ReplayFrom::Log),
-        Some(Source::Archive) => return Ok(ReplayFrom::Archive),
+        Some(ReplaySource::Log) => return Ok(ReplayFrom::Log),
+        Some(ReplaySource::Archive) => return Ok(ReplayFrom::Archive),
         None => {}
     }
     match installation.log_lacks(&args.view).await? {

@@ -51,7 +51,8 @@ impl Turn {
         let Some(from) = unfinished else { return Ok((turn, 0)) };
         let found = appended_since(log, stream, &from, &mut turn).await?;
         let count = found.len();
-        tracing::info!(stream = %stream.name, records = count, "an earlier replay stopped before it finished; what it appended is not sent again");
+        tracing::info!(stream = %stream.name, records = count, "an earlier replay stopped before it finished; what it \
+            appended is not sent again");
         turn.remember(found).await?;
         turn.lease.pin = Some(ends);
         turn.renew().await?;

@@ -8,6 +8,7 @@ use engine::functions::Functions;
 use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use tokio_util::sync::CancellationToken;
 use types::files::FileKind;
+use types::vector::PartitionId;
 use types::{Error, ErrorKind, Result};
 
 use super::*;

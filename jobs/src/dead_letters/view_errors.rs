@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
-use catalog::CatalogState;
+use catalog::{ArchiveBounds, CatalogState, archive_files};
 use committed::registry::{LiveView, Registry, no_view};
 use engine::events::plan_schema;
 use engine::plan::planning_session;
@@ -16,7 +16,7 @@ use serving::WantedViews;
 use storage::{ObjectStorage, read_archive_as};
 use types::columns::{OFFSET, PARTITION};
 use types::failures::{Failure, Failures};
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -32,7 +32,8 @@ pub struct ViewErrors {
     pub version: u32,
     /// How many events the view leaves out.
     pub count: u64,
-    /// The first of them. Of a snapshot, and of each checkpoint after it, at most [`types::failures::LISTED`] are known.
+    /// The first of them. Of a snapshot, and of each checkpoint after it, at most [`types::failures::LISTED`] are
+    /// known.
     pub events: Vec<ViewError>,
 }
 
@@ -68,8 +69,8 @@ pub async fn list_view(installation: &Installation, view: &str, limit: usize) ->
 /// Writes all events that the served version of a view leaves out, each with its columns: evaluates the view for every
 /// archived event of its streams. `progress` is called with the number of events read.
 ///
-/// The file appears once it is complete. Errors: `NotFound` if the view fails on no event, `Input` for a file that already
-/// exists.
+/// The file appears once it is complete. Errors: `NotFound` if the view fails on no event, `Input` for a file that
+/// already exists.
 pub async fn export_view(installation: &Installation, view: &str, to: &str, progress: impl FnMut(u64)) -> Result<ExportSummary> {
     pinned(&installation.catalog, PINNED_BY, export_view_pinned(installation, view, to, progress)).await
 }
@@ -80,8 +81,7 @@ async fn export_view_pinned(installation: &Installation, view: &str, to: &str, m
     let mut target = Target::open(to)?;
     let (mut read, mut exported) = (0, 0);
     for per_event in PerEvent::plan(&live.plan, &planning_session(&installation.functions)?)? {
-        let of_stream = |file: &&FileRecord| file.subject.as_ref() == Some(&per_event.stream.name);
-        for file in state.readable(FileKind::Archive).filter(of_stream) {
+        for file in archive_files(&state, std::slice::from_ref(&per_event.stream.name), ArchiveBounds::default()) {
             let failing = Failing { live: &live, per_event: &per_event, schema: plan_schema(&per_event.stream) };
             exported += failing.write(&installation.storage, file, &mut target).await?;
             read += file.rows.max(0) as u64;
@@ -99,8 +99,8 @@ async fn export_view_pinned(installation: &Installation, view: &str, to: &str, m
 pub async fn events_read(installation: &Installation, view: &str) -> Result<u64> {
     let state = installation.catalog.state().await?;
     let live = served(installation, &state, view).await?;
-    let files = state.readable(FileKind::Archive).filter(|file| file.subject.as_ref().is_some_and(|stream| live.plan.reads(stream)));
-    Ok(files.map(|file| file.rows.max(0) as u64).sum())
+    let files = archive_files(&state, &live.streams(), ArchiveBounds::default());
+    Ok(files.into_iter().map(|file| file.rows.max(0) as u64).sum())
 }
 
 async fn served(installation: &Installation, state: &CatalogState, view: &str) -> Result<LiveView> {

@@ -7,7 +7,7 @@ use types::Result;
 use types::files::FileKind;
 
 use super::ask::{Client, Row, text};
-use super::checks::sums;
+use super::checks::{LINKS, sums};
 use super::dead::Reason;
 use super::show::{boxes, table, thousands};
 use super::traffic::TrafficStream;
@@ -42,9 +42,6 @@ pub async fn addresses(client: &Client) -> Result<String> {
     let query = "SELECT ip, users_30d, devices_30d, logins_30d FROM ip_reputation WHERE users_30d >= 8 ORDER BY users_30d DESC, ip LIMIT 4";
     rows(client, query, &["ip", "users_30d", "devices_30d", "logins_30d"]).await
 }
-
-/// Devices ordered by how many others they are linked with.
-pub const LINKS: &str = "SELECT * FROM device_links ORDER BY linked_devices_30d DESC, device_id";
 
 /// Shows the devices with the most links, among them those of the rings.
 pub async fn links(client: &Client) -> Result<String> {

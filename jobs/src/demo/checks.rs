@@ -11,7 +11,6 @@ use event_log::Log;
 use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
 
-use super::answers::LINKS;
 use super::ask::{Client, Row, cents, text, whole};
 use super::show::thousands;
 use super::traffic::{Ring, Shared, Traffic, TrafficStream, Truth};
@@ -21,6 +20,9 @@ use crate::verify::{HttpServed, Verifier, verify_log, verify_view};
 
 /// How long the speed layer may take to checkpoint what was sent.
 const SETTLE: Duration = Duration::from_secs(60);
+
+/// Devices ordered by how many others they are linked with.
+pub const LINKS: &str = "SELECT * FROM device_links ORDER BY linked_devices_30d DESC, device_id";
 
 /// The result of one comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]

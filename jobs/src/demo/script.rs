@@ -165,7 +165,7 @@ impl Script {
 
     async fn show_links(&mut self, client: &Client) -> Result<()> {
         self.narrator.step("Links: which other devices do the users who opened an account on this one log in from?");
-        self.narrator.say(format!("The rings that share a device, at the top of one query:  {}", answers::LINKS));
+        self.narrator.say(format!("The rings that share a device, at the top of one query:  {}", checks::LINKS));
         self.narrator.block(&answers::links(client).await?);
         let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
         if let Some(device) = ring {

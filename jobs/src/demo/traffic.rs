@@ -77,7 +77,7 @@ impl TrafficStream {
 
 /// What the pipeline must do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExpectedDecision {
     Accepted,
     /// An event with the same id was sent shortly before.
     Duplicate,
@@ -97,7 +97,7 @@ pub struct TrafficEvent {
     pub id: String,
     /// The JSON text, possibly invalid.
     pub value: String,
-    pub outcome: Outcome,
+    pub outcome: ExpectedDecision,
 }
 
 impl TrafficEvent {
@@ -132,7 +132,7 @@ impl Iterator for Traffic {
         let at = self.time_of(self.steps);
         self.steps += 1;
         let event = self.event_at(at);
-        if event.outcome == Outcome::Accepted {
+        if event.outcome == ExpectedDecision::Accepted {
             if self.recent.len() == REPEATABLE {
                 self.recent.pop_front();
             }
@@ -210,25 +210,32 @@ impl Traffic {
     fn repeat(&mut self, at: Micros) -> Option<TrafficEvent> {
         let index = self.rng.random_range(0..self.recent.len().max(1));
         let event = self.recent.get(index)?.clone();
-        self.truth.count(event.stream, Outcome::Duplicate);
-        Some(TrafficEvent { at, outcome: Outcome::Duplicate, ..event })
+        self.truth.count(event.stream, ExpectedDecision::Duplicate);
+        Some(TrafficEvent { at, outcome: ExpectedDecision::Duplicate, ..event })
     }
 
     fn create_account(&mut self, account: &Account, at: Micros) -> TrafficEvent {
-        self.truth.count(TrafficStream::CreateAccount, Outcome::Accepted);
+        self.truth.count(TrafficStream::CreateAccount, ExpectedDecision::Accepted);
         self.truth.created(&account.device, &account.user);
         let id = self.id('a');
         let value = Fields::new(&id, account.created_at, &account.user, &account.device, &account.ip).json();
-        TrafficEvent { stream: TrafficStream::CreateAccount, at, key: account.device.clone(), id, value, outcome: Outcome::Accepted }
+        TrafficEvent {
+            stream: TrafficStream::CreateAccount,
+            at,
+            key: account.device.clone(),
+            id,
+            value,
+            outcome: ExpectedDecision::Accepted,
+        }
     }
 
     fn login(&mut self, account: &Account, device: &str, at: Micros) -> TrafficEvent {
         let id = self.id('l');
         let (ts, outcome) = self.dated(at);
         let mut fields = Fields::new(&id, ts, &account.user, device, &account.ip);
-        let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
+        let value = if outcome == ExpectedDecision::Broken { self.broken(&mut fields) } else { fields.json() };
         self.truth.count(TrafficStream::Login, outcome);
-        if outcome == Outcome::Accepted {
+        if outcome == ExpectedDecision::Accepted {
             self.truth.logged_in(&account.ip, &account.user, device);
         }
         TrafficEvent { stream: TrafficStream::Login, at, key: account.ip.clone(), id, value, outcome }
@@ -243,28 +250,28 @@ impl Traffic {
         let currency = ["EUR", "EUR", "EUR", "USD", "GBP"][self.rng.random_range(0..5)];
         let mut fields = Fields::new(&id, ts, &account.user, &account.device, &account.ip);
         fields.payment = Some((cents, currency, if is_ok { "ok" } else { "declined" }));
-        let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
+        let value = if outcome == ExpectedDecision::Broken { self.broken(&mut fields) } else { fields.json() };
         self.truth.count(TrafficStream::Transactions, outcome);
-        if outcome == Outcome::Accepted {
+        if outcome == ExpectedDecision::Accepted {
             self.truth.paid(&account.device, cents, is_ok);
         }
         TrafficEvent { stream: TrafficStream::Transactions, at, key: account.device, id, value, outcome }
     }
 
     /// Chooses the event time of a login or payment sent at `at`, and its outcome.
-    fn dated(&mut self, at: Micros) -> (Micros, Outcome) {
+    fn dated(&mut self, at: Micros) -> (Micros, ExpectedDecision) {
         let roll = self.rng.random_range(0..1000);
         if roll < FUTURE {
-            (at.max(self.settings.start) + 2 * DAY, Outcome::Future)
+            (at.max(self.settings.start) + 2 * DAY, ExpectedDecision::Future)
         } else if roll < FUTURE + BROKEN {
-            (at, Outcome::Broken)
+            (at, ExpectedDecision::Broken)
         } else if roll < FUTURE + BROKEN + LATE {
             let delay =
                 if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
             self.truth.late += 1;
-            (at - delay, Outcome::Accepted)
+            (at - delay, ExpectedDecision::Accepted)
         } else {
-            (at, Outcome::Accepted)
+            (at, ExpectedDecision::Accepted)
         }
     }
 

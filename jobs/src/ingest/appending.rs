@@ -49,7 +49,8 @@ pub(super) async fn until_saved<F: Future<Output = Result<()>>>(save: impl Fn() 
     loop {
         match save().await {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                warn!(%error, "records are in the log and the catalog does not remember it yet; trying again, as ending now would send them twice");
+                warn!(%error, "records are in the log and the catalog does not remember it yet; trying again, as \
+                    ending now would send them twice");
                 sleep(&mut wait).await;
             }
             outcome => return outcome,

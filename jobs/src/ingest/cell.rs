@@ -9,8 +9,8 @@ use super::numbers::NumberFormat;
 
 /// Appends the JSON of `text` to `out`. Returns false for null (the empty text), and appends nothing.
 ///
-/// Errors: what was found and expected, where the decoder would accept a string: in a JSON column, and for a number that
-/// is not in the format `numbers`.
+/// Errors: what was found and expected, where the decoder would accept a string: in a JSON column, and for a number
+/// that is not in the format `numbers`.
 pub(super) fn write_cell(column_type: &ColumnType, numbers: NumberFormat, text: &str, out: &mut Vec<u8>) -> Result<bool, String> {
     let trimmed = text.trim();
     if text.is_empty() || (trimmed.is_empty() && *column_type != ColumnType::Text) {

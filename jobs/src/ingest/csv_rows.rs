@@ -8,8 +8,8 @@ use csv::ByteRecord;
 use definitions::StreamDefinition;
 use types::{Error, Result};
 
+use super::bytes::{ByteSource, broken};
 use super::cell::{write_cell, write_string};
-use super::input::{Source, broken};
 use super::layout::Layout;
 use super::numbers::NumberFormat;
 use super::quotes::Watched;
@@ -61,7 +61,7 @@ impl CsvFile {
 }
 
 impl CsvRows {
-    pub(super) fn new(source: Source, delimiter: Option<u8>, numbers: NumberFormat, stream: &StreamDefinition) -> Result<Self> {
+    pub(super) fn new(source: ByteSource, delimiter: Option<u8>, numbers: NumberFormat, stream: &StreamDefinition) -> Result<Self> {
         let file = CsvFile::open(source.reader, delimiter)?;
         let layout = Layout::new(stream, &file.names, |index| !file.names[index].is_empty())?;
         Ok(Self { file, numbers, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })

@@ -16,8 +16,9 @@ use std::path::Path;
 use types::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Progress;
-use super::input::{Format, is_packed, open_file};
+use super::PositionStore;
+use super::bytes::{is_packed, open_file};
+use super::input::Format;
 
 const BODY_BYTES: usize = 1 << 20;
 /// A Parquet file's footer, which describes all of its rows, is in its last bytes.
@@ -27,7 +28,7 @@ const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
 
 /// How much of an input earlier runs have processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct FilePosition {
     /// How many of its records were read.
     pub(super) done: i64,
     /// How many of these are not in the log: the last ones that are not events of the stream.
@@ -82,7 +83,7 @@ impl Fingerprint {
     }
 
     /// Returns how much of this file earlier runs have processed.
-    pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<(Place, Ahead)> {
+    pub(super) async fn load(&self, progress: &dyn PositionStore, stream: &str) -> Result<(FilePosition, Ahead)> {
         let found = load(progress, stream, &self.body).await?;
         let Some(head) = self.head.as_ref().filter(|_| found.0.done == 0) else { return Ok(found) };
         let earlier_bytes = usize::try_from(progress.load(stream, head).await?).unwrap_or(0);
@@ -94,7 +95,7 @@ impl Fingerprint {
 
     /// Saves the names, so the file is found after it has grown. The position is saved first: a head without it would
     /// lose it.
-    pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, place: Place, ahead: &Ahead) -> Result<()> {
+    pub(super) async fn begin(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition, ahead: &Ahead) -> Result<()> {
         self.save_ahead(progress, stream, place, ahead).await?;
         if place.left_out > 0 {
             self.save_left_out(progress, stream, place).await?;
@@ -106,16 +107,16 @@ impl Fingerprint {
         }
     }
 
-    pub(super) async fn save_done(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+    pub(super) async fn save_done(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition) -> Result<()> {
         progress.save(stream, &self.body, place.done).await
     }
 
-    pub(super) async fn save_left_out(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+    pub(super) async fn save_left_out(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition) -> Result<()> {
         progress.save(stream, &left_out(&self.body), place.left_out).await
     }
 
     /// Saves which records after the position are in the log; how far they reach last.
-    pub(super) async fn save_ahead(&self, progress: &dyn Progress, stream: &str, place: Place, ahead: &Ahead) -> Result<()> {
+    pub(super) async fn save_ahead(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition, ahead: &Ahead) -> Result<()> {
         let mut words: BTreeMap<i64, i64> = BTreeMap::new();
         for index in ahead.range(place.done..) {
             *words.entry(index / BITS).or_default() |= 1_i64 << (index % BITS);
@@ -130,7 +131,7 @@ impl Fingerprint {
     }
 }
 
-async fn load(progress: &dyn Progress, stream: &str, body: &str) -> Result<(Place, Ahead)> {
+async fn load(progress: &dyn PositionStore, stream: &str, body: &str) -> Result<(FilePosition, Ahead)> {
     let (done, left_out) = (progress.load(stream, body).await?.max(0), progress.load(stream, &left_out(body)).await?);
     let mut ahead = Ahead::new();
     let end = progress.load(stream, &ahead_to(body)).await?;
@@ -141,7 +142,7 @@ async fn load(progress: &dyn Progress, stream: &str, body: &str) -> Result<(Plac
             ahead.extend(indices.filter(|index| *index >= done));
         }
     }
-    Ok((Place { done, left_out: left_out.clamp(0, done) }, ahead))
+    Ok((FilePosition { done, left_out: left_out.clamp(0, done) }, ahead))
 }
 
 /// The name of the number that has a bit for each of [`BITS`] records.

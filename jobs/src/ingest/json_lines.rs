@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Error, Result};
 
-use super::input::{Source, broken};
+use super::bytes::{ByteSource, broken};
 use super::records::{InputRecord, Records};
 
 /// A longer line is rejected, so a file without line ends cannot use up all memory.
@@ -21,7 +21,7 @@ pub(super) struct JsonLines {
 
 impl JsonLines {
     /// Errors: `Input` if the file is one JSON array.
-    pub(super) fn new(source: Source) -> Result<Self> {
+    pub(super) fn new(source: ByteSource) -> Result<Self> {
         let mut reader = source.reader;
         if !source.interactive {
             let start = reader.fill_buf()?;

@@ -5,10 +5,6 @@ use std::str::FromStr;
 
 use types::{Error, Result};
 
-mod detect;
-
-pub(super) use detect::{ColumnNumbers, Detected, detect, refuse_other_formats};
-
 /// A way to write numbers, named by an example. Thousands may be separated or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberFormat {
@@ -50,7 +46,7 @@ impl NumberFormat {
         }
     }
 
-    fn decimal_mark(self) -> char {
+    pub(super) fn decimal_mark(self) -> char {
         match self {
             Plain | CommaPoint | ApostrophePoint => '.',
             PointComma | SpaceComma => ',',
@@ -62,7 +58,7 @@ impl NumberFormat {
         Some(self.parts(text)?.plain())
     }
 
-    fn parts(self, text: &str) -> Option<Parts<'_>> {
+    pub(super) fn parts(self, text: &str) -> Option<Parts<'_>> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, Some(exponent)),
             None => (text, None),
@@ -91,10 +87,10 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// A number, taken apart.
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     is_negative: bool,
-    groups: Vec<&'a str>,
-    fraction: Option<&'a str>,
+    pub(super) groups: Vec<&'a str>,
+    pub(super) fraction: Option<&'a str>,
     exponent: Option<&'a str>,
 }
 

@@ -16,7 +16,7 @@ const QUEUE_BATCHES: usize = 3;
 /// A batch is full at this many bytes, regardless of its number of records.
 const BATCH_BYTES: usize = 8 << 20;
 /// How many rejected records are reported with their errors; all are counted.
-pub(super) const REJECTED_TOLD: usize = 20;
+pub(super) const REJECTED_LISTED: usize = 20;
 
 /// Records for one append.
 #[derive(Debug, Default)]
@@ -230,7 +230,7 @@ impl Batch {
 
     fn reject(&mut self, number: u64, error: String) {
         self.rejected += 1;
-        if self.first_rejected.len() < REJECTED_TOLD {
+        if self.first_rejected.len() < REJECTED_LISTED {
             self.first_rejected.push(Rejected { number, error });
         }
     }

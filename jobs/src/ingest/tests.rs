@@ -97,7 +97,7 @@ fn take_one(count: &AtomicUsize) -> bool {
 }
 
 #[async_trait]
-impl Progress for MemoryProgress {
+impl PositionStore for MemoryProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
         Ok(self.saved.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
     }
@@ -117,7 +117,7 @@ struct Bench {
     log: MemoryLog,
     progress: MemoryProgress,
     stream: Arc<StreamDefinition>,
-    options: Options,
+    options: IngestOptions,
 }
 
 const PAYMENTS: &str = "CREATE STREAM payments (
@@ -132,7 +132,7 @@ impl Bench {
             log: MemoryLog::default(),
             progress: MemoryProgress::default(),
             stream: Arc::new(parse_stream(stream).unwrap()),
-            options: Options { patience: Duration::ZERO, ..Options::default() },
+            options: IngestOptions { patience: Duration::ZERO, ..IngestOptions::default() },
         }
     }
 
@@ -448,7 +448,7 @@ async fn what_was_left_out_is_sent_once_when_it_is_asked_for() {
     let repeat = bench.ingest(&path).await.unwrap();
     assert_eq!((repeat.records, repeat.skipped, repeat.rejected, repeat.left_out), (0, 3, 0, 2));
 
-    bench.options = Options { produce_invalid: true, batch_records: 1, ..bench.options };
+    bench.options = IngestOptions { produce_invalid: true, batch_records: 1, ..bench.options };
     let path = bench.write("p.jsonl", std::fs::read_to_string(&path).unwrap() + "bad 3\n");
     bench.log.fail_at = Some(bench.log.appends.lock().unwrap().len() + 1);
     bench.ingest(&path).await.unwrap_err();

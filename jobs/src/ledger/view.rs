@@ -100,8 +100,8 @@ impl Counts {
     }
 }
 
-/// Returns the number of link events that the snapshot left out: those before the cut of its last recomputation and before
-/// their side's longest range at its time, and those that were left out since when tiers were merged.
+/// Returns the number of link events that the snapshot left out: those before the cut of its last recomputation and
+/// before their side's longest range at its time, and those that were left out since when tiers were merged.
 async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i64> {
     let snapshot = snapshot.filter(|manifest| manifest.edges_from != EdgesFrom::default());
     let Some((manifest, joined)) = snapshot.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))) else { return Ok(0) };

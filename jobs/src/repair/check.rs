@@ -15,7 +15,7 @@ const AT_ONCE: usize = 4;
 
 /// The progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum CheckProgress {
     /// The total number of bytes.
     Total(u64),
     Read(u64),
@@ -54,8 +54,12 @@ pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&
     super::named(state).filter(is_chosen).cloned().collect()
 }
 
-pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Checked> {
-    progress(Progress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
+pub(super) async fn check(
+    storage: &ObjectStorage,
+    files: &[FileRecord],
+    progress: &(dyn Fn(CheckProgress) + Send + Sync),
+) -> Result<Checked> {
+    progress(CheckProgress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
     // Collected first: with a closure in the stream this future could not be spawned.
     let checks: Vec<_> = files.iter().map(|file| check_one(storage, file, progress)).collect();
     let found: Vec<Option<Damaged>> = futures::stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
@@ -69,8 +73,12 @@ pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progres
     Ok(checked)
 }
 
-async fn check_one(storage: &ObjectStorage, file: &FileRecord, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Option<Damaged>> {
-    match check_file(storage, file, |bytes| progress(Progress::Read(bytes))).await {
+async fn check_one(
+    storage: &ObjectStorage,
+    file: &FileRecord,
+    progress: &(dyn Fn(CheckProgress) + Send + Sync),
+) -> Result<Option<Damaged>> {
+    match check_file(storage, file, |bytes| progress(CheckProgress::Read(bytes))).await {
         Ok(()) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Some(Damaged { file: file.clone(), error: error.to_string() })),
         Err(error) => Err(error),

@@ -1,5 +1,5 @@
-//! Decides what is due, in which order, and what begins now: pure functions of the catalog's state, the definitions, the
-//! time, and the runs that the process has under way.
+//! Decides what is due, in which order, and what begins now: pure functions of the catalog's state, the definitions,
+//! the time, and the runs that the process has under way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use types::tiles::Micros;
 
 use super::{date, newest_runs};
 
-/// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A view
-/// that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
+/// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A
+/// view that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
 const ATTEMPTS: u32 = 8;
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
@@ -45,12 +45,12 @@ pub struct Due {
 }
 
 /// A place among the runs that a process makes at a time. Runs that share a scan have one place together.
-pub type Place = u64;
+pub type RunSlot = u64;
 
 impl Due {
-    /// When the run would end if it had begun when it was due, at a million events a second. Runs are queued in this order:
-    /// what was due first comes first, but a run that takes long lets those go first that are due, and done, before it
-    /// would be. It waits for no run that is due later than that, so none waits for ever.
+    /// When the run would end if it had begun when it was due, at a million events a second. Runs are queued in this
+    /// order: what was due first comes first, but a run that takes long lets those go first that are due, and done,
+    /// before it would be. It waits for no run that is due later than that, so none waits for ever.
     fn would_end(&self) -> Micros {
         self.since.saturating_add(self.events)
     }
@@ -64,8 +64,8 @@ impl Due {
     }
 }
 
-/// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin. Nobody
-/// reads a kept version: its runs come last.
+/// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin.
+/// Nobody reads a kept version: its runs come last.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let is_of = |run: &RunRecord, view: &LiveView| run.view == view.name && run.version == view.version;
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && is_of(run, view));
@@ -79,13 +79,13 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
     due.into_iter().map(|(_, due)| due).collect()
 }
 
-/// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all, one
-/// per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes from a
-/// stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
-pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(Place, Due)], most: usize) -> Vec<Vec<&'d Due>> {
+/// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all,
+/// one per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes
+/// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
+pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
     let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(|(_, due)| due.view_version()).collect();
-    let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
-    let of_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+    let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
+    let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
     let mut places = most.saturating_sub(taken.len());
     let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(of_long.len());
     let mut begin = Vec::new();
@@ -219,8 +219,8 @@ fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
     of_view.filter(|run| !is_kept(run)).filter_map(|run| run.ended_at).max()
 }
 
-/// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the clock
-/// of the process that ran it was ahead. Its runs would else hide those that others began after them.
+/// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the
+/// clock of the process that ran it was ahead. Its runs would else hide those that others began after them.
 fn newest_run<'s>(state: &'s CatalogState, view: &LiveView, now: Micros) -> Option<&'s RunRecord> {
     let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied()?;
     let is_ahead = newest.started_at.max(newest.ended_at) > Some(now);

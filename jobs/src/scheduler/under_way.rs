@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::{Id, JoinSet};
 use tracing::error;
 
-use super::{Due, Place};
+use super::{Due, RunSlot};
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
@@ -16,15 +16,15 @@ pub(super) struct UnderWay {
     /// The view version of each task.
     versions: HashMap<Id, (Arc<str>, u32)>,
     /// Each with its place, which others may share.
-    runs: Vec<(Place, Due)>,
-    next_place: Place,
+    runs: Vec<(RunSlot, Due)>,
+    next_place: RunSlot,
     begun: BTreeSet<(Arc<str>, u32)>,
     /// The task that rebuilds damaged states, which takes no place.
     rebuilding: Option<Id>,
 }
 
 impl UnderWay {
-    pub(super) fn runs(&self) -> &[(Place, Due)] {
+    pub(super) fn runs(&self) -> &[(RunSlot, Due)] {
         &self.runs
     }
 
@@ -55,12 +55,12 @@ impl UnderWay {
     }
 
     /// Returns a place that no run has.
-    pub(super) fn new_place(&mut self) -> Place {
+    pub(super) fn new_place(&mut self) -> RunSlot {
         self.next_place += 1;
         self.next_place
     }
 
-    pub(super) fn begin(&mut self, place: Place, due: Due, run: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn begin(&mut self, place: RunSlot, due: Due, run: impl Future<Output = ()> + Send + 'static) {
         let version = (due.view.clone(), due.version);
         self.begun.insert(version.clone());
         self.runs.push((place, due));
@@ -68,8 +68,8 @@ impl UnderWay {
         self.versions.insert(task.id(), version);
     }
 
-    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed like
-    /// that of a process that died, once its lease has expired; the others go on.
+    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed
+    /// like that of a process that died, once its lease has expired; the others go on.
     pub(super) async fn ended(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return };
         let task = match ended {

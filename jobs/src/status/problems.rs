@@ -23,6 +23,7 @@ mod services;
 mod views;
 
 pub(super) use records::RECENT_US;
+pub(super) use runs::difference_text;
 
 /// The ends of each topic's partitions, by stream; or why the log did not answer.
 pub type Ends = BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>;

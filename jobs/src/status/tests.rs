@@ -74,7 +74,7 @@ fn bounds(partition: i32, end: i64) -> PartitionBounds {
 
 #[test]
 fn a_partitions_counts_are_those_of_its_checkpoints_and_its_lag_is_to_the_logs_end() {
-    let status = status_of(&state(), &ends(Ok(vec![bounds(0, 13), bounds(1, 4)])), &Reads::new(), &[]);
+    let status = status_of(&state(), &ends(Ok(vec![bounds(0, 13), bounds(1, 4)])), &StreamsByVersion::new(), &[]);
     let [first, second] = status.partitions.as_slice() else { panic!("expected two partitions") };
     assert_eq!((first.next_offset, first.end_offset, first.lag), (10, Some(13), Some(3)));
     assert_eq!((first.archived, first.duplicate, first.dead_lettered, first.absent), (7, 1, 2, 0));
@@ -84,7 +84,7 @@ fn a_partitions_counts_are_those_of_its_checkpoints_and_its_lag_is_to_the_logs_e
 
 #[test]
 fn a_log_that_does_not_answer_leaves_its_ends_unknown_and_says_why() {
-    let status = status_of(&state(), &ends(Err("broker is down".into())), &Reads::new(), &[]);
+    let status = status_of(&state(), &ends(Err("broker is down".into())), &StreamsByVersion::new(), &[]);
     assert_eq!((status.partitions[0].end_offset, status.partitions[0].lag), (None, None));
     assert_eq!(status.partitions[0].log_error.as_deref(), Some("broker is down"));
     assert!(status.text().contains("the end of pay is not known: broker is down"), "{}", status.text());
@@ -100,7 +100,7 @@ fn what_is_no_problem_and_is_told_is_counted_as_a_notice() {
         effect: "e".into(),
         next_step: "n".into(),
     };
-    let mut status = status_of(&state(), &BTreeMap::new(), &Reads::new(), &[]);
+    let mut status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]);
     for (notices, end) in [(0, "no problems found"), (1, "no problems; 1 notice above"), (2, "no problems; 2 notices above")] {
         status.problems = (0..notices).map(|_| notice()).collect();
         assert!(status.text().ends_with(end), "{}", status.text());
@@ -109,7 +109,7 @@ fn what_is_no_problem_and_is_told_is_counted_as_a_notice() {
 
 #[test]
 fn a_view_shows_its_cut_and_how_much_came_after_it() {
-    let status = status_of(&state(), &BTreeMap::new(), &Reads::new(), &[]);
+    let status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]);
     assert_eq!(status.views.len(), 1, "retired versions are not shown");
     assert_eq!(status.views[0].after_cut, Some(4));
     assert_eq!(status.views[0].cut.as_ref().unwrap().to_string(), "pay/0:6");
@@ -120,7 +120,7 @@ fn a_view_shows_its_cut_and_how_much_came_after_it() {
 fn a_view_that_a_node_refuses_is_not_shown_as_served() {
     let of_view = |view: &str, version| Refused { view: view.into(), version, error: "Divide by zero error".into() };
     let shown = |refused: &[Refused]| {
-        let status = status_of(&state(), &BTreeMap::new(), &Reads::new(), &[]).with_refused(refused);
+        let status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]).with_refused(refused);
         let text = status.text();
         (status.views[0].refused.clone(), text.contains("served"), text.contains("refused"))
     };
@@ -138,7 +138,7 @@ fn what_other_streams_get_is_not_after_the_cut_of_a_view() {
     let more = [grown(PartitionId::new("clicks", 0), 500), grown(PartitionId::new("pay", 1), 2)];
     state.partitions.extend(more);
     state.snapshots[0].cut = "clicks/0:490,pay/0:6".parse().unwrap();
-    let reads: Reads = [(("sums".into(), 1), vec!["pay".into()])].into();
+    let reads: StreamsByVersion = [(("sums".into(), 1), vec!["pay".into()])].into();
     let status = status_of(&state, &BTreeMap::new(), &reads, &[]);
     assert_eq!(status.views[0].after_cut, Some(6), "4 of pay/0, and 2 of a partition that is new since");
     assert_eq!(status.views[0].cut.as_ref().unwrap().to_string(), "pay/0:6");
@@ -148,7 +148,7 @@ fn what_other_streams_get_is_not_after_the_cut_of_a_view() {
 #[test]
 fn two_processes_that_read_are_told_in_one_line() {
     let reader = |process: &str, workers, partitions| Reader { process: process.into(), workers, partitions };
-    let mut status = status_of(&state(), &BTreeMap::new(), &Reads::new(), &[]);
+    let mut status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]);
     status.readers = vec![reader("1-a", 4, 6)];
     assert!(!status.text().contains("processes read"), "{}", status.text());
     status.readers.push(reader("2-b", 1, 1));

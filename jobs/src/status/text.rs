@@ -1,8 +1,8 @@
 //! Formats `status` and `batch history` as text.
 
-use catalog::{Comparison, DefinitionKind, RunStatus, StateDifference};
+use catalog::{Comparison, DefinitionKind, RunStatus};
 
-use super::problems::{Problem, Severity};
+use super::problems::{Problem, Severity, difference_text};
 use super::{PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
 use crate::readers::Reader;
@@ -74,13 +74,13 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
         ]
     });
     let mut text = table(&header, rows);
-    let mut told: Vec<String> = Vec::new();
+    let mut listed: Vec<String> = Vec::new();
     for partition in partitions {
         let Some(error) = &partition.log_error else { continue };
         let line = format!("\nthe end of {} is not known: {error}", partition.stream);
-        if !told.contains(&line) {
+        if !listed.contains(&line) {
             text.push_str(&line);
-            told.push(line);
+            listed.push(line);
         }
     }
     let absent: i64 = partitions.iter().map(|partition| partition.absent).sum();
@@ -201,14 +201,6 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
             format!("{differences} from the states that incremental runs had kept, of {cost}{}", lines.collect::<String>())
         }
     }
-}
-
-/// `k="a", column amount (sum(amount)), 1h from 2026-01-02T03:00:00Z: kept 1, recomputed 2`
-pub(super) fn difference_text(difference: &StateDifference) -> String {
-    let StateDifference { key, column, state, level, tile, kept, recomputed } = difference;
-    let key = if key.is_empty() { "the only key" } else { key };
-    let what = if column == "*" { "all columns".to_owned() } else { format!("column {column} ({state})") };
-    format!("{key}, {what}, {level} from {tile}: kept {kept}, recomputed {recomputed}")
 }
 
 fn run_word(status: RunStatus) -> &'static str {

@@ -27,8 +27,8 @@ pub struct WouldFree {
     pub bytes: i64,
 }
 
-/// Returns what other retentions would free of each stream at the time `now`. One plan serves all streams: what is freed of
-/// one does not depend on the retention of another.
+/// Returns what other retentions would free of each stream at the time `now`. One plan serves all streams: what is
+/// freed of one does not depend on the retention of another.
 pub(super) fn would_free(
     state: &CatalogState,
     registry: &Registry,

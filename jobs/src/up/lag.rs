@@ -26,14 +26,14 @@ const EVERY: Duration = Duration::from_secs(10);
 type Ends = BTreeMap<Arc<str>, Vec<PartitionBounds>>;
 
 /// What is compared with the log.
-pub(super) enum Source {
+pub(super) enum LagSource {
     /// A node: its answers have an age too.
     Node(Node),
     Catalog(Catalog),
 }
 
 /// Until `stop`, asks the log where its partitions end, notes in `answers` whether it said so, and sets the gauges.
-pub(super) async fn watch(source: Source, log: Arc<dyn Log>, answers: Attempts, stop: CancellationToken) {
+pub(super) async fn watch(source: LagSource, log: Arc<dyn Log>, answers: Attempts, stop: CancellationToken) {
     let rounds = async {
         let mut shown = Shown::default();
         loop {
@@ -58,21 +58,21 @@ struct Shown {
 }
 
 impl Shown {
-    async fn round(&mut self, source: &Source, log: &dyn Log, answers: &Attempts) -> Result<()> {
+    async fn round(&mut self, source: &LagSource, log: &dyn Log, answers: &Attempts) -> Result<()> {
         // Positions first: what they have reached by then is compared with ends that are read later.
         let (state, read_view) = match source {
-            Source::Node(node) => {
+            LagSource::Node(node) => {
                 let read_view = node.read_view()?;
                 (read_view.loaded.state.clone(), Some(read_view))
             }
-            Source::Catalog(catalog) => (catalog.state().await?, None),
+            LagSource::Catalog(catalog) => (catalog.state().await?, None),
         };
         let asked_at = now();
         let mut ends = Ends::new();
         let outcome = noted(answers, read_ends(log, &state, &mut ends)).await;
         self.show_lags(lags(&state, &ends), outcome.is_ok());
         if let Some(read_view) = read_view {
-            let ages = self.counted.ages(&Places::of_read_view(&read_view, &ends), &views(&read_view), asked_at);
+            let ages = self.counted.ages(&PartitionPositions::of_read_view(&read_view, &ends), &views(&read_view), asked_at);
             self.show_ages(ages);
         }
         outcome
@@ -135,10 +135,10 @@ fn lags(state: &CatalogState, ends: &Ends) -> BTreeMap<PartitionId, i64> {
 
 /// What is known of each partition.
 #[derive(Debug, Default)]
-struct Places(BTreeMap<PartitionId, Place>);
+struct PartitionPositions(BTreeMap<PartitionId, PartitionPosition>);
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PartitionPosition {
     /// The next offset that answers do not count.
     position: Offset,
     /// Where the log ended a moment later, if it said so.
@@ -149,7 +149,7 @@ struct Place {
     defined_at: Micros,
 }
 
-impl Places {
+impl PartitionPositions {
     fn of_read_view(read_view: &ReadView, ends: &Ends) -> Self {
         let state = &read_view.loaded.state;
         let mut places = BTreeMap::new();
@@ -160,7 +160,7 @@ impl Places {
             for (id, end) in committed.chain(at_log) {
                 let known = state.partitions.get(&id).and_then(|known| known.complete_to);
                 let complete_to = read_view.complete_to.get(&id).copied().or(known);
-                let place = Place { position: read_view.vector.get(&id), end, complete_to, defined_at: stream.created_at };
+                let place = PartitionPosition { position: read_view.vector.get(&id), end, complete_to, defined_at: stream.created_at };
                 places.insert(id, place);
             }
         }
@@ -184,13 +184,18 @@ struct AllCounted(BTreeMap<PartitionId, Micros>);
 impl AllCounted {
     /// Returns how old each view's answers are at `asked_at`, before the log was asked: every record that the log
     /// received earlier than that is counted. Nothing for a view whose streams have no partition.
-    fn ages(&mut self, places: &Places, views: &BTreeMap<Arc<str>, Vec<Arc<str>>>, asked_at: Micros) -> BTreeMap<Arc<str>, Micros> {
+    fn ages(
+        &mut self,
+        places: &PartitionPositions,
+        views: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
+        asked_at: Micros,
+    ) -> BTreeMap<Arc<str>, Micros> {
         for (id, place) in &places.0 {
             if place.end.is_some_and(|end| end <= place.position) {
                 self.0.insert(id.clone(), asked_at);
             }
         }
-        let complete_to = |(id, place): (&PartitionId, &Place)| {
+        let complete_to = |(id, place): (&PartitionId, &PartitionPosition)| {
             let complete_to = place.complete_to.max(self.0.get(id).copied());
             complete_to.unwrap_or(place.defined_at)
         };

@@ -20,7 +20,7 @@ const INTERVALS: u32 = 2;
 /// partitions.
 pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
     let begun = now().saturating_add(i64::try_from((checkpoint_interval * INTERVALS).as_micros()).unwrap_or(i64::MAX));
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -28,13 +28,13 @@ pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Durat
         }
         let Some(loaded) = node.loaded() else { continue };
         let partitions = read_elsewhere(&loaded.state, &worker, checkpoint_interval, begun, now());
-        if partitions > 0 && !told {
+        if partitions > 0 && !is_reported {
             let (of, behind) = (loaded.state.partitions.len(), format_duration(checkpoint_interval));
             warn!(partitions, of, "another process reads these partitions: answers here are up to {behind} behind for them");
         }
-        if partitions == 0 && told {
+        if partitions == 0 && is_reported {
             info!("no other process reads partitions now");
         }
-        told = partitions > 0;
+        is_reported = partitions > 0;
     }
 }

@@ -104,6 +104,16 @@ struct Side {
     past: HashMap<Vec<u8>, HashSet<String>>,
 }
 
+/// A served row and the expected row of the same key.
+struct RowPair<'a> {
+    served: usize,
+    expected: usize,
+    /// What bounds the estimates of the row, if it has any.
+    crowded: Option<&'a Spread>,
+    failed: Option<&'a HashSet<String>>,
+    past: Option<&'a HashSet<String>>,
+}
+
 impl Side {
     /// Returns `None` if the columns themselves differ.
     fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<Side>> {
@@ -225,6 +235,27 @@ impl Side {
         answer: &Answer,
         compared: &mut Compared,
     ) -> Result<()> {
+        let pairs = self.pairs(expected, seen, compared)?;
+        let mut total = 0;
+        for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
+            let distinct = column.distinct.as_ref().and_then(|name| expected.column_by_name(name));
+            let distinct = distinct.and_then(|array| array.as_primitive_opt::<Int64Type>());
+            let values = (self.batch.column(index), expected.column(index));
+            for pair in &pairs {
+                let distinct = distinct.filter(|counts| counts.is_valid(pair.expected)).map(|counts| counts.value(pair.expected));
+                let tolerance = match pair.crowded {
+                    Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),
+                    None => Tolerance::for_column(column).given(distinct, answer.without_nan),
+                };
+                self.compare_values(pair, column, values, tolerance, compared);
+            }
+            total += usize::from(column.is_total);
+        }
+        Ok(())
+    }
+
+    /// Pairs the expected rows with the served ones, and notes the rows that are not served.
+    fn pairs(&self, expected: &RecordBatch, seen: &mut [bool], compared: &mut Compared) -> Result<Vec<RowPair<'_>>> {
         let encoded = self.encode(expected)?;
         let mut pairs = Vec::with_capacity(expected.num_rows());
         for row in 0..expected.num_rows() {
@@ -232,9 +263,10 @@ impl Side {
             let crowded = self.crowded.get(&key);
             compared.crowded += u64::from(crowded.is_some());
             match self.rows.get(&key) {
-                Some(found) => {
-                    seen[*found] = true;
-                    pairs.push((*found, row, crowded, self.failed.get(&key), self.past.get(&key)));
+                Some(served) => {
+                    seen[*served] = true;
+                    let (failed, past) = (self.failed.get(&key), self.past.get(&key));
+                    pairs.push(RowPair { served: *served, expected: row, crowded, failed, past });
                 }
                 // None of the sampled neighbours met another event.
                 None if crowded.is_some() => {}
@@ -244,48 +276,34 @@ impl Side {
                 }
             }
         }
-        let mut total = 0;
-        for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
-            let (ours, theirs) = (self.batch.column(index), expected.column(index));
-            let distinct = column
-                .distinct
-                .as_ref()
-                .and_then(|name| expected.column_by_name(name))
-                .and_then(|array| array.as_primitive_opt::<Int64Type>());
-            for (served, row, crowded, failed, past) in &pairs {
-                let is_past = past.is_some_and(|past| past.contains(&column.name));
-                let has_failed = failed.is_some_and(|failed| failed.contains(&column.name));
-                if is_past && has_failed {
-                    compared.past += 1;
-                    continue;
-                }
-                if is_past || has_failed {
-                    let text = |is_past: bool, array: &ArrayRef, row: usize| if is_past { PAST.to_owned() } else { text(array, row) };
-                    compared.add(|| Difference {
-                        key: self.key(*served),
-                        column: column.name.clone(),
-                        served: text(has_failed, ours, *served),
-                        expected: text(is_past, theirs, *row),
-                    });
-                    continue;
-                }
-                let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
-                let tolerance = match crowded {
-                    Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),
-                    None => Tolerance::for_column(column).given(distinct, answer.without_nan),
-                };
-                if !equal(ours, *served, theirs, *row, tolerance) {
-                    compared.add(|| Difference {
-                        key: self.key(*served),
-                        column: column.name.clone(),
-                        served: text(ours, *served),
-                        expected: text(theirs, *row),
-                    });
-                }
-            }
-            total += usize::from(column.is_total);
+        Ok(pairs)
+    }
+
+    /// Compares one value of a pair. A value that could not be computed equals one that is past a limit, and no other.
+    fn compare_values(
+        &self,
+        pair: &RowPair<'_>,
+        column: &PlainColumn,
+        (served, expected): (&ArrayRef, &ArrayRef),
+        tolerance: Tolerance,
+        compared: &mut Compared,
+    ) {
+        let holds = |columns: Option<&HashSet<String>>| columns.is_some_and(|columns| columns.contains(&column.name));
+        let (has_failed, is_past) = (holds(pair.failed), holds(pair.past));
+        if has_failed && is_past {
+            compared.past += 1;
+            return;
         }
-        Ok(())
+        if !has_failed && !is_past && equal(served, pair.served, expected, pair.expected, tolerance) {
+            return;
+        }
+        let shown = |is_past: bool, array: &ArrayRef, row: usize| if is_past { PAST.to_owned() } else { text(array, row) };
+        compared.add(|| Difference {
+            key: self.key(pair.served),
+            column: column.name.clone(),
+            served: shown(has_failed, served, pair.served),
+            expected: shown(is_past, expected, pair.expected),
+        });
     }
 
     fn encode(&self, batch: &RecordBatch) -> Result<Encoded> {

@@ -75,7 +75,8 @@ impl Expected {
         })
     }
 
-    /// Leaves out the events before `vector` on which the view fails: each evaluated alone, whatever the layers recorded.
+    /// Leaves out the events before `vector` on which the view fails: each evaluated alone, whatever the layers
+    /// recorded.
     pub async fn leave_out_failing(&mut self, vector: &Vector) -> Result<()> {
         let session = session(&self.functions, self.memory_limit, None)?;
         self.archive.storage.register(&session.runtime_env());
@@ -97,8 +98,8 @@ impl Expected {
     }
 
     /// Evaluates events one by one from now on, and conditions in the order of their text. A condition such as
-    /// `x <> 0 AND 1 / x > 2` holds for each event, and still fails for many at once: DataFusion evaluates both sides for all
-    /// of them, or the second first. Returns false if it does so already.
+    /// `x <> 0 AND 1 / x > 2` holds for each event, and still fails for many at once: DataFusion evaluates both sides
+    /// for all of them, or the second first. Returns false if it does so already.
     pub fn one_by_one(&mut self) -> bool {
         self.batch_rows.replace(1).is_none()
     }

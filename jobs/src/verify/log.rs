@@ -187,8 +187,8 @@ async fn compare_chunk(
     settle_duplicates(files, unaccounted, gaps, report).await
 }
 
-/// The stream with the columns that its first version has too. Others may have changed since a record was decided, which
-/// then does not fit them.
+/// The stream with the columns that its first version has too. Others may have changed since a record was decided,
+/// which then does not fit them.
 fn with_id_alone(stream: &StreamDefinition) -> StreamDefinition {
     let is_kept = |name: &str| name == stream.event_time || [&stream.id, &stream.key].into_iter().flatten().any(|kept| kept == name);
     let columns = stream.columns.iter().filter(|column| is_kept(&column.name)).cloned().collect();

@@ -57,8 +57,8 @@ pub struct Plain {
     /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column
     /// that is a total.
     pub weights_sql: Option<String>,
-    /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of each
-    /// column that can be.
+    /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
+    /// each column that can be.
     pub past_sql: Option<String>,
     /// Whether some column collects values, up to `max_state_bytes`.
     pub collects: bool,
@@ -85,11 +85,11 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     if sides.is_joined() {
         let keys: Vec<_> = rewritten.columns.iter().filter(|column| column.is_key).map(|key| (key.sql.clone(), key.name.clone())).collect();
         let group_by = top_select(&mut query)?.group_by.clone();
-        let told = join::crowd(top_select(&mut crowded)?, &sides, &group_by, &keys, max_degree).map_err(about)?;
-        crowded_sql = told.then(|| crowded.to_string());
+        let has_crowds = join::crowd(top_select(&mut crowded)?, &sides, &group_by, &keys, max_degree).map_err(about)?;
+        crowded_sql = has_crowds.then(|| crowded.to_string());
         let mut weighed = query.clone();
-        let told = weights::weigh(top_select(&mut weighed)?, &sides, &rewritten, moment).map_err(about)?;
-        weights_sql = told.then(|| weighed.to_string());
+        let has_weights = weights::weigh(top_select(&mut weighed)?, &sides, &rewritten, moment).map_err(about)?;
+        weights_sql = has_weights.then(|| weighed.to_string());
     }
     let (sql, columns) = (query.to_string(), rewritten.columns);
     Ok(Plain { sql, columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, past_sql, collects, max_degree })

@@ -55,7 +55,8 @@ pub(super) fn roll_back(state: &CatalogState, registry: &Registry, view: &str, n
                 .with("served version", served)
                 .with(
                     "help",
-                    "a replaced version is kept for `keep_old` of the new one; its text is in `basestream view diff`: apply it to build it again",
+                    "a replaced version is kept for `keep_old` of the new one; its text is in `basestream view diff`: \
+                     apply it to build it again",
                 ))
         }
     }

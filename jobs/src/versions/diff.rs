@@ -89,10 +89,11 @@ pub struct Example {
 }
 
 impl Installation {
-    /// Compares two versions of a view; `with_values` also their rows. `progress` is called with the rows compared so far.
+    /// Compares two versions of a view; `with_values` also their rows. `progress` is called with the rows compared so
+    /// far.
     ///
-    /// Errors: `NotFound` for a version that there is not (or, with values, no longer), `Unavailable` for one that cannot
-    /// answer yet, `Input` for versions with other keys, and for two views.
+    /// Errors: `NotFound` for a version that there is not (or, with values, no longer), `Unavailable` for one that
+    /// cannot answer yet, `Input` for versions with other keys, and for two views.
     pub async fn diff_versions(
         &self,
         (one, other): (&VersionName, &VersionName),

@@ -1,8 +1,8 @@
 //! JWTs of an OIDC issuer: accepted where its keys sign them for this audience, with roles from a claim.
 //!
 //! Only RS256 and ES256 are known, and the key says which: a token that names another algorithm is refused, whatever it
-//! is. The checks are written out here over `ring`, which TLS needs anyway, because what a general JWT library would add
-//! are the algorithms that must not be accepted.
+//! is. The checks are written out here over `ring`, which TLS needs anyway, because what a general JWT library would
+//! add are the algorithms that must not be accepted.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -97,14 +97,15 @@ impl Issuer {
         Ok(verify(jwt, &known.keys, &self.0.settings, now.div_euclid(SECOND)))
     }
 
-    /// The same as `ask`, also if the caller leaves meanwhile: who hangs up and calls again asks the issuer no more often.
+    /// The same as `ask`, also if the caller leaves meanwhile: who hangs up and calls again asks the issuer no more
+    /// often.
     async fn ask_to_the_end(&self, now: Micros) -> bool {
         let issuer = self.clone();
         tokio::spawn(async move { issuer.ask(now).await }).await.unwrap_or(false)
     }
 
-    /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now. Those that
-    /// are known stay while it does not answer.
+    /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now. Those
+    /// that are known stay while it does not answer.
     async fn ask(&self, now: Micros) -> bool {
         let before = self.known().asked_at;
         let _one_at_a_time = self.0.asking.lock().await;
@@ -137,7 +138,7 @@ impl Issuer {
         let configuration = self.get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))).await?;
         let (found, keys) = keys::configuration(&configuration)?;
         if found != *issuer {
-            return Err(Error::input("the issuer names itself otherwise").with("found", found).with("expected", issuer));
+            return Err(Error::input("the issuer's configuration names another issuer").with("found", found).with("expected", issuer));
         }
         check_url(&keys)?;
         keys::read(&self.get(&keys).await?)

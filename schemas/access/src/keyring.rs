@@ -153,7 +153,8 @@ impl Keyring {
 }
 
 impl ScramLogin {
-    /// Checks the client's proof over the exchange's AuthMessage (RFC 5802). Returns the server's signature, and who it is.
+    /// Checks the client's proof over the exchange's AuthMessage (RFC 5802). Returns the server's signature, and who it
+    /// is.
     ///
     /// Errors: `Unauthenticated`, the same for a wrong password and a name without a token.
     pub fn finish(&self, auth_message: &[u8], proof: &[u8]) -> Result<([u8; 32], Arc<Principal>)> {

@@ -1,4 +1,5 @@
-//! What a server encrypts with: certificate and key from files, read again when they change. The same for every protocol.
+//! What a server encrypts with: certificate and key from files, read again when they change. The same for every
+//! protocol.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,8 @@ impl ServerTls {
         Ok(true)
     }
 
-    /// Loads the files whenever they change, until `stop`. Certificate and key are two files: for a moment they may not fit.
+    /// Loads the files whenever they change, until `stop`. Certificate and key are two files: for a moment they may not
+    /// fit.
     pub async fn watch(&self, stop: CancellationToken) {
         loop {
             tokio::select! {

@@ -11,17 +11,15 @@ mod redecode;
 mod replace;
 mod versions;
 
-pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
+pub use archive::{ArchiveBounds, archive_file_of, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
-pub use publish::{
-    SnapshotFiles, abandoned, dropped_commit, failure_commit, pins_of_runs, publish_commit, publishable, run_lease, skipped_commit,
-};
-pub use reads::Reads;
+pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, pins_of_runs, publish_commit, run_lease, skipped_commit};
+pub use reads::StreamsRead;
 pub use redecode::{Redecoded, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
 pub use versions::{drop_versions, expired_versions, serve_version, version_before, versions_commit};

@@ -58,8 +58,8 @@ pub enum DefinitionStatus {
     Kept,
     /// Replaced or dropped; kept for history.
     Retired,
-    /// A stream's version whose archived events were decoded again by a later one: no checkpoint may be decoded by it any
-    /// more.
+    /// A stream's version whose archived events were decoded again by a later one: no checkpoint may be decoded by it
+    /// any more.
     Redecoded,
 }
 
@@ -328,8 +328,8 @@ impl CheckpointRecord {
         Self { id, worker: worker.to_owned(), committed_at, revision: 0, ranges }
     }
 
-    /// True if it took the place of others. Its worker and time are those of the last of them, whichever partitions that
-    /// one had: a worker's checkpoint has its id before it is committed, a compacted one after.
+    /// True if it took the place of others. Its worker and time are those of the last of them, whichever partitions
+    /// that one had: a worker's checkpoint has its id before it is committed, a compacted one after.
     pub fn is_compacted(&self) -> bool {
         made_at(self.id).is_some_and(|at| at > self.committed_at)
     }

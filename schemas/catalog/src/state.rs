@@ -6,6 +6,7 @@ use types::files::{FileKind, FileRecord};
 use types::record::MarkRecord;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
+use uuid::Uuid;
 
 use crate::records::*;
 
@@ -57,6 +58,11 @@ impl CatalogState {
     /// Returns the files of a kind that may be read: those that are not marked for deletion.
     pub fn readable(&self, kind: FileKind) -> impl Iterator<Item = &FileRecord> {
         self.files.iter().filter(move |file| file.kind == kind && !file.marked_for_deletion)
+    }
+
+    /// Returns the files of a kind that one checkpoint has and that may be read, ordered by path.
+    pub fn readable_of(&self, checkpoint: Uuid, kind: FileKind) -> impl Iterator<Item = &FileRecord> {
+        self.files.of_checkpoint(checkpoint).filter(move |file| file.kind == kind && !file.marked_for_deletion)
     }
 
     pub fn snapshot(&self, view: &str, version: u32) -> Option<&SnapshotRecord> {

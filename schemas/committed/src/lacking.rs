@@ -1,10 +1,10 @@
-//! Decides which checkpoints lack the states of a view version, and what computing them from the archive would cost: pure
-//! functions of a catalog state.
+//! Decides which checkpoints lack the states of a view version, and what computing them from the archive would cost:
+//! pure functions of a catalog state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of, checkpoints_after};
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
 use types::tiles::Micros;
@@ -13,14 +13,15 @@ use uuid::Uuid;
 
 use crate::registry::LiveView;
 
-/// A serving node computes the states of at most this many archived events for itself: about a second of work, for which
-/// every other view waits. A version that needs more is built by a run.
+/// A serving node computes the states of at most this many archived events for itself: about a second of work, for
+/// which every other view waits. A version that needs more is built by a run.
 pub const MAX_REBUILT_EVENTS: i64 = 500_000;
 
 /// The clocks of the process that defines a view and of a worker may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
-/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were read.
+/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were
+/// read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lacking(BTreeMap<Uuid, Vec<String>>);
 
@@ -37,7 +38,7 @@ impl Lacking {
 }
 
 fn states_objects<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) -> impl Iterator<Item = &'s FileRecord> + use<'s> {
-    state.files.of_checkpoint(checkpoint.id).filter(|file| file.kind == FileKind::States && !file.marked_for_deletion)
+    state.readable_of(checkpoint.id, FileKind::States)
 }
 
 /// Divides checkpoints into those that may have a view version's states and those that lack them. Nothing is read: a
@@ -62,10 +63,13 @@ fn is_first(file: &FileRecord, checkpoint: &CheckpointRecord) -> bool {
 
 /// Returns the number of events that these checkpoints archived for a view.
 pub fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&CheckpointRecord]) -> i64 {
-    let of_view = |file: &&FileRecord| {
-        file.kind == FileKind::Archive && !file.marked_for_deletion && file.subject.as_deref().is_some_and(|stream| view.plan.reads(stream))
-    };
-    checkpoints.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(of_view).map(|file| file.rows).sum()
+    let files = checkpoints.iter().flat_map(|checkpoint| archive_files_read(state, view, checkpoint.id));
+    files.map(|file| file.rows).sum()
+}
+
+/// Returns the archive files with the events that one checkpoint has for a view, in the order of the view's streams.
+pub fn archive_files_read<'s>(state: &'s CatalogState, view: &LiveView, checkpoint: Uuid) -> impl Iterator<Item = &'s FileRecord> {
+    view.plan.streams.iter().filter_map(move |stream| archive_file_of(state, checkpoint, &stream.name))
 }
 
 /// Returns whether events were archived before the view version was defined that no snapshot of it holds.
@@ -75,7 +79,8 @@ pub fn has_history(state: &CatalogState, view: &LiveView) -> bool {
     state.snapshot(&view.name, view.version).is_none() && events_of(state, view, &older) > 0
 }
 
-/// Returns whether a version without a snapshot has more events from before its definition than a node computes for itself.
+/// Returns whether a version without a snapshot has more events from before its definition than a node computes for
+/// itself.
 ///
 /// Errors: `Corrupt` when a checkpoint lies on both sides of a cut.
 pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {

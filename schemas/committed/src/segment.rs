@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 
 use crate::registry::LiveView;
-use catalog::{CatalogState, CheckpointRecord};
+use catalog::{CatalogState, CheckpointRecord, archive_file_of};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::session_builder;
@@ -120,14 +120,15 @@ pub async fn stored_rows(
     checkpoint: &CheckpointRecord,
 ) -> Result<StoredRows> {
     let mut damaged = None;
-    for file in readable(state, checkpoint).filter(|file| file.kind == FileKind::States) {
+    for file in state.readable_of(checkpoint.id, FileKind::States) {
         match section(storage, view, file).await {
             Ok(Some(rows)) => return Ok(StoredRows { found: Some(rows), damaged }),
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             // Missing, damaged, or of a newer release.
             Err(error) => {
-                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states are computed from the archive");
+                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states \
+                    are computed from the archive");
                 damaged = Some(error);
             }
         }
@@ -145,13 +146,17 @@ pub async fn computed_segment(
     state: &CatalogState,
     checkpoint: &CheckpointRecord,
 ) -> Result<Segment> {
-    let files: Vec<&FileRecord> = readable(state, checkpoint).collect();
-    let (rows, failures) = from_archive(storage, session, view, &files).await?;
-    Ok(Segment { rows, failures, source: SegmentSource::Archive, damaged: None })
-}
-
-fn readable<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) -> impl Iterator<Item = &'s FileRecord> + use<'s> {
-    state.files.of_checkpoint(checkpoint.id).filter(|file| !file.marked_for_deletion)
+    let mut partial = Partial::new(view.plan.clone(), &session.context)?;
+    let mut gather = Gather::new(&view.plan, &view.codec, session.memory_limit_bytes);
+    for stream in &view.plan.streams {
+        let Some(file) = archive_file_of(state, checkpoint.id, &stream.name) else { continue };
+        let mut events = read_archive_as(storage, file, plan_schema(stream)).await?;
+        // Merged as they arrive, so that memory holds the segment and not its events.
+        while let Some(batch) = events.try_next().await? {
+            gather.push(&partial.states(&stream.name, &[batch]).await?)?;
+        }
+    }
+    Ok(Segment { rows: gather.finish()?, failures: partial.take_failures(), source: SegmentSource::Archive, damaged: None })
 }
 
 async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<(Vec<RecordBatch>, Failures)>> {
@@ -163,25 +168,4 @@ async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) ->
     let batches = object.read_section(section).await?;
     let batches = batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?;
     Ok(Some((batches, section.failures.clone())))
-}
-
-/// Merges batch by batch as they arrive, so that memory holds the segment and not its events.
-async fn from_archive(
-    storage: &ObjectStorage,
-    session: &SegmentSession,
-    view: &LiveView,
-    files: &[&FileRecord],
-) -> Result<(StateRows, Failures)> {
-    let mut partial = Partial::new(view.plan.clone(), &session.context)?;
-    let mut gather = Gather::new(&view.plan, &view.codec, session.memory_limit_bytes);
-    for stream in &view.plan.streams {
-        let of_stream = |file: &&&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*stream.name);
-        for file in files.iter().filter(of_stream) {
-            let mut events = read_archive_as(storage, file, plan_schema(stream)).await?;
-            while let Some(batch) = events.try_next().await? {
-                gather.push(&partial.states(&stream.name, &[batch]).await?)?;
-            }
-        }
-    }
-    Ok((gather.finish()?, partial.take_failures()))
 }

@@ -41,7 +41,7 @@ pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) 
 }
 
 /// A text may have this many bytes: its tokens take a multiple of them.
-pub const MAX_TEXT_BYTES: usize = 2 << 20;
+const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// Refuses a text that is too long to be taken apart.
 ///
@@ -56,8 +56,8 @@ pub fn check_length(sql: &str) -> Result<()> {
 }
 
 /// Same as `too_deep`, for a text, in the dialects of all that parse it: what is one literal in one is an expression in
-/// another. Errors: `Input` with line and column, `Limit` for a text that is too long. Accepts a text that is not SQL: the
-/// parser refuses it.
+/// another. Errors: `Input` with line and column, `Limit` for a text that is too long. Accepts a text that is not SQL:
+/// the parser refuses it.
 pub fn check_depth(sql: &str) -> Result<()> {
     check_length(sql)?;
     for dialect in [&GenericDialect {} as &dyn Dialect, &PostgreSqlDialect {}] {

@@ -1,7 +1,7 @@
 //! Durations and sizes as users write them: `10m`, `90d`, `500ms`; `256MiB`, `1GB`.
 //!
-//! Each is one whole number and one unit, so that the text is unambiguous and can name a column (`txns_90d`). What names
-//! no column, such as a `retention`, may have several parts: `31d 5m`.
+//! Each is one whole number and one unit, so that the text is unambiguous and can name a column (`txns_90d`). What
+//! names no column, such as a `retention`, may have several parts: `31d 5m`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
 /// Parses a duration of one or several parts, the longest unit first: `90d`, `31d 5m`, `1h 30m`.
 ///
 /// Refused in addition to what [`parse_duration`] refuses in each part: a unit after one that is not longer.
-pub fn parse_duration_parts(text: &str) -> Result<Duration> {
+pub(crate) fn parse_duration_parts(text: &str) -> Result<Duration> {
     let mut parts = text.split_whitespace();
     let (mut total, mut unit_us) = parse_one(parts.next().unwrap_or_default())?;
     for part in parts {
@@ -36,7 +36,7 @@ pub fn parse_duration_parts(text: &str) -> Result<Duration> {
 }
 
 /// Parses a duration of one or several parts, or a zero of any unit, where "not at all" is a choice: `0s`.
-pub fn parse_duration_or_zero(text: &str) -> Result<Duration> {
+pub(crate) fn parse_duration_or_zero(text: &str) -> Result<Duration> {
     let unit = text.trim_start_matches('0');
     let is_zero = unit.len() < text.len() && unit.starts_with(char::is_alphabetic) && parse_one(&format!("1{unit}")).is_ok();
     if is_zero { Ok(Duration::ZERO) } else { parse_duration_parts(text) }
@@ -96,8 +96,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
 /// Units of formatted durations, in milliseconds.
 const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
 
-/// Formats a duration so that [`parse_duration_parts`] reads it back, in the units that a person uses (`31d 5m`, `7d 1h`,
-/// `1s 500ms`). Anything finer than a millisecond is cut off.
+/// Formats a duration so that [`parse_duration_parts`] reads it back, in the units that a person uses (`31d 5m`, `7d
+/// 1h`, `1s 500ms`). Anything finer than a millisecond is cut off.
 pub fn format_duration_parts(duration: Duration) -> String {
     let mut ms = duration.as_millis();
     let mut parts = Vec::new();

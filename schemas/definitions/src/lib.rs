@@ -205,8 +205,8 @@ impl ViewDefinition {
             && *on_error == other.on_error
     }
 
-    /// Returns the newest due time in `(since, now]` whose run may begin at `now`: one run makes up for all missed ones.
-    /// `None` without a schedule of due times.
+    /// Returns the newest due time in `(since, now]` whose run may begin at `now`: one run makes up for all missed
+    /// ones. `None` without a schedule of due times.
     pub fn latest_due(&self, since: DateTime<Utc>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let schedule = self.schedule.as_ref()?;
         let mut due = schedule.latest_due(since, now)?;
@@ -216,8 +216,8 @@ impl ViewDefinition {
         Some(due)
     }
 
-    /// Returns when the run of a due time begins: `jitter` later at most, by a fixed function of the view's name and the
-    /// due time.
+    /// Returns when the run of a due time begins: `jitter` later at most, by a fixed function of the view's name and
+    /// the due time.
     pub fn begins_at(&self, due: DateTime<Utc>) -> DateTime<Utc> {
         let later = self.jitter.map_or(Duration::ZERO, |longest| schedule::jitter(&self.name, due, longest));
         TimeDelta::from_std(later).ok().and_then(|later| due.checked_add_signed(later)).unwrap_or(due)

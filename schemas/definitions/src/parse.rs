@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
-use statement::Found;
-use tokens::Place;
+use found::Found;
+use tokens::TextPosition;
 use types::{Error, Result};
 
 mod column_types;
 mod columns;
 mod conflicts;
+mod found;
 mod json_path;
 mod names;
 mod options;
@@ -150,7 +151,7 @@ fn sql_files(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
 
 fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
-    let at = Place::behind(&valid);
+    let at = TextPosition::behind(&valid);
     at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
 }
 

@@ -112,8 +112,8 @@ impl Schedule {
     }
 }
 
-/// Returns how much later than due a run begins: from zero up to `longest`, spread evenly over names and due times. Every
-/// process and release has to come to the same result.
+/// Returns how much later than due a run begins: from zero up to `longest`, spread evenly over names and due times.
+/// Every process and release has to come to the same result.
 pub(crate) fn jitter(name: &str, due: DateTime<Utc>, longest: Duration) -> Duration {
     let text = format!("{name} {}", due.timestamp_micros());
     let places = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX).saturating_add(1);

@@ -38,7 +38,7 @@ pub use interval::Interval;
 pub use redecode::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
 pub use spelling::{canonical_uuid, parse_boolean};
 pub use time::{TimeError, format_date, format_timestamp, parse_date, parse_timestamp};
-pub use value::{Value, canonical_text};
+pub use value::{ColumnValue, canonical_text};
 
 /// Returns the schema of the stream's own columns, as users see them.
 pub fn user_schema(stream: &StreamDefinition) -> SchemaRef {

@@ -8,8 +8,8 @@ use datafusion::common::ScalarValue;
 use crate::events::spelling::{bytes, decimal, double, whole};
 use crate::events::{canonical_uuid, parse_boolean, parse_date, parse_timestamp};
 
-/// Reads a text as a value of a key's type, whatever its spelling. `is_uuid`: the texts of this key are UUIDs. `None` if
-/// the text means no value of the type; nothing is rounded.
+/// Reads a text as a value of a key's type, whatever its spelling. `is_uuid`: the texts of this key are UUIDs. `None`
+/// if the text means no value of the type; nothing is rounded.
 pub fn parse_key(text: &str, data_type: &DataType, is_uuid: bool) -> Option<ScalarValue> {
     match data_type {
         DataType::Utf8 if is_uuid => canonical_uuid(text.trim()).map(|uuid| ScalarValue::Utf8(Some(uuid.into_owned()))),

@@ -125,7 +125,7 @@ pub struct StateExpr {
 
 impl StateExpr {
     /// The type of its values, without their verdicts.
-    pub fn value_type(&self) -> DataType {
+    pub(crate) fn value_type(&self) -> DataType {
         let whole = self.aggregate.field().data_type().clone();
         match judged::value_type(&whole).filter(|_| self.is_judged) {
             Some(value) => value.clone(),
@@ -285,11 +285,6 @@ impl ViewPlan {
         self.output_schema.get_or_init(|| Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))).clone()
     }
 
-    /// The longest window. `None`: all time.
-    pub fn horizon(&self) -> Option<Duration> {
-        self.ranges[self.existence].window
-    }
-
     /// Whether any of its columns counts over less than all time.
     pub fn has_windows(&self) -> bool {
         match self.links() {
@@ -298,8 +293,8 @@ impl ViewPlan {
         }
     }
 
-    /// Returns how long after its event time an event of this stream can count in an answer for the present: the longest
-    /// window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
+    /// Returns how long after its event time an event of this stream can count in an answer for the present: the
+    /// longest window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
     ///
     /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
     pub fn counts_for(&self, stream: &str) -> Option<Duration> {

@@ -19,6 +19,7 @@ use crate::states::values::{FailedValue, Values};
 use types::Result;
 use types::tiles::Micros;
 
+mod alive;
 mod degree;
 mod edges;
 mod estimate;

@@ -179,8 +179,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 
     /// Deletes records of one partition that are before `before` and were appended before `appended_before`, a few at a
-    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read, and
-    /// may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
+    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read,
+    /// and may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
     async fn trim(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
         Ok(0)
     }

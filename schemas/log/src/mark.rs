@@ -29,7 +29,8 @@ pub async fn check_mark(log: &dyn Log, source: &TopicPartition, mark: &MarkRecor
     }
     let shown = |timestamp, checksum| format!("timestamp {timestamp}, checksum {checksum:08x}");
     Err(Error::input(
-        "the record at the last committed offset is not the one that was committed: the topic was recreated, or the end of the log was lost and written again",
+        "the record at the last committed offset is not the one that was committed: the topic was recreated, or the \
+         end of the log was lost and written again",
     )
     .with("partition", &mark.partition)
     .with("offset", mark.offset)

@@ -73,8 +73,8 @@ impl Catalog {
 /// Works until stopped. Commits at 100 uncommitted records, at each partition's end, and before it releases partitions.
 /// After a refused commit (another worker was faster) it begins a new consumer, which starts where the catalog is.
 pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Observed {
-    let mut told = Observed::default();
-    while !stop.is_cancelled() && told.failed.is_none() {
+    let mut observed = Observed::default();
+    while !stop.is_cancelled() && observed.failed.is_none() {
         let mut consumer = log.subscribe(subscription.clone()).await.unwrap();
         let consumer_stop = consumer.stop.clone();
         let outer_stop = stop.clone();
@@ -84,34 +84,34 @@ pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog:
         });
         let mut units = BTreeMap::new();
         while let Some(event) = consumer.events.recv().await {
-            if !handle(event, &mut units, &catalog, &mut told) {
-                told.refused_commits += 1;
+            if !handle(event, &mut units, &catalog, &mut observed) {
+                observed.refused_commits += 1;
                 break;
             }
         }
     }
-    told
+    observed
 }
 
 /// Returns false if a commit was refused.
-fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &Catalog, told: &mut Observed) -> bool {
+fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &Catalog, observed: &mut Observed) -> bool {
     let unit_at = |start| Epoch { start, end: start, records: Vec::new() };
     match event {
         LogEvent::Assigned { partitions, start } => {
-            told.assigned += partitions.len();
+            observed.assigned += partitions.len();
             let starts: Vec<_> = partitions.iter().map(|source| (source.clone(), catalog.start_of(source))).collect();
             units.extend(starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))));
             start.send(Ok(starts)).ok();
         }
         LogEvent::Revoked { partitions, done } => {
-            told.revoked += partitions.len();
+            observed.revoked += partitions.len();
             let is_committed = catalog.commit(units);
             units.retain(|source, _| !partitions.contains(source));
             done.send(()).ok();
             return is_committed;
         }
         LogEvent::Lost { partitions, kept } => {
-            told.lost += partitions.len();
+            observed.lost += partitions.len();
             units.retain(|source, _| !partitions.contains(source));
             let starts: Vec<_> = units.keys().map(|source| (source.clone(), catalog.start_of(source))).collect();
             *units = starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))).collect();
@@ -125,13 +125,13 @@ fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog:
             assert!(fetched.position >= unit.end);
             unit.end = fetched.position;
             unit.records.extend(fetched.records);
-            told.ends += usize::from(fetched.at_end);
+            observed.ends += usize::from(fetched.at_end);
             let in_hand: usize = units.values().map(|unit| unit.records.len()).sum();
             if in_hand >= 100 || fetched.at_end {
                 return catalog.commit(units);
             }
         }
-        LogEvent::Failed(error) => told.failed = Some(error),
+        LogEvent::Failed(error) => observed.failed = Some(error),
     }
     true
 }

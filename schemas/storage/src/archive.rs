@@ -1,6 +1,6 @@
-//! The archive: the accepted events of a stream, one file per checkpoint. The rows of a checkpoint that a worker committed
-//! are in log order, those of a compacted one by day of event time, the columns of the stream's
-//! `cluster_by`, partition and offset.
+//! The archive: the accepted events of a stream, one file per checkpoint. The rows of a checkpoint that a worker
+//! committed are in log order, those of a compacted one by day of event time, the columns of the stream's `cluster_by`,
+//! partition and offset.
 //!
 //! A file's rows have the columns of the stream's event schema at the definition version in the file's metadata
 //! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`. A file whose events were
@@ -145,8 +145,8 @@ pub fn archive_plan(
     pruned_archive_plan(storage, files, schema, ranges, projection, None, partitions)
 }
 
-/// The same, without some of the rows that do not meet `pruning`, a predicate over `schema`: parts of files are left out
-/// whose least and greatest values say that none of their rows does.
+/// The same, without some of the rows that do not meet `pruning`, a predicate over `schema`: parts of files are left
+/// out whose least and greatest values say that none of their rows does.
 pub fn pruned_archive_plan(
     storage: &ObjectStorage,
     files: &[FileRecord],

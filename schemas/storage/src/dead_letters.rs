@@ -1,7 +1,7 @@
 //! Dead letters: records that could not become events, kept in full and with the reason.
 //!
-//! A file names the version of the stream's definition that decided its records (`basestream.decided_by`), unless an earlier
-//! release wrote it.
+//! A file names the version of the stream's definition that decided its records (`basestream.decided_by`), unless an
+//! earlier release wrote it.
 
 use std::sync::{Arc, LazyLock};
 

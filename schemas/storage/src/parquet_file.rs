@@ -89,8 +89,9 @@ impl ParquetOptions {
     }
 }
 
-/// Returns the id of a column in a Parquet schema: the upper 31 bits of its name's XXH3-64 hash. A column has the same id in
-/// every file, whatever other columns its stream's definition has. Files on disk depend on this function: it never changes.
+/// Returns the id of a column in a Parquet schema: the upper 31 bits of its name's XXH3-64 hash. A column has the same
+/// id in every file, whatever other columns its stream's definition has. Files on disk depend on this function: it
+/// never changes.
 pub fn field_id(column: &str) -> i32 {
     (xxh3_64(column.as_bytes()) >> 33) as i32
 }

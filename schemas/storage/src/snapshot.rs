@@ -66,8 +66,8 @@ pub struct Manifest {
     /// For edges with a last-seen time: the event times before which no event is kept.
     #[serde(default, skip_serializing_if = "is_default")]
     pub edges_from: EdgesFrom,
-    /// Where `edges_from` is later than what was left out of the base when it was recomputed: up to where and as of when
-    /// that was. `None`: at the snapshot's cut and its join's time.
+    /// Where `edges_from` is later than what was left out of the base when it was recomputed: up to where and as of
+    /// when that was. `None`: at the snapshot's cut and its join's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,
     /// The greatest event time of all events in the snapshot.

@@ -1,4 +1,5 @@
-//! Reports a bucket that does not answer, while the library below still tries again: it does so for minutes, in silence.
+//! Reports a bucket that does not answer, while the library below still tries again: it does so for minutes, in
+//! silence.
 
 use std::fmt;
 use std::future::Future;

@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+type ErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error: its kind, a factual message, key/value context, and its source.
 pub struct Error(Box<Inner>);
@@ -34,7 +34,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     context: Vec<(&'static str, String)>,
-    source: Option<Source>,
+    source: Option<ErrorSource>,
 }
 
 /// The result of every fallible function of this workspace.
@@ -88,7 +88,7 @@ impl Error {
     }
 
     /// Keeps the error that caused this one.
-    pub fn caused_by(mut self, source: impl Into<Source>) -> Self {
+    pub fn caused_by(mut self, source: impl Into<ErrorSource>) -> Self {
         self.0.source = Some(source.into());
         self
     }

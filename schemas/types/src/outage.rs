@@ -1,5 +1,5 @@
-//! Outages: what this process tries to do and cannot, known from the outcomes of its attempts. `/readyz`, `status` and the metrics
-//! report them.
+//! Outages: what this process tries to do and cannot, known from the outcomes of its attempts. `/readyz`, `status` and
+//! the metrics report them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

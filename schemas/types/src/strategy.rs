@@ -11,10 +11,11 @@ pub enum Strategy {
     Incremental,
     /// Recomputes all states from the archive.
     Full,
-    /// The Kappa way: like `Incremental`, but never reads the archive. What the segments do not have is replayed from the log.
+    /// The Kappa way: like `Incremental`, but never reads the archive. What the segments do not have is replayed from
+    /// the log.
     Stream,
-    /// Computes all states from the log or the archive, in the order in which the events were committed. Only a run that was
-    /// asked for is one, no view.
+    /// Computes all states from the log or the archive, in the order in which the events were committed. Only a run
+    /// that was asked for is one, no view.
     Replay,
 }
 

@@ -10,8 +10,8 @@
 //! | [`QUESTIONS`] | questions that take longer, SQL, bodies with many events or keys | 5 |
 //! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
 //!
-//! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets, and
-//! the whole of an idle one. On other systems than Linux, where threads have no niceness, all are alike.
+//! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets,
+//! and the whole of an idle one. On other systems than Linux, where threads have no niceness, all are alike.
 //!
 //! All groups begin with the first work of one, and last as long as the process: what was opened on their threads (a
 //! connection) may be used from anywhere. They begin together because a thread inherits the niceness of the one that

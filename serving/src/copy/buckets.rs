@@ -1,5 +1,5 @@
-//! The buckets of a tier's copy. Each is fetched once, for the first query that needs it; other queries that need it wait for
-//! the same fetch.
+//! The buckets of a tier's copy. Each is fetched once, for the first query that needs it; other queries that need it
+//! wait for the same fetch.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

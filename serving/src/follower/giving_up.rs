@@ -1,5 +1,6 @@
-//! Which local copies a node gives up where they take more than `serving.cache_bytes`. What a served version needs is never
-//! given up. A version that is kept is asked rarely, if ever: its copy is fetched again, bucket by bucket, as it is asked.
+//! Which local copies a node gives up where they take more than `serving.cache_bytes`. What a served version needs is
+//! never given up. A version that is kept is asked rarely, if ever: its copy is fetched again, bucket by bucket, as it
+//! is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is needed stays. The rest goes until all fit, none in vain, and none while one stays that was asked earlier.
+        /// What is needed stays. The rest goes until all fit, none in vain, and none while one stays that was asked
+        /// earlier.
         #[test]
         fn what_is_given_up_was_asked_longest_ago_and_is_not_needed(copies in copies(), most in 0u64..400) {
             let given_up = to_give_up(&copies, most);

@@ -18,8 +18,8 @@ use crate::read_view::{Loaded, LoadedView};
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
 /// A state that is read for longer than this after the catalog was last known to be at it keeps every file from being
-/// collected: any of its files may have been superseded since. One that was is deleted ten minutes later at the earliest.
-/// So it does not matter whether a query takes long, or the load of the next state does.
+/// collected: any of its files may have been superseded since. One that was is deleted ten minutes later at the
+/// earliest. So it does not matter whether a query takes long, or the load of the next state does.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
 /// A state that was loaded, and that queries read while it lives.
@@ -118,8 +118,8 @@ fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
     Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
 }
 
-/// The least offset, per partition, that the snapshot of any loaded view ends at that reads the partition's stream; a view
-/// without a snapshot, which may never run, reads everything of its streams. None needs anything of the others.
+/// The least offset, per partition, that the snapshot of any loaded view ends at that reads the partition's stream; a
+/// view without a snapshot, which may never run, reads everything of its streams. None needs anything of the others.
 fn oldest_cut(loaded: &Loaded) -> Vector {
     let oldest = |partition: &PartitionId, at: Offset| {
         let depends = |view: &&LoadedView| view.live.plan.reads(&partition.stream);

@@ -64,8 +64,8 @@ impl Follower {
             let version = (live.name.clone(), live.version);
             let known = before.as_ref().map_or(Known::Nothing, |before| before.known(&version));
             match self.load_view(live, known, &state, (&damaged, &budget)).await {
-                Ok(Outcome::Served(view)) => drop(views.insert(version, view)),
-                Ok(Outcome::Building(view)) => drop(building.insert(version, view)),
+                Ok(LoadOutcome::Served(view)) => drop(views.insert(version, view)),
+                Ok(LoadOutcome::Building(view)) => drop(building.insert(version, view)),
                 Err(error) if error.kind() == ErrorKind::Unavailable && known.is_served() => return Err(error.with("view", &live.name)),
                 Err(error) => {
                     warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
@@ -106,7 +106,7 @@ impl Follower {
         known: Known<'_>,
         state: &CatalogState,
         (damaged, budget): (&Mutex<Vec<Error>>, &RebuildBudget),
-    ) -> Result<Outcome> {
+    ) -> Result<LoadOutcome> {
         let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
         let cut = match (&snapshot, state.snapshot(&live.name, live.version)) {
             (Some(copy), Some(published)) if copy.manifest.run == published.run => published.cut.clone(),
@@ -118,9 +118,9 @@ impl Follower {
         let refreshed = layers::refresh(held, known.lacking(), &source, live, state, &cut).await?;
         let loaded = |layers| LoadedView { live: live.clone(), snapshot, cut, lost, layers };
         Ok(match refreshed {
-            Refreshed::Whole(layers) => Outcome::Served(loaded(layers)),
+            Refreshed::Whole(layers) => LoadOutcome::Served(loaded(layers)),
             Refreshed::Short { layers, lacking, events } => {
-                Outcome::Building(self.building(loaded(layers), known, state, (lacking, events)))
+                LoadOutcome::Building(self.building(loaded(layers), known, state, (lacking, events)))
             }
         })
     }
@@ -132,7 +132,8 @@ impl Follower {
             Known::Building(before) => before.since,
             Known::Nothing | Known::Served(_) => {
                 let (view, version) = (&held.live.name, held.live.version);
-                warn!(%view, version, events, "the states of a view have to be computed from the archive: it is answered once a run has built it");
+                warn!(%view, version, events, "the states of a view have to be computed from the archive: it is \
+                    answered once a run has built it");
                 now
             }
         };
@@ -176,7 +177,7 @@ impl Follower {
 }
 
 /// What became of a view version.
-enum Outcome {
+enum LoadOutcome {
     Served(LoadedView),
     Building(BuildingView),
 }

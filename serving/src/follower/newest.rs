@@ -1,8 +1,8 @@
 //! No query reads an older vector than one before it.
 //!
 //! Uncommitted work can be withdrawn: its worker lost a partition, or could not go on (a full disk). Its records are in
-//! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for its
-//! vector. A node keeps it until the present one covers that vector.
+//! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for
+//! its vector. A node keeps it until the present one covers that vector.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ pub fn is_kept(now: &Vector, before: &Vector) -> bool {
 
 impl Newest {
     /// Returns what a query reads: `now`, or what was read before if `now` is older.
-    pub(super) fn of(&self, now: ReadView) -> ReadView {
+    pub(super) fn newer_of(&self, now: ReadView) -> ReadView {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A snapshot that turned out to be damaged cannot be read again.
         let before = newest.as_ref().filter(|before| !before.loaded.is_damaged());

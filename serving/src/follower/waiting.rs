@@ -30,7 +30,8 @@ impl Counted {
 }
 
 impl Follower {
-    /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards, because no query reads an older vector.
+    /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards,
+    /// because no query reads an older vector.
     ///
     /// Errors: `Unavailable` after [`MOST_WAITED`].
     pub(crate) async fn wait_for(&self, position: &Vector, counted: Counted) -> Result<()> {

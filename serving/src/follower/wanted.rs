@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use catalog::DefinitionStatus;
 use committed::registry::LiveView;
 
-/// Which views a node loads, and can answer. A process that answers one question loads the views of that question alone.
+/// Which views a node loads, and can answer. A process that answers one question loads the views of that question
+/// alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum WantedViews {
     #[default]

@@ -24,7 +24,8 @@ pub struct LayerPlan<'s> {
     pub load: Vec<&'s CheckpointRecord>,
 }
 
-/// Keeps of the `known` runs what lies wholly after the cut: a run that straddles it would count what the snapshot holds again.
+/// Keeps of the `known` runs what lies wholly after the cut: a run that straddles it would count what the snapshot
+/// holds again.
 pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<LayerPlan<'s>> {
     let mut wanted = checkpoints_after(state, streams, cut)?;
     let ids: Checkpoints = wanted.iter().map(|checkpoint| checkpoint.id).collect();

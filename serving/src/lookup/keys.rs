@@ -1,5 +1,5 @@
-//! Keys as they are asked for: typed values, the texts of a URL, or JSON. All become the exact types of a view's keys, whatever their
-//! spelling.
+//! Keys as they are asked for: typed values, the texts of a URL, or JSON. All become the exact types of a view's keys,
+//! whatever their spelling.
 
 use std::borrow::Cow;
 

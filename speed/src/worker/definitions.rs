@@ -34,7 +34,8 @@ impl Worker<'_> {
             return Ok(false);
         }
         if let Some(stream) = redecoded(&state, &self.registry) {
-            // A checkpoint would be refused: the records are decoded by the new version, from the committed position on.
+            // A checkpoint would be refused: the records are decoded by the new version, from the committed position
+            // on.
             return Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream));
         }
         let registry = Registry::load(&state, &self.speed.functions).await?;

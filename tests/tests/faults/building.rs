@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
@@ -44,23 +44,9 @@ async fn with_history() -> Harness {
 }
 
 fn batch(harness: &Harness, report_every: Duration) -> Batch {
-    Batch {
-        catalog: harness.catalog.clone(),
-        storage: harness.storage.clone(),
-        log: harness.replay_log(),
-        functions: harness.functions.clone(),
-        settings: BatchSettings {
-            memory_limit_bytes: 64 << 20,
-            threads: 1,
-            temp_dir: None,
-            lease: Duration::from_secs(30),
-            report_every,
-            events_per_bucket: batch::EVENTS_PER_BUCKET,
-        },
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    }
+    let mut batch = harness.batch_layer(256 << 20);
+    batch.settings = BatchSettings { memory_limit_bytes: 64 << 20, threads: 1, report_every, ..batch.settings };
+    batch
 }
 
 fn refusal(node: &Node, view: &str) -> String {
@@ -287,16 +273,7 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
     let batch = batch(&harness, Duration::from_millis(1));
     let running = tokio::spawn(async move {
-        let request = RunRequest {
-            view: "sums".into(),
-            version: None,
-            requested: None,
-            scheduled_for: None,
-            attempt: 1,
-            t: RunTime::EventClock,
-            mode: RunMode::ByStrategy,
-            compare: true,
-        };
+        let request = RunRequest::new("sums", RunTime::EventClock);
         batch.run(request, Arc::new(now), &|_| {}).await
     });
     let mut seen = 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Retired};
 use catalog::{Add, Commit, DefinitionKind, RunStatus};
@@ -128,33 +128,8 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
     let worker = harness.worker("one", Duration::from_millis(20), None);
     harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
-    let batch = Batch {
-        catalog: harness.catalog.clone(),
-        storage: harness.storage.clone(),
-        log: harness.replay_log(),
-        functions: harness.functions.clone(),
-        settings: BatchSettings {
-            memory_limit_bytes: 64 << 20,
-            threads: 2,
-            temp_dir: None,
-            lease: Duration::from_secs(30),
-            report_every: batch::REPORT_EVERY,
-            events_per_bucket: batch::EVENTS_PER_BUCKET,
-        },
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    };
-    let request = RunRequest {
-        view: "counts".into(),
-        version: Some(2),
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        mode: RunMode::ByStrategy,
-        compare: true,
-    };
+    let batch = harness.batch_layer(256 << 20);
+    let request = RunRequest { version: Some(2), ..RunRequest::new("counts", RunTime::EventClock) };
     // A run reads the time last before it publishes.
     let (catalog, dropped) = (harness.catalog.clone(), record(View, "counts", 2, &second, Retired));
     let clock = move || {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{RunStatus, run_lease};
 use types::ErrorKind;
@@ -21,34 +21,10 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
     let worker = harness.worker("one", Duration::from_millis(20), None);
     harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
-    let batch = Batch {
-        catalog: harness.catalog.clone(),
-        storage: harness.storage.clone(),
-        log: harness.replay_log(),
-        functions: harness.functions.clone(),
-        settings: BatchSettings {
-            memory_limit_bytes: 64 << 20,
-            threads: 2,
-            temp_dir: None,
-            // A lease that is not released would keep the second run away.
-            lease: Duration::from_secs(3600),
-            report_every: batch::REPORT_EVERY,
-            events_per_bucket: batch::EVENTS_PER_BUCKET,
-        },
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    };
-    let request = RunRequest {
-        view: "counts".into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        mode: RunMode::ByStrategy,
-        compare: true,
-    };
+    let mut batch = harness.batch_layer(256 << 20);
+    // A lease that is not released would keep the second run away.
+    batch.settings.lease = Duration::from_secs(3600);
+    let request = RunRequest::new("counts", RunTime::EventClock);
     // The attempt needs more than one step, and it is given up after the first.
     let error = batch.run_until(request.clone(), Arc::new(now), &|_| {}, std::future::ready(())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

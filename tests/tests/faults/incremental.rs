@@ -373,18 +373,9 @@ async fn copies_of_edges_are_kept_once_they_are_published_and_while_their_versio
         Arc::new(move || now() + if is_late.load(std::sync::atomic::Ordering::SeqCst) { 3_600_000_000 } else { 0 })
     };
     let t = RunTime::At(now());
-    let request = batch::RunRequest {
-        view: "links".into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t,
-        mode: batch::RunMode::ByStrategy,
-        compare: true,
-    };
+    let request = batch::RunRequest::new("links", t);
     let late = |_: i64| is_late.store(true, std::sync::atomic::Ordering::SeqCst);
-    let lost = harness.runs(256 << 20).run(request, clock, &late).await.unwrap_err();
+    let lost = harness.batch_layer(256 << 20).run(request, clock, &late).await.unwrap_err();
     assert_eq!(lost.kind(), types::ErrorKind::Conflict, "its lease has expired: {lost}");
     assert!(harness.copies.versions().is_empty());
     tokio::time::sleep(Duration::from_millis(50)).await;

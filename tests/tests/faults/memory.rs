@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CheckpointRange, CheckpointRecord, RunRecord, checkpoint_commit};
 use definitions::parse::parse_stream;
@@ -56,33 +55,9 @@ async fn archived(harness: &Harness, checkpoint: i64, rows: i64) {
 }
 
 async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
-    let batch = Batch {
-        catalog: harness.catalog.clone(),
-        storage: harness.storage.clone(),
-        log: harness.replay_log(),
-        functions: harness.functions.clone(),
-        settings: BatchSettings {
-            memory_limit_bytes,
-            threads: 2,
-            temp_dir: None,
-            lease: Duration::from_secs(30),
-            report_every: batch::REPORT_EVERY,
-            events_per_bucket: batch::EVENTS_PER_BUCKET,
-        },
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    };
-    let request = RunRequest {
-        view: "v".into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        mode: RunMode::Full,
-        compare: true,
-    };
+    let mut batch = harness.batch_layer(256 << 20);
+    batch.settings.memory_limit_bytes = memory_limit_bytes;
+    let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::EventClock) };
     batch.run(request, Arc::new(now), &|_| {}).await.unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use basestream_tests::now;
-use batch::{Batch, ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
+use batch::{ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus, run_lease};
 use futures::TryStreamExt;
@@ -200,16 +200,12 @@ async fn a_replay_reads_a_record_by_the_version_that_its_archive_has() {
 async fn a_replay_pins_what_it_reads_until_it_ends() {
     let site = Site::with_history().await;
     let gate = Gate::before(site.harness.storage.object_store(), "snapshots/", Way::Held);
-    let batch = Batch { storage: ObjectStorage::over(gate.clone()).unwrap(), ..site.harness.runs(256 << 20) };
+    let mut batch = site.harness.batch_layer(256 << 20);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
     let request = RunRequest {
-        view: "counts".into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::At(now()),
         mode: RunMode::Replay(ReplayRequest { from: ReplayFrom::Archive, events_a_second: None }),
         compare: false,
+        ..RunRequest::new("counts", RunTime::At(now()))
     };
     let running = tokio::spawn(async move { batch.run(request, Arc::new(now), &|_| {}).await });
     let pinned = async || {

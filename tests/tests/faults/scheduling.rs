@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, DefinitionStatus, RunStatus, run_lease};
 use definitions::parse::parse_definitions;
-use jobs::apply::{Options, Target, Wanted, apply};
+use jobs::apply::{ApplyOptions, Target, Wanted, apply};
 use jobs::scheduler::Scheduler;
 use serving::ServingClock;
 use storage::ObjectStorage;
@@ -38,24 +38,10 @@ async fn gated(views: &[(&str, &str)], folder: &'static str) -> (Harness, Batch,
     harness.define(&[(Stream, "s", STREAM)].into_iter().chain(views).collect::<Vec<_>>()).await.unwrap();
     more(&harness, 10).await;
     let gate = Gate::before(harness.storage.object_store(), folder, Way::Held);
-    let storage = ObjectStorage::over(gate.clone()).unwrap();
-    let batch = Batch {
-        catalog: harness.catalog.clone(),
-        storage,
-        log: harness.replay_log(),
-        functions: harness.functions.clone(),
-        settings: BatchSettings {
-            memory_limit_bytes: 64 << 20,
-            threads: 2,
-            temp_dir: Some(harness.path().join("spill")),
-            lease: Duration::from_secs(3600),
-            report_every: batch::REPORT_EVERY,
-            events_per_bucket: batch::EVENTS_PER_BUCKET,
-        },
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    };
+    let mut batch = harness.batch_layer(256 << 20);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let (temp_dir, lease) = (Some(harness.path().join("spill")), Duration::from_secs(3600));
+    batch.settings = BatchSettings { memory_limit_bytes: 64 << 20, temp_dir, lease, ..batch.settings };
     (harness, batch, gate)
 }
 
@@ -100,16 +86,7 @@ fn statuses(state: &CatalogState, view: &str) -> Vec<RunStatus> {
 }
 
 fn request(view: &str) -> RunRequest {
-    RunRequest {
-        view: view.into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        mode: RunMode::ByStrategy,
-        compare: true,
-    }
+    RunRequest::new(view, RunTime::EventClock)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +133,8 @@ async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one()
     let state = until(&harness, |state| ended(state, 1)).await;
     let of_second: Vec<_> = state.runs.iter().filter(|run| run.version == 2).map(|run| run.status).collect();
     assert_eq!(of_second, [RunStatus::Running]);
-    let another = Batch { worker: "another".into(), ..batch };
+    let mut another = batch;
+    another.worker = "another".into();
     let again = another.run(RunRequest { version: Some(2), ..request("v") }, Arc::new(now), &|_| {}).await.unwrap_err();
     assert_eq!(again.to_string(), "version 2 of the view \"v\" is being run by another process");
     gate.set(Way::Fine);
@@ -235,7 +213,7 @@ async fn change(harness: &Harness, views: &[&str]) {
         progress: &|_| {},
     };
     let wanted = Wanted::Definitions { definitions: &definitions, staging: &BTreeSet::new() };
-    apply(&target, wanted, Options::default(), now()).await.unwrap();
+    apply(&target, wanted, ApplyOptions::default(), now()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

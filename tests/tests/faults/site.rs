@@ -35,8 +35,8 @@ impl Site {
         self.append_by("one", ids).await;
     }
 
-    /// A checkpoint of its own, by this worker, with these events, some of which are older than the others by some days, and
-    /// a dead letter.
+    /// A checkpoint of its own, by this worker, with these events, some of which are older than the others by some
+    /// days, and a dead letter.
     pub async fn append_by(&self, worker: &str, ids: &[usize]) {
         let text = |id: &usize| {
             let at = now() - DAY * (*id % 3) as i64;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, Worker, now};
-use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use engine::events::format_timestamp;
 use engine::fresh::Fresh;
@@ -202,26 +202,8 @@ async fn run(harness: &Harness) {
         events_per_bucket: batch::EVENTS_PER_BUCKET,
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
-    let batch = Batch {
-        catalog,
-        storage,
-        log: harness.replay_log(),
-        functions,
-        settings,
-        worker: "harness".into(),
-        copies: Default::default(),
-        shared_scan: Default::default(),
-    };
-    let request = RunRequest {
-        view: VIEW.into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        mode: RunMode::ByStrategy,
-        compare: true,
-    };
+    let batch = Batch::new(catalog, storage, harness.replay_log(), functions, settings, "harness");
+    let request = RunRequest::new(VIEW, RunTime::EventClock);
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
     // Called for each bucket that is written: after the last one comes the join.
     let progress = |_: i64| {

@@ -186,8 +186,8 @@ fn waits_for_others(step: &str) -> bool {
 }
 
 /// Whether enough steps had a kill: all of them, except in a short run. There, one step of the collector is enough, and
-/// none of compaction, because they wait for others to create work for them; and on Kafka, whose groups settle slowly, one step of each part
-/// is enough.
+/// none of compaction, because they wait for others to create work for them; and on Kafka, whose groups settle slowly,
+/// one step of each part is enough.
 fn is_met(site: &Site, left: &BTreeSet<&'static str>, least: u64) -> bool {
     let one_of = |steps: &[&'static str]| steps.iter().any(|step| !left.contains(step));
     match (least < EVERY_STEP_FROM, site.is_kafka) {

@@ -87,8 +87,8 @@ impl<'a> Quiet<'a> {
         Ok(())
     }
 
-    /// Recomputes every view from the archive by a batch run, which gives the states that incremental runs had kept. A dead
-    /// run's lease has to expire first.
+    /// Recomputes every view from the archive by a batch run, which gives the states that incremental runs had kept. A
+    /// dead run's lease has to expire first.
     pub async fn recompute(&self) -> Result<()> {
         let asked_at = basestream_tests::now();
         for view in VIEWS {

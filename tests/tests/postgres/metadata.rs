@@ -1,4 +1,5 @@
-//! `pg_catalog` and `information_schema`, as clients ask them. What psql, JDBC and SQLAlchemy ask is in `tests/clients`.
+//! `pg_catalog` and `information_schema`, as clients ask them. What psql, JDBC and SQLAlchemy ask is in
+//! `tests/clients`.
 
 use crate::server::{Server, error_of, one, texts};
 

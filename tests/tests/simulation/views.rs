@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Reads};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, StreamsRead};
 use types::tiles::Micros;
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ pub fn streams_of(view: &str) -> Vec<Arc<str>> {
 }
 
 /// Which streams the live view versions read.
-pub fn reads(state: &CatalogState) -> Reads {
+pub fn reads(state: &CatalogState) -> StreamsRead {
     state.live(DefinitionKind::View).map(|view| ((view.name.clone(), view.version), streams_of(&view.name))).collect()
 }
 

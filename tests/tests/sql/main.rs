@@ -1,10 +1,11 @@
 //! What SQL answers, as files anyone can read: `tests/slt/*.slt`, in the format of sqllogictest.
 //!
-//! Each file is played from top to bottom on an installation of its own. `CREATE` goes through `check` and `apply`; what else a
-//! [`project`] understands is listed there. `BASESTREAM_SLT_SHOW=1` prints what was answered instead of comparing it.
+//! Each file is played from top to bottom on an installation of its own. `CREATE` goes through `check` and `apply`;
+//! what else a [`project`] understands is listed there. `BASESTREAM_SLT_SHOW=1` prints what was answered instead of
+//! comparing it.
 //!
-//! Not the crate `sqllogictest`: it turns on features of md-5 and getrandom that lie below DataFusion, which would be built once
-//! more. The format is its own, and its parser reads these files.
+//! Not the crate `sqllogictest`: it turns on features of md-5 and getrandom that lie below DataFusion, which would be
+//! built once more. The format is its own, and its parser reads these files.
 
 #![allow(clippy::unwrap_used)]
 

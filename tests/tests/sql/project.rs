@@ -101,7 +101,7 @@ impl Project {
             progress: &|_| {},
         };
         let wanted = jobs::apply::Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
-        jobs::apply::apply(&target, wanted, jobs::apply::Options::default(), BEGIN).await.map(|_| ())
+        jobs::apply::apply(&target, wanted, jobs::apply::ApplyOptions::default(), BEGIN).await.map(|_| ())
     }
 
     async fn append(&mut self, stream: &str, lines: &str) -> Result<()> {

@@ -17,8 +17,8 @@
 //! the whole message; it ends at two empty lines
 //! ```
 //!
-//! A row is its values with one space between them; NULL is `NULL`, an empty text `(empty)`. The letters after `query` say how many
-//! columns there are: T, I, R, D (a time), B.
+//! A row is its values with one space between them; NULL is `NULL`, an empty text `(empty)`. The letters after `query`
+//! say how many columns there are: T, I, R, D (a time), B.
 
 /// One record: what is asked, and what is expected.
 #[derive(Debug)]

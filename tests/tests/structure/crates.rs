@@ -1,8 +1,8 @@
 //! The picture of the crates in `ARCHITECTURE.md`, against the Cargo.toml files.
 //!
-//! An arrow `a --> b` means that b depends on a. The crates are those with a path in `[workspace.dependencies]`, by the names under
-//! which code imports them; `tests` and `bench` are not among them. Dev-dependencies are no arrows, and an arrow that follows from
-//! others is left out.
+//! An arrow `a --> b` means that b depends on a. The crates are those with a path in `[workspace.dependencies]`, by the
+//! names under which code imports them; `tests` and `bench` are not among them. Dev-dependencies are no arrows, and an
+//! arrow that follows from others is left out.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, and the modules of a crate
-//! import one another in one direction.
+//! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, and the modules
+//! of a crate import one another in one direction.
 
 #![allow(clippy::unwrap_used)]
 

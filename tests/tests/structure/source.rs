@@ -11,7 +11,8 @@ pub fn read(path: &Path) -> Source {
     Source::new(&text)
 }
 
-/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its declaration.
+/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its
+/// declaration.
 pub fn without_tests<'a>(src: &Path, relative: &'a Path) -> Option<&'a Path> {
     let mut parent = src.join("lib.rs");
     let mut folder = src.to_path_buf();
@@ -67,8 +68,9 @@ impl Source {
     }
 }
 
-/// The first name of each path that begins at the crate's root, with its line: `crate::a::B` and `super::a` of a file in `a/` name a.
-/// `place` is the file's module path. In `lib.rs` itself paths begin with a module's name, or with an exported one.
+/// The first name of each path that begins at the crate's root, with its line: `crate::a::B` and `super::a` of a file
+/// in `a/` name a. `place` is the file's module path. In `lib.rs` itself paths begin with a module's name, or with an
+/// exported one.
 pub fn paths(source: &Source, place: &[String], modules: &BTreeSet<String>) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let line_of = |at: usize| source.0[..at].matches('\n').count() + 1;
@@ -77,18 +79,31 @@ pub fn paths(source: &Source, place: &[String], modules: &BTreeSet<String>) -> V
         add(at, &source.0[at + "crate::".len()..]);
     }
     // As many `super` as the file is deep lead to the root.
-    let to_root = "super::".repeat(place.len());
     if !place.is_empty() {
-        for (at, _) in source.0.match_indices(&to_root) {
-            let is_whole = !source.0[..at].ends_with(is_name) && !source.0[..at].ends_with("::");
-            if is_whole && !source.0[at + to_root.len()..].starts_with("super::") {
-                add(at, &source.0[at + to_root.len()..]);
-            }
-        }
+        through_super(source, place.len()).into_iter().for_each(|at| add(at, &source.0[at..]));
         return found;
     }
     found.extend(named_in_lib(source, modules).into_iter().map(|name| (name, 1)));
     found
+}
+
+/// The same for paths that begin in the crate's module `parent`, of a file in its folder.
+pub fn paths_below(source: &Source, place: &[String], parent: &str) -> Vec<(String, usize)> {
+    let from_root = format!("crate::{parent}::");
+    let named = source.0.match_indices(&from_root).map(|(at, _)| at + from_root.len());
+    let starts = named.chain(through_super(source, place.len().saturating_sub(1)));
+    let line_of = |at: usize| source.0[..at].matches('\n').count() + 1;
+    starts.flat_map(|at| first_names(&source.0[at..]).into_iter().map(move |name| (name, line_of(at)))).collect()
+}
+
+/// Where paths go on after exactly this many `super`.
+fn through_super(source: &Source, count: usize) -> Vec<usize> {
+    let supers = "super::".repeat(count);
+    let places = source.0.match_indices(&supers).filter(|(at, _)| {
+        let (before, after) = (&source.0[..*at], &source.0[at + supers.len()..]);
+        count > 0 && !before.ends_with(is_name) && !before.ends_with("::") && !after.starts_with("super::")
+    });
+    places.map(|(at, _)| at + supers.len()).collect()
 }
 
 /// What `lib.rs` exports from its modules and also uses in its own items.
@@ -210,6 +225,15 @@ fn paths_from_the_root_are_found_in_every_spelling() {
     found.sort();
     let expected = [("F", 2), ("a", 1), ("b", 2), ("c", 2), ("g", 4), ("i", 4)].map(|(name, line)| (name.to_owned(), line));
     assert_eq!(found, expected);
+}
+
+#[test]
+fn paths_from_a_module_are_found_in_its_folder() {
+    let text = "use crate::a::b::X;\nuse crate::a::{c, d::Y};\nuse crate::e::f;\nuse super::{g::Z, W};\nfn f() { super::super::h(); }\n";
+    let found = |place: [&str; 2]| -> Vec<String> {
+        paths_below(&Source::new(text), &place.map(str::to_owned), "a").into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(found(["a", "here"]), ["b", "c", "d", "g", "W"]);
 }
 
 #[test]

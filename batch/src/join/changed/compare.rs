@@ -10,7 +10,7 @@ use types::tiles::{Micros, Range};
 use types::{Error, Result};
 
 /// A row: its chunk, and its position there.
-type Place = (usize, usize);
+type RowPosition = (usize, usize);
 
 /// Rows of two snapshots, prepared for comparison.
 pub(super) enum Comparing<'a> {
@@ -66,7 +66,7 @@ impl<'a> Comparing<'a> {
     }
 
     /// Whether a row of the old snapshot, of the new one, or of both, may contribute differently.
-    pub(super) fn differ(&self, old: Option<Place>, new: Option<Place>) -> bool {
+    pub(super) fn differ(&self, old: Option<RowPosition>, new: Option<RowPosition>) -> bool {
         match self {
             Comparing::Liveness { old: was, new: is, near, far } => {
                 let (was, is) = (old.map(|(chunk, row)| (&was[chunk], row)), new.map(|(chunk, row)| (&is[chunk], row)));

@@ -1,4 +1,5 @@
-//! Decodes into structs that serde derives for exactly these records. A product whose streams are defined at run time cannot have them.
+//! Decodes into structs that serde derives for exactly these records. A product whose streams are defined at run time
+//! cannot have them.
 
 use std::borrow::Cow;
 

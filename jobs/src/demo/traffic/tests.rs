@@ -75,7 +75,7 @@ fn broken_records_are_no_events_and_accepted_ones_are() {
         let is_event = parsed.is_some_and(|fields| {
             fields.contains_key("user_id") && fields["ts"].as_str().is_some_and(|ts| engine::events::parse_timestamp(ts).is_ok())
         });
-        assert_eq!(is_event, event.outcome != Outcome::Broken, "{}", event.value);
+        assert_eq!(is_event, event.outcome != ExpectedDecision::Broken, "{}", event.value);
     }
 }
 
@@ -89,7 +89,7 @@ proptest! {
         let mut found: BTreeMap<String, (i64, i64)> = BTreeMap::new();
         for event in traffic.by_ref().take(history as usize + live) {
             let Ok(fields) = serde_json::from_str::<Value>(&event.value) else { continue };
-            let is_event = event.outcome != Outcome::Broken && event.outcome != Outcome::Future;
+            let is_event = event.outcome != ExpectedDecision::Broken && event.outcome != ExpectedDecision::Future;
             if event.stream != TrafficStream::Transactions || !is_event || !ids.insert(event.id) || fields["status"] != "ok" {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Outcome, TrafficStream};
+use super::{ExpectedDecision, TrafficStream};
 
 /// The correct answers for all records generated so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,13 +61,13 @@ impl Truth {
         (logins.len() as i64, linked.len() as i64)
     }
 
-    pub(super) fn count(&mut self, stream: TrafficStream, outcome: Outcome) {
+    pub(super) fn count(&mut self, stream: TrafficStream, outcome: ExpectedDecision) {
         let counts = self.streams.entry(stream).or_default();
         match outcome {
-            Outcome::Accepted => counts.accepted += 1,
-            Outcome::Duplicate => counts.duplicates += 1,
-            Outcome::Future => counts.future += 1,
-            Outcome::Broken => counts.broken += 1,
+            ExpectedDecision::Accepted => counts.accepted += 1,
+            ExpectedDecision::Duplicate => counts.duplicates += 1,
+            ExpectedDecision::Future => counts.future += 1,
+            ExpectedDecision::Broken => counts.broken += 1,
         }
     }
 

@@ -14,10 +14,12 @@ use types::{Error, Result};
 
 use super::seen::Seen;
 use crate::ingest::arrow_json::{simplified, write_value};
+use crate::ingest::bytes::{broken, open_file};
 use crate::ingest::csv_rows::CsvFile;
-use crate::ingest::input::{Format, Input, Shape, broken, open_file};
+use crate::ingest::input::{Format, Input, Shape};
 use crate::ingest::json_lines::an_array;
-use crate::ingest::numbers::{ColumnNumbers, Detected, NumberFormat, detect};
+use crate::ingest::number_detection::{ColumnNumbers, Detected, detect};
+use crate::ingest::numbers::NumberFormat;
 use crate::ingest::parquet_rows;
 
 /// A column of a file.

@@ -74,7 +74,8 @@ async fn a_failed_run_is_tried_again_later_and_later() {
     assert_eq!(due_runs(&state, &registry, HOUR + 10_000_000)[0].attempt, 3);
 }
 
-/// The retry is not put off until the other clock's time has come; and what fails then is tried later and later, as ever.
+/// The retry is not put off until the other clock's time has come; and what fails then is tried later and later, as
+/// ever.
 #[tokio::test]
 async fn a_run_that_failed_by_a_clock_that_was_ahead_is_tried_again_at_once_and_once() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
@@ -442,8 +443,8 @@ mod laws {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// The law of schedules: whenever a scheduler looks, also after being away, the newest due time that has begun has a
-        /// run, each due time has one at most, and none begins before it is due.
+        /// The law of schedules: whenever a scheduler looks, also after being away, the newest due time that has begun
+        /// has a run, each due time has one at most, and none begins before it is due.
         #[test]
         fn the_newest_due_time_has_run_and_none_twice(
             options in prop::sample::select(SCHEDULES.as_slice()),
@@ -466,9 +467,9 @@ mod laws {
             }
         }
 
-        /// The law of the queue: as many begin as have a place, one per view version, in order; those that share a place scan
-        /// the same stream, and all that could share it do; one that does not begin lacks a place of its own kind, and long ones
-        /// never take the last.
+        /// The law of the queue: as many begin as have a place, one per view version, in order; those that share a
+        /// place scan the same stream, and all that could share it do; one that does not begin lacks a place of its own
+        /// kind, and long ones never take the last.
         #[test]
         fn places_are_filled_in_the_order_of_the_queue(
             runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>(), prop::option::of(0u8..2)), 0..10),
@@ -480,11 +481,11 @@ mod laws {
                 scheduled_for: None, requested: None, attempt: 1, reason: "", scans: scans.map(|stream| format!("s{stream}").into()),
             };
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
-            let under_way: Vec<(Place, Due)> =
+            let under_way: Vec<(RunSlot, Due)> =
                 busy.into_iter().map(|((view, version), (is_long, place))| (place % most as u64, due(view, version, is_long, None))).collect();
             let begin = to_begin(&queue, &under_way, most);
-            let taken: BTreeSet<Place> = under_way.iter().map(|(place, _)| *place).collect();
-            let taken_by_long: BTreeSet<Place> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+            let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
+            let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
             let places = taken.len() + begin.len();
             let is_long = |together: &Vec<&Due>| together.iter().any(|due| due.is_long());
             let long = taken_by_long.len() + begin.iter().filter(|together| is_long(together)).count();

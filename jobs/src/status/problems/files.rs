@@ -41,7 +41,8 @@ fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem
             "run `basestream repair`: it rebuilds the file from the log, as far back as the log goes",
         ),
         _ => (
-            "its events are not merged: batch runs, verify and `as_of` in the past report an error where they need the file; earlier snapshots hold its events",
+            "its events are not merged: batch runs, verify and `as_of` in the past report an error where they need \
+             the file; earlier snapshots hold its events",
             "run `basestream repair`: it rebuilds the file from the log, as far back as the log goes",
         ),
     };

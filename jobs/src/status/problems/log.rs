@@ -62,10 +62,18 @@ fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
     Problem {
         fault: Fault::LogShortened,
         severity: Severity::Error,
-        what: format!("{id}: the log ends at {}, but offset {next_offset} is committed: the log is shorter than the catalog expects", bounds.end),
-        cause: "the log lost records that were counted: the topic was recreated, an old backup was restored, or a broker lost its disk".into(),
+        what: format!(
+            "{id}: the log ends at {}, but offset {next_offset} is committed: the log is shorter than the \
+            catalog expects",
+            bounds.end
+        ),
+        cause: "the log lost records that were counted: the topic was recreated, an old backup was restored, or a \
+            broker lost its disk"
+            .into(),
         effect: REFUSED.into(),
-        next_step: "restore the whole log; if that is not possible, define the stream under a new name on the topic: the archive still holds what was counted".into(),
+        next_step: "restore the whole log; if that is not possible, define the stream under a new name on the topic: \
+            the archive still holds what was counted"
+            .into(),
     }
 }
 
@@ -78,7 +86,8 @@ fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
         cause: "the topic was deleted and recreated, or log.url points to another log".into(),
         effect: format!("{REFUSED} (offset {next_offset})"),
         next_step: format!(
-            "correct log.url; if the old log is lost, define the stream under a new name on the topic; if all offsets of the new log are at or after the committed one, {ACCEPT}"
+            "correct log.url; if the old log is lost, define the stream under a new name on the topic; if all offsets \
+             of the new log are at or after the committed one, {ACCEPT}"
         ),
     }
 }

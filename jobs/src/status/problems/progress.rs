@@ -128,7 +128,8 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
         effect: "answers do not include these records and become older; meta.complete_to shows how old".into(),
         next_step: match worker {
             Some(worker) => format!(
-                "start `basestream speed` or `basestream up`; if {worker} still runs, read its log and restart it: its partitions are taken over"
+                "start `basestream speed` or `basestream up`; if {worker} still runs, read its log and restart it: \
+                 its partitions are taken over"
             ),
             None if is_compacted => {
                 "start `basestream speed` or `basestream up`; if one runs, read its log and restart it: its partitions are taken over"

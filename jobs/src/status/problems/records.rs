@@ -42,7 +42,8 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
             cause: reason.map_or("see the list".to_owned(), |reason| format!("most frequent reason: {reason}")),
             effect: "no answer includes these records; they are kept unchanged".into(),
             next_step: format!(
-                "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then `basestream dead-letters replay {stream}`"
+                "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then \
+                 `basestream dead-letters replay {stream}`"
             ),
         }
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
+use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned};
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 use crate::scheduler::{due_runs, newest_runs};
-use crate::status::text::difference_text;
 
 /// How much later than due a run may start.
 const LATE_US: Micros = 2 * 60_000_000;
@@ -96,13 +95,15 @@ fn differs(run: &RunRecord, comparison: &Comparison) -> Problem {
         fault: Fault::StatesDiffer,
         severity: Severity::Error,
         what: format!(
-            "{} (version {}): the recomputation of {at} differs from the states that incremental runs had kept, in {} of {} rows compared{first}",
+            "{} (version {}): the recomputation of {at} differs from the states that incremental runs had kept, in {} \
+             of {} rows compared{first}",
             run.view, run.version, comparison.differences, comparison.rows
         ),
         cause: "a defect of this or an earlier release, or events or files that were changed outside of basestream".into(),
         effect: "answers before that time may have been wrong; since then they come from the recomputed states".into(),
         next_step: format!(
-            "check the answers with `basestream verify {0}` and report the difference; `basestream batch run {0} --full` compares again and ends this once nothing differs",
+            "check the answers with `basestream verify {0}` and report the difference; `basestream batch run {0} \
+             --full` compares again and ends this once nothing differs",
             run.view
         ),
     }
@@ -129,7 +130,9 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             cause: busy.clone().unwrap_or_else(|| "no scheduler runs".into()),
             effect: "answers stay correct but become slower: they merge every checkpoint since the last snapshot".into(),
             next_step: match busy {
-                Some(_) => "wait; if this happens often, raise `max_concurrent_runs` in [scheduler], start a second `basestream scheduler` or schedule views less often".into(),
+                Some(_) => "wait; if this happens often, raise `max_concurrent_runs` in [scheduler], start a second \
+                    `basestream scheduler` or schedule views less often"
+                    .into(),
                 None => format!("start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run {}`", due.view),
             },
         });
@@ -198,7 +201,9 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 cause: format!("another release wrote it: found {stamp}, expected {}", view.plan.stamp),
                 effect: match facts.building.contains(&(view.name.clone(), view.version)) {
                     true => "the snapshot is not used, and queries of the view are refused until a run has built it anew".into(),
-                    false => "the snapshot is not used: answers are computed from the archive, correct but slow, and are marked `degraded`".into(),
+                    false => "the snapshot is not used: answers are computed from the archive, correct but slow, and \
+                        are marked `degraded`"
+                        .into(),
                 },
                 next_step,
             }),
@@ -207,12 +212,20 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 severity: Severity::Error,
                 what: format!("{}: the manifest of the published snapshot cannot be read", view.name),
                 cause: error.clone(),
-                effect:
-                    "answers stay correct but become slower (`degraded`): they are computed from the previous snapshot or from all checkpoints"
-                        .into(),
+                effect: "answers stay correct but become slower (`degraded`): they are computed from the previous \
+                     snapshot or from all checkpoints"
+                    .into(),
                 next_step,
             }),
         }
     }
     found
+}
+
+/// `k="a", column amount (sum(amount)), 1h from 2026-01-02T03:00:00Z: kept 1, recomputed 2`
+pub(in crate::status) fn difference_text(difference: &StateDifference) -> String {
+    let StateDifference { key, column, state, level, tile, kept, recomputed } = difference;
+    let key = if key.is_empty() { "the only key" } else { key };
+    let what = if column == "*" { "all columns".to_owned() } else { format!("column {column} ({state})") };
+    format!("{key}, {what}, {level} from {tile}: kept {kept}, recomputed {recomputed}")
 }

@@ -4,10 +4,10 @@ use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, for_
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
-    let mut told: Vec<&String> = Vec::new();
+    let mut reported: Vec<&String> = Vec::new();
     for error in facts.ends.values().filter_map(|ends| ends.as_ref().err()) {
-        if !told.contains(&error) && !facts.unreachable.iter().any(|known| known.service == Service::Log) {
-            told.push(error);
+        if !reported.contains(&error) && !facts.unreachable.iter().any(|known| known.service == Service::Log) {
+            reported.push(error);
             found.push(unreachable(&Unreachable { service: Service::Log, error: error.clone() }));
         }
     }

@@ -10,13 +10,13 @@ fn bounds(partition: i32, begin: i64, end: i64) -> PartitionBounds {
     PartitionBounds { partition, begin: Offset(begin), end: Offset(end) }
 }
 
-fn place(position: i64, end: Option<i64>, complete_to: Option<Micros>) -> Place {
-    Place { position: Offset(position), end: end.map(Offset), complete_to, defined_at: 5 }
+fn place(position: i64, end: Option<i64>, complete_to: Option<Micros>) -> PartitionPosition {
+    PartitionPosition { position: Offset(position), end: end.map(Offset), complete_to, defined_at: 5 }
 }
 
-fn ages(counted: &mut AllCounted, places: &[(PartitionId, Place)], now: Micros) -> Vec<(String, Micros)> {
+fn ages(counted: &mut AllCounted, places: &[(PartitionId, PartitionPosition)], now: Micros) -> Vec<(String, Micros)> {
     let views = BTreeMap::from([("of_both".into(), vec!["a".into(), "b".into()]), ("of_b".into(), vec!["b".into()])]);
-    let ages = counted.ages(&Places(places.iter().cloned().collect()), &views, now);
+    let ages = counted.ages(&PartitionPositions(places.iter().cloned().collect()), &views, now);
     ages.into_iter().map(|(view, age)| (view.to_string(), age)).collect()
 }
 

@@ -9,8 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
-use super::carry::HIDDEN;
-use super::sides::{Reach, Sides};
+use super::sides::{HIDDEN, Reach, Sides};
 use super::span::{Span, timestamp};
 use super::{parse_expr, resolved};
 

@@ -12,11 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::{Definitions, ViewDefinition};
 use types::{Error, Result};
 
-use super::sides::{Side, Sides, qualifier, relations};
+use super::sides::{HIDDEN, Side, Sides, qualifier, relations};
 use super::{parse_query, quoted, resolved};
-
-/// The last columns of every table and every inner SELECT.
-pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition", "__offset"];
 
 /// Whether the inner SELECTs keep their WHERE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +23,14 @@ pub(super) enum Where {
 }
 
 /// How often each stream is read.
-type Reads = BTreeMap<Arc<str>, usize>;
+type ReadCounts = BTreeMap<Arc<str>, usize>;
 /// The visible CTEs.
 type Scope = BTreeMap<String, Table>;
 
 /// A relation in FROM: the streams it reads, and the names of its columns, without the hidden ones.
 #[derive(Debug, Clone, Default)]
 struct Table {
-    reads: Reads,
+    reads: ReadCounts,
     columns: BTreeSet<String>,
 }
 
@@ -41,7 +38,7 @@ struct Table {
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) query: Query,
-    pub(super) reads: Reads,
+    pub(super) reads: ReadCounts,
     /// The relations that the top SELECT reads.
     pub(super) sides: Sides,
 }
@@ -164,7 +161,7 @@ impl Carry<'_> {
         }
         if let Some(stream) = self.definitions.streams.iter().find(|stream| *stream.name == *name) {
             let columns = stream.columns.iter().map(|column| column.name.to_string()).collect();
-            return Ok(Table { reads: Reads::from([(stream.name.clone(), 1)]), columns });
+            return Ok(Table { reads: ReadCounts::from([(stream.name.clone(), 1)]), columns });
         }
         let Some(view) = self.definitions.views.iter().find(|view| *view.name == *name) else {
             return Err(Error::input(format!("there is no stream and no view \"{name}\"")));
@@ -181,7 +178,7 @@ impl Carry<'_> {
     }
 }
 
-fn add(reads: &mut Reads, more: Reads) {
+fn add(reads: &mut ReadCounts, more: ReadCounts) {
     for (stream, times) in more {
         *reads.entry(stream).or_default() += times;
     }

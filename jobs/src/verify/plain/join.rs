@@ -4,9 +4,8 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select};
 use types::{Error, Result};
 
-use super::select::longest;
 use super::sides::{Reach, Side, Sides};
-use super::span::timestamp;
+use super::span::{longest, timestamp};
 use super::{Moment, parse_query, quoted, top_select};
 
 /// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of

@@ -1,4 +1,5 @@
-//! Which values of a column are past a limit, as plain SQL: the bytes of the values that an aggregate collects, summed up.
+//! Which values of a column are past a limit, as plain SQL: the bytes of the values that an aggregate collects, summed
+//! up.
 //!
 //! The rules are those of `max_state_bytes`, written again: 8 bytes for each value and the length of its text, of an
 //! aggregate in order also of what it is ordered by.

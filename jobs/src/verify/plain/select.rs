@@ -8,7 +8,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::sides::{Reach, Sides};
-use super::span::{Span, timestamp};
+use super::span::{Span, longest, timestamp};
 use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
 /// A column of the view.
@@ -185,20 +185,6 @@ impl Fan<'_> {
         let of_side = |side: usize| longest(reaches.iter().map(|reach| reach.0[side]));
         Ok(Reach((0..self.sides.sides.len()).map(of_side).collect()))
     }
-}
-
-/// Returns the longest span without an upper edge, with the coarsest hop among those of its length.
-pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
-    let mut longest: Option<Span> = None;
-    for span in spans {
-        let Some(back) = span.back else { return Span::ALL };
-        longest = Some(match longest {
-            Some(known) if known.back > Some(back) => known,
-            Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
-            _ => Span { until: None, ..span },
-        });
-    }
-    longest.unwrap_or(Span::ALL)
 }
 
 /// Returns SQL for the number of events that meet a condition.

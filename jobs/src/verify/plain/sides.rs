@@ -10,9 +10,11 @@ use datafusion::sql::sqlparser::ast::{
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::carry::HIDDEN;
 use super::resolved;
 use super::span::Span;
+
+/// The last columns of every table and every inner SELECT.
+pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition", "__offset"];
 
 /// The relations of a SELECT, in order of appearance.
 #[derive(Debug, Clone, PartialEq)]

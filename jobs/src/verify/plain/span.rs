@@ -104,3 +104,17 @@ fn floor(time: Micros, hop: Micros) -> Micros {
 fn micros(length: Duration) -> Micros {
     Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
 }
+
+/// Returns the longest span without an upper edge, with the coarsest hop among those of its length.
+pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
+    let mut longest: Option<Span> = None;
+    for span in spans {
+        let Some(back) = span.back else { return Span::ALL };
+        longest = Some(match longest {
+            Some(known) if known.back > Some(back) => known,
+            Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
+            _ => Span { until: None, ..span },
+        });
+    }
+    longest.unwrap_or(Span::ALL)
+}

@@ -1,5 +1,5 @@
 //! Which archive files hold the events that are asked for, and which checkpoints come after a cut: the one answer for
-//! runs, queries and the speed layer's start. `verify` does not use it, and reads every file.
+//! runs, queries, replays and the speed layer's start. `verify` does not use it, and reads every file.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result};
+use uuid::Uuid;
 
 use crate::{CatalogState, CheckpointRecord};
 
@@ -42,8 +43,15 @@ pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: 
     state.readable(FileKind::Archive).filter(is_of_stream).filter(|file| bounds.may_hold(state, file)).collect()
 }
 
-/// Returns the checkpoints of these streams after a cut, in the order of the catalog. What they have of other streams does
-/// not matter: it may be on both sides of the cut, as a view does not hold up the compaction of what it does not read.
+/// Returns the archive file with the events that one checkpoint has of a stream; `None` if it has none, or none any
+/// more.
+pub fn archive_file_of<'s>(state: &'s CatalogState, checkpoint: Uuid, stream: &str) -> Option<&'s FileRecord> {
+    state.readable_of(checkpoint, FileKind::Archive).find(|file| file.subject.as_deref() == Some(stream))
+}
+
+/// Returns the checkpoints of these streams after a cut, in the order of the catalog. What they have of other streams
+/// does not matter: it may be on both sides of the cut, as a view does not hold up the compaction of what it does not
+/// read.
 ///
 /// Errors: `Corrupt` when one lies on both sides of it.
 pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {

@@ -1,7 +1,7 @@
 //! Plans which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
-//! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`), then
-//! commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
+//! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`),
+//! then commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::reads::{Published, Reads};
+use super::reads::{Published, StreamsRead};
 use crate::{
     CatalogState, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord,
     RunStatus, SnapshotRecord,
@@ -62,8 +62,8 @@ impl CollectionPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention {
     pub kept: Duration,
-    /// How far the clock that events age by is behind the time. Commits age by the time itself: what is archived now may
-    /// have happened long ago.
+    /// How far the clock that events age by is behind the time. Commits age by the time itself: what is archived now
+    /// may have happened long ago.
     pub clock_behind: Duration,
 }
 
@@ -72,7 +72,7 @@ pub struct Retention {
 ///
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
-pub fn collectable(state: &CatalogState, reads: &Reads, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
+pub fn collectable(state: &CatalogState, reads: &StreamsRead, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
     let need = Need::new(state, reads, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
@@ -117,7 +117,7 @@ pub(super) struct Need<'s> {
 }
 
 impl<'s> Need<'s> {
-    pub(super) fn new(state: &'s CatalogState, reads: &'s Reads, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
+    pub(super) fn new(state: &'s CatalogState, reads: &'s StreamsRead, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
@@ -160,7 +160,8 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// The oldest publication of a version that is known. All runs that the state does not hold any more were before it.
+    /// The oldest publication of a version that is known. All runs that the state does not hold any more were before
+    /// it.
     fn oldest_publication(&self, snapshot: &SnapshotRecord) -> Micros {
         let of_version = |run: &&RunRecord| run.view == snapshot.view && run.version == snapshot.version;
         let published = self.state.runs.iter().filter(of_version).filter(|run| run.status == RunStatus::Succeeded);
@@ -233,8 +234,8 @@ impl<'s> Need<'s> {
             && checkpoint.ranges.iter().all(|range| self.is_past_duplicates(checkpoint, range, retention.kept))
     }
 
-    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records. Where
-    /// these are about the time, time tells it; records of long ago age as their partition goes on.
+    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records.
+    /// Where these are about the time, time tells it; records of long ago age as their partition goes on.
     fn is_past_duplicates(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, kept: Duration) -> bool {
         let Some(clock) = range.clock else { return true };
         let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);

@@ -13,8 +13,9 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use uuid::Uuid;
 
+use super::archive::archive_file_of;
 use super::collect::Need;
-use super::reads::{Published, Reads};
+use super::reads::{Published, StreamsRead};
 use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord, SnapshotRecord};
 
 const DAY: Micros = 24 * 3_600 * 1_000_000;
@@ -41,7 +42,7 @@ pub struct CompactionRules {
 /// `apart`: checkpoints that are not compacted with the one before them, because their files differ.
 pub fn compactions<'s>(
     state: &'s CatalogState,
-    reads: &Reads,
+    reads: &StreamsRead,
     rules: &CompactionRules,
     apart: &BTreeSet<Uuid>,
     now: Micros,
@@ -61,8 +62,8 @@ pub fn compactions<'s>(
     due.into_iter().map(|group| group.into_iter().map(|sized| sized.checkpoint).collect()).collect()
 }
 
-/// Returns the commit that puts one checkpoint in the place of others. Its files are already durable, and hold exactly the
-/// rows of the others' files, in any order.
+/// Returns the commit that puts one checkpoint in the place of others. Its files are already durable, and hold exactly
+/// the rows of the others' files, in any order.
 ///
 /// The commit's id is of version 7, as it says when the files were superseded.
 pub fn compaction_commit(id: Uuid, state: &CatalogState, compacted: CheckpointRecord, of: &[Uuid], files: Vec<FileRecord>) -> Commit {
@@ -112,8 +113,8 @@ struct Sized<'s> {
 }
 
 impl<'s> Sized<'s> {
-    /// `None` for a checkpoint that is left alone: one whose states may still be read, whose files are not as they should
-    /// be, or that is beside offsets that were given up, where the ledger and repairs go by single checkpoints.
+    /// `None` for a checkpoint that is left alone: one whose states may still be read, whose files are not as they
+    /// should be, or that is beside offsets that were given up, where the ledger and repairs go by single checkpoints.
     fn new(state: &'s CatalogState, checkpoint: &'s CheckpointRecord, damaged: &HashSet<&str>) -> Option<Self> {
         if is_beside_gap(state, checkpoint) || lacks_archive(state, checkpoint) {
             return None;
@@ -140,10 +141,7 @@ fn is_beside_gap(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
 fn lacks_archive(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
     let archived: BTreeSet<&Arc<str>> =
         checkpoint.ranges.iter().filter(|range| range.archived > 0).map(|range| &range.partition.stream).collect();
-    let has_file = |stream: &Arc<str>| {
-        state.files.of_checkpoint(checkpoint.id).any(|file| file.kind == FileKind::Archive && file.subject.as_ref() == Some(stream))
-    };
-    !archived.into_iter().all(has_file)
+    archived.into_iter().any(|stream| archive_file_of(state, checkpoint.id, stream).is_none())
 }
 
 fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {
@@ -153,7 +151,7 @@ fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {
 /// Returns the longest sequences of checkpoints that may become one, as far as size does not matter, each with its day.
 fn sequences<'s>(
     state: &'s CatalogState,
-    reads: &Reads,
+    reads: &StreamsRead,
     rules: &CompactionRules,
     apart: &BTreeSet<Uuid>,
     now: Micros,

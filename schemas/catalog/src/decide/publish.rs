@@ -1,12 +1,12 @@
-//! Decides whether a batch run may publish its snapshot, and builds the commit that does.
+//! The commits that end a batch run: published, skipped, failed or dropped. What must hold for it, the catalog checks.
 
 use uuid::Uuid;
 
 use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
+use types::Error;
 use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
-use types::{Error, Result};
 
 /// Combined with a run's id into its publication's commit id, so that a run is published once, however often it
 /// retries.
@@ -15,32 +15,7 @@ const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
 /// What the names of runs' leases begin with.
 const RUNS: &str = "run/";
 
-/// Refuses a run that must not publish: its lease is lost, or its cut is before the published one. The commit checks
-/// the same again; this check lets a run stop early.
-///
-/// Errors: `Conflict`, and `Input` for a run that has no cut or is not running.
-pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, now: Micros) -> Result<()> {
-    if run.status != RunStatus::Running {
-        return Err(Error::input("only a running run can publish").with("run", run.id).with("found", format!("{:?}", run.status)));
-    }
-    let cut = run.cut.as_ref().ok_or_else(|| Error::input("a run without a cut cannot publish").with("run", run.id))?;
-    let held = state.leases.iter().find(|held| held.name == lease.name);
-    let is_held = held.is_some_and(|held| held.owner == lease.owner && held.epoch == lease.epoch && held.expires_at > now);
-    if !is_held {
-        let found = held.map_or("nobody".to_owned(), |held| format!("{} at epoch {}", held.owner, held.epoch));
-        return Err(Error::conflict("the run's lease is lost")
-            .with("lease", &lease.name)
-            .with("expected holder", format!("{} at epoch {}", lease.owner, lease.epoch))
-            .with("found holder", found));
-    }
-    let published = state.snapshot(&run.view, run.version);
-    match published.and_then(|published| cut.behind(&published.cut)) {
-        Some((partition, offset, published)) => Err(cut_conflict(&run.view, run.version, &partition, offset, published)),
-        None => Ok(()),
-    }
-}
-
-/// Returns the error for a cut that would move back in a partition. The commit's own check returns the same.
+/// Returns the error for a cut that would move back in a partition.
 pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
     Error::conflict("the cut is before the published snapshot's")
         .with("view", view)
@@ -55,8 +30,8 @@ pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cu
 pub struct SnapshotFiles {
     /// Those that its run wrote.
     pub written: Vec<FileRecord>,
-    /// The paths of those of the snapshot before that it names too. The run takes them over: a file belongs to the newest
-    /// run whose snapshot names it, and is collected with that snapshot.
+    /// The paths of those of the snapshot before that it names too. The run takes them over: a file belongs to the
+    /// newest run whose snapshot names it, and is collected with that snapshot.
     pub carried_over: Vec<String>,
 }
 
@@ -115,8 +90,8 @@ pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Com
 /// Returns the commit that ends a run as skipped, under its lease: it found nothing new, so the `published` snapshot of
 /// its view holds everything up to the run's cut.
 ///
-/// The snapshot's cut advances to the run's. Otherwise the snapshot of a quiet stream would hold back, in the partitions
-/// of all other streams, what may be collected.
+/// The snapshot's cut advances to the run's. Otherwise the snapshot of a quiet stream would hold back, in the
+/// partitions of all other streams, what may be collected.
 pub fn skipped_commit(run: RunRecord, published: SnapshotRecord, lease: &LeaseRecord, now: Micros) -> Commit {
     let cut = run.cut.clone().unwrap_or_default();
     let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };

@@ -9,15 +9,15 @@ use crate::{CheckpointRange, CheckpointRecord};
 
 /// The streams that each view version reads. A version that is not known may read any.
 #[derive(Debug, Clone, Default)]
-pub struct Reads(BTreeMap<(Arc<str>, u32), BTreeSet<Arc<str>>>);
+pub struct StreamsRead(BTreeMap<(Arc<str>, u32), BTreeSet<Arc<str>>>);
 
-impl FromIterator<((Arc<str>, u32), Vec<Arc<str>>)> for Reads {
+impl FromIterator<((Arc<str>, u32), Vec<Arc<str>>)> for StreamsRead {
     fn from_iter<I: IntoIterator<Item = ((Arc<str>, u32), Vec<Arc<str>>)>>(versions: I) -> Self {
         Self(versions.into_iter().map(|(version, streams)| (version, streams.into_iter().collect())).collect())
     }
 }
 
-impl Reads {
+impl StreamsRead {
     /// Returns what a view version has published up to this cut; without a cut, nothing.
     pub(super) fn published<'s>(&'s self, view: &Arc<str>, version: u32, cut: Option<&'s Vector>) -> Published<'s> {
         Published { streams: self.0.get(&(view.clone(), version)), cut }

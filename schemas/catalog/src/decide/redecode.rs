@@ -16,9 +16,9 @@ pub struct Redecoded {
     pub files: Vec<(FileRecord, FileRecord)>,
 }
 
-/// Adds the switch to a commit: readers of later states read the new files. The replaced ones stay for readers of earlier
-/// states, until [`collectable`](crate::collectable) says that these are past them. A worker that decoded by another
-/// version can no longer commit ([`Expect::NotRedecoded`]).
+/// Adds the switch to a commit: readers of later states read the new files. The replaced ones stay for readers of
+/// earlier states, until [`collectable`](crate::collectable) says that these are past them. A worker that decoded by
+/// another version can no longer commit ([`Expect::NotRedecoded`]).
 ///
 /// The commit's id is of version 7, as it says when the files were replaced. It applies to no state but this one: a
 /// checkpoint that came in between is not decoded again yet.

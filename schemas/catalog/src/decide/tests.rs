@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use super::*;
 use crate::*;
-use types::ErrorKind;
 
 mod collecting;
 
@@ -111,22 +110,6 @@ fn the_ledger_names_the_range_that_does_not_add_up() {
     assert_eq!(ledger_difference(&record), None);
     record.ranges[1].absent = i64::MAX;
     assert_eq!(ledger_difference(&record), Some((&record.ranges[1], i64::MAX)));
-}
-
-#[test]
-fn a_run_publishes_under_its_lease_and_ahead_of_the_published_cut() {
-    let run = run(1, RunStatus::Running, "s/0:10");
-    let state = CatalogState { leases: vec![lease(NOW + 1, None)], snapshots: vec![snapshot(9, "s/0:10")], ..CatalogState::default() };
-    publishable(&state, &run, &lease(NOW + 1, None), NOW).unwrap();
-    let refusal = |state: &CatalogState, run: &RunRecord, now| publishable(state, run, &lease(0, None), now).unwrap_err();
-    assert_eq!(refusal(&state, &run, NOW + 1).kind(), ErrorKind::Conflict);
-    let taken = CatalogState { leases: vec![LeaseRecord { epoch: 5, ..lease(NOW + 1, None) }], ..state.clone() };
-    assert!(refusal(&taken, &run, NOW).to_string().contains("found holder: me at epoch 5"));
-    let overtaken = CatalogState { snapshots: vec![snapshot(9, "s/0:11")], ..state.clone() };
-    let text = refusal(&overtaken, &run, NOW).to_string();
-    assert!(text.contains("cut: 10") && text.contains("published: 11"), "{text}");
-    assert_eq!(refusal(&state, &RunRecord { cut: None, ..run.clone() }, NOW).kind(), ErrorKind::Input);
-    assert_eq!(refusal(&state, &RunRecord { status: RunStatus::Failed, ..run }, NOW).kind(), ErrorKind::Input);
 }
 
 fn written(files: &[FileRecord]) -> SnapshotFiles {

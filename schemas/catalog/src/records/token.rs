@@ -56,8 +56,8 @@ pub struct TokenRecord {
     pub revoked_at: Option<Micros>,
 }
 
-/// What a server needs to check a password by SCRAM-SHA-256 (RFC 5802, RFC 7677), each part as base64. It neither is the
-/// password nor lets anyone log in as a client.
+/// What a server needs to check a password by SCRAM-SHA-256 (RFC 5802, RFC 7677), each part as base64. It neither is
+/// the password nor lets anyone log in as a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
     pub salt: String,

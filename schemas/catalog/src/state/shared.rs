@@ -116,12 +116,12 @@ impl FromIterator<FileRecord> for Files {
 /// The checkpoints, in the order of their commits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoints {
-    in_order: Map<Place, Arc<CheckpointRecord>, CHUNK>,
+    in_order: Map<CommitOrder, Arc<CheckpointRecord>, CHUNK>,
     revisions: Map<Uuid, Revision, CHUNK>,
 }
 
 /// Where a checkpoint is in the order of commits.
-type Place = (Revision, Uuid);
+type CommitOrder = (Revision, Uuid);
 
 impl Checkpoints {
     pub fn get(&self, id: Uuid) -> Option<&CheckpointRecord> {
@@ -138,7 +138,7 @@ impl Checkpoints {
 
     /// Removes checkpoints by their ids.
     pub(crate) fn remove(&mut self, ids: &[Uuid]) {
-        let mut places: Vec<Place> = ids.iter().filter_map(|id| Some((*self.revisions.get(id)?, *id))).collect();
+        let mut places: Vec<CommitOrder> = ids.iter().filter_map(|id| Some((*self.revisions.get(id)?, *id))).collect();
         places.sort_unstable();
         self.revisions = self.revisions.remove_many(places.iter().map(|(_, id)| *id));
         self.in_order = self.in_order.remove_many(places);

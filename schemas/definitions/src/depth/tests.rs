@@ -55,7 +55,8 @@ fn every_way_to_nest_is_counted() {
     }
 }
 
-/// Found by hand, with the fuzz target: 500 pairs are few words, and a type so deep that planning it overflows the stack.
+/// Found by hand, with the fuzz target: 500 pairs are few words, and a type so deep that planning it overflows the
+/// stack.
 #[test]
 fn a_type_of_arrays_of_arrays_is_counted_by_its_brackets() {
     assert_eq!(refused(&format!("SELECT NULL::INT{}, a{}", "[]".repeat(64), "[1]".repeat(64))), None);

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
 use super::options::Options;
-use super::tokens::{Cursor, Place};
+use super::tokens::{Cursor, TextPosition};
 use super::{column_types, json_path, names};
 use crate::{Column, ColumnType, Diagnostics, TimeUnit};
 use types::suggest;
@@ -13,7 +13,7 @@ use types::suggest;
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) name: String,
-    pub(super) at: Place,
+    pub(super) at: TextPosition,
     pub(super) column: Option<Column>,
 }
 

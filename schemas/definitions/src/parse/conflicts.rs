@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::statement::Found;
-use super::tokens::Place;
+use super::found::Found;
+use super::tokens::TextPosition;
 use crate::Diagnostic;
 
 /// The definitions so far, and their places.
@@ -19,7 +19,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 struct Defined {
     file: Option<PathBuf>,
-    at: Place,
+    at: TextPosition,
 }
 
 impl Known {

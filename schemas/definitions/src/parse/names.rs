@@ -2,13 +2,13 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
-use super::tokens::{Cursor, Place};
+use super::tokens::{Cursor, TextPosition};
 use crate::{Diagnostic, Diagnostics};
 
 const LONGEST: usize = 100;
 
 /// Reads the name of a definition. Returns `None` if there is none; a wrong name is recorded and returned.
-pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mut Diagnostics) -> Option<(String, Place)> {
+pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mut Diagnostics) -> Option<(String, TextPosition)> {
     let begins_the_rest = ["as", "with", "select"].iter().any(|word| cursor.at_word(word));
     let name = (!begins_the_rest).then(|| cursor.peek().and_then(|lexeme| identifier(&lexeme.token.token))).flatten();
     let Some(name) = name else {
@@ -41,7 +41,7 @@ pub(super) fn identifier(token: &Token) -> Option<String> {
 
 /// Returns what is wrong with a name. A name has letters, digits and `_`, and begins with a letter; a leading `_` and
 /// `__` are reserved for the system.
-pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
+pub(super) fn check(name: &str, what: &str, at: TextPosition) -> Option<Diagnostic> {
     let wrong = |problem: &str, help: &str| Some(at.error(format!("the {what}'s name '{name}' {problem}")).help(help));
     let allowed = "names are letters (a to z), digits and '_', with a letter in front";
     let first = name.chars().next();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
-use super::tokens::{Cursor, Place};
+use super::tokens::{Cursor, TextPosition};
 use crate::Diagnostics;
 use crate::durations::{parse_bytes, parse_duration_parts};
 use types::suggest;
@@ -19,9 +19,9 @@ pub(super) struct Options {
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: String,
-    pub(super) name_at: Place,
-    pub(super) value: Value,
-    pub(super) value_at: Place,
+    pub(super) name_at: TextPosition,
+    pub(super) value: OptionValue,
+    pub(super) value_at: TextPosition,
     /// The value's characters are the same as in the source, so that a place inside it can be given.
     plain: bool,
     /// The value as written.
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum OptionValue {
     Text(String),
     Flag(bool),
     Number(String),
@@ -92,7 +92,7 @@ impl Options {
     pub(super) fn text(&self, name: &str, problems: &mut Diagnostics) -> Option<(&str, &Entry)> {
         let entry = self.find(name)?;
         match &entry.value {
-            Value::Text(text) => Some((text, entry)),
+            OptionValue::Text(text) => Some((text, entry)),
             _ => {
                 let message = format!("the option '{name}' is {}", entry.written);
                 problems.push(entry.value_at.error(message).help(format!("expected text in single quotes: {name} = '..'")));
@@ -104,9 +104,9 @@ impl Options {
     pub(super) fn flag(&self, name: &str, problems: &mut Diagnostics) -> Option<bool> {
         let entry = self.find(name)?;
         match &entry.value {
-            Value::Flag(flag) => Some(*flag),
-            Value::Text(text) if text.eq_ignore_ascii_case("true") => Some(true),
-            Value::Text(text) if text.eq_ignore_ascii_case("false") => Some(false),
+            OptionValue::Flag(flag) => Some(*flag),
+            OptionValue::Text(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            OptionValue::Text(text) if text.eq_ignore_ascii_case("false") => Some(false),
             _ => {
                 let message = format!("the option '{name}' is {}", entry.written);
                 problems.push(entry.value_at.error(message).help("expected true or false"));
@@ -119,7 +119,7 @@ impl Options {
     pub(super) fn whole_number(&self, name: &str, problems: &mut Diagnostics) -> Option<u32> {
         let entry = self.find(name)?;
         let number = match &entry.value {
-            Value::Number(text) | Value::Text(text) => text.trim().parse().ok().filter(|number| *number > 0),
+            OptionValue::Number(text) | OptionValue::Text(text) => text.trim().parse().ok().filter(|number| *number > 0),
             _ => None,
         };
         if number.is_none() {
@@ -148,7 +148,7 @@ impl Options {
 
 impl Entry {
     /// Returns the place of a character of the value; the value's own place if its characters differ from the source's.
-    pub(super) fn inside(&self, characters: usize) -> Place {
+    pub(super) fn inside(&self, characters: usize) -> TextPosition {
         if self.plain { self.value_at.right(1 + characters) } else { self.value_at }
     }
 }
@@ -174,13 +174,13 @@ fn parse_entry(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<En
     };
     cursor.advance();
     let value = match &lexeme.token.token {
-        Token::SingleQuotedString(text) => Value::Text(text.clone()),
-        Token::Number(text, false) => Value::Number(text.clone()),
-        Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("true") => Value::Flag(true),
-        Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("false") => Value::Flag(false),
-        _ => Value::Other,
+        Token::SingleQuotedString(text) => OptionValue::Text(text.clone()),
+        Token::Number(text, false) => OptionValue::Number(text.clone()),
+        Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("true") => OptionValue::Flag(true),
+        Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("false") => OptionValue::Flag(false),
+        _ => OptionValue::Other,
     };
     let source = cursor.text(lexeme);
-    let plain = matches!(&value, Value::Text(text) if source.len() == text.len() + 2 && !text.contains('\n'));
+    let plain = matches!(&value, OptionValue::Text(text) if source.len() == text.len() + 2 && !text.contains('\n'));
     Some(Entry { name, name_at, value, value_at, plain, written: cursor.describe(lexeme) })
 }

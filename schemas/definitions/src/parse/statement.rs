@@ -1,54 +1,23 @@
 //! Splits a text into statements, and reads the head that all definitions have in common.
 
-use std::sync::Arc;
-
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::tokens::{Cursor, Lexeme, Place, cut};
+use super::found::{Found, Head};
+use super::tokens::{Cursor, Lexeme, TextPosition, cut};
 use super::{names, sink, stream, view};
+use crate::Diagnostics;
 use crate::depth::{TooDeep, too_deep};
-use crate::{Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
-use types::{Error, suggest};
-
-/// A definition without mistakes of its own, with the places that a conflict with another one refers to.
-#[derive(Debug)]
-pub(super) enum Found {
-    Stream { definition: StreamDefinition, name_at: Place, topic_at: Place },
-    View { definition: ViewDefinition, name_at: Place },
-    Sink { definition: SinkDefinition, name_at: Place },
-}
-
-impl Found {
-    /// The error for a definition of another kind than `expected`.
-    pub(super) fn instead_of(&self, expected: &str) -> Error {
-        let found = match self {
-            Found::Stream { .. } => "CREATE STREAM",
-            Found::View { .. } => "CREATE VIEW",
-            Found::Sink { .. } => "CREATE SINK",
-        };
-        Error::input(format!("found {found}; expected one {expected}"))
-    }
-}
+use types::suggest;
 
 /// The words after CREATE.
 const KINDS: [&str; 3] = ["stream", "view", "sink"];
-
-/// The common part of a definition, before its own part.
-pub(super) struct Head {
-    pub(super) name: Arc<str>,
-    pub(super) name_at: Place,
-    /// The line of `CREATE`.
-    pub(super) line: usize,
-    /// The whole statement, without the `;`.
-    pub(super) sql: String,
-}
 
 /// Parses one text. Returns its definitions without mistakes, and all mistakes.
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     let (lexemes, cut_short) = cut(source);
     let mut problems = Diagnostics::new();
     if let Some(TooDeep { location, found, help }) = too_deep(lexemes.iter().map(|lexeme| &lexeme.token)) {
-        problems.push(Place::from(location).error(format!("found {found}")).help(help));
+        problems.push(TextPosition::from(location).error(format!("found {found}")).help(help));
         return (Vec::new(), problems);
     }
     let mut statements = split(&lexemes, &mut problems);

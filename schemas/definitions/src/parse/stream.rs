@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::columns::{self, Declared};
+use super::found::{Found, Head};
 use super::options::{Entry, Options};
-use super::statement::{Found, Head};
 use super::tokens::Cursor;
 use crate::{Column, ColumnType, Diagnostics, Origin, StreamDefinition};
 use types::suggest;
@@ -146,7 +146,7 @@ fn has_order(column_type: &ColumnType) -> bool {
     !matches!(column_type, ColumnType::Double | ColumnType::Bytea | ColumnType::Json | ColumnType::Array(_))
 }
 
-pub(super) fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::Place) {
+pub(super) fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::TextPosition) {
     const LONGEST: usize = 249; // Kafka's
     let Some((topic, entry)) = options.text("topic", problems) else { return (head.name.clone(), head.name_at) };
     let odd = topic.chars().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));

@@ -15,7 +15,7 @@ pub(super) struct Lexeme {
 
 /// Line and column, counted from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
@@ -33,7 +33,7 @@ pub(super) fn cut(source: &str) -> (Vec<Lexeme>, Option<Diagnostic>) {
     let mut tokens = Vec::new();
     // The dialect that our sessions use for planning.
     let outcome = Tokenizer::new(&GenericDialect {}, source).tokenize_with_location_into_buf(&mut tokens);
-    let mut problem = outcome.err().map(|error| Place::from(error.location).error(lower_first(&error.message)));
+    let mut problem = outcome.err().map(|error| TextPosition::from(error.location).error(lower_first(&error.message)));
     let mut bytes = ByteFinder::new(source);
     let mut lexemes = Vec::with_capacity(tokens.len());
     let mut reached = Location::new(1, 1);
@@ -48,7 +48,7 @@ pub(super) fn cut(source: &str) -> (Vec<Lexeme>, Option<Diagnostic>) {
             lexemes.push(Lexeme { token, start, end });
         }
     }
-    if problem.is_none() && Place::from(reached) != Place::behind(source) {
+    if problem.is_none() && TextPosition::from(reached) != TextPosition::behind(source) {
         problem = Some(comment_hint(reached));
     }
     (lexemes, problem)
@@ -57,16 +57,16 @@ pub(super) fn cut(source: &str) -> (Vec<Lexeme>, Option<Diagnostic>) {
 /// The tokenizer reads `/*! .. */` as SQL, and its tokens have no places; the places of all other tokens are
 /// contiguous.
 fn comment_hint(at: Location) -> Diagnostic {
-    Place::from(at).error("found a comment that begins with '/*!' at or before this place").help("write /* .. */ or -- ..")
+    TextPosition::from(at).error("found a comment that begins with '/*!' at or before this place").help("write /* .. */ or -- ..")
 }
 
 impl Lexeme {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         self.token.span.start.into()
     }
 
     /// Returns the place right after the token.
-    pub(super) fn end_place(&self) -> Place {
+    pub(super) fn end_place(&self) -> TextPosition {
         self.token.span.end.into()
     }
 
@@ -138,11 +138,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the place of the next token, or the place right after the last one.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         match (self.peek(), self.lexemes.last()) {
             (Some(lexeme), _) => lexeme.place(),
             (None, Some(last)) => last.end_place(),
-            (None, None) => Place { line: 1, column: 1 },
+            (None, None) => TextPosition { line: 1, column: 1 },
         }
     }
 
@@ -198,25 +198,25 @@ impl<'a> Cursor<'a> {
     }
 }
 
-impl Place {
+impl TextPosition {
     pub(super) fn error(self, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(self.line, self.column, message)
     }
 
-    pub(super) fn right(self, characters: usize) -> Place {
-        Place { column: self.column.saturating_add(characters), ..self }
+    pub(super) fn right(self, characters: usize) -> TextPosition {
+        TextPosition { column: self.column.saturating_add(characters), ..self }
     }
 
     /// Returns the place right after a text that begins at 1:1.
-    pub(super) fn behind(text: &str) -> Place {
+    pub(super) fn behind(text: &str) -> TextPosition {
         let last_line = text.rsplit('\n').next().unwrap_or_default();
-        Place { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
+        TextPosition { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
     }
 }
 
-impl From<Location> for Place {
+impl From<Location> for TextPosition {
     fn from(location: Location) -> Self {
-        Place { line: location.line as usize, column: location.column as usize }
+        TextPosition { line: location.line as usize, column: location.column as usize }
     }
 }
 

@@ -7,9 +7,9 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::found::{Found, Head};
 use super::options::{Entry, Options};
-use super::statement::{Found, Head};
-use super::tokens::{Cursor, Place};
+use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
 use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::Strategy;
@@ -102,7 +102,7 @@ pub(super) fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnos
 }
 
 /// Returns the SELECT as written in the source. `None` if it is missing or not SQL.
-pub(super) fn select(what: &str, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place, String)> {
+pub(super) fn select(what: &str, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(TextPosition, String)> {
     if !cursor.take_word("as") {
         problems.push(cursor.expected(&format!("AS and the {what}'s SELECT")));
         return None;
@@ -132,14 +132,14 @@ fn syntax_error(cursor: &Cursor<'_>) -> Option<Diagnostic> {
             if next.token == Token::EOF {
                 return None;
             }
-            let at = Place::from(next.span.start);
+            let at = TextPosition::from(next.span.start);
             return Some(at.error(format!("found '{}' after the SELECT", next.token)).help("expected ';' or the end of the file"));
         }
         Err(error) => error.to_string(),
     };
     let text = error.strip_prefix("sql parser error: ").unwrap_or(&error);
     let (message, at) = parser_text(text);
-    let at = at.map_or(end, |(line, column)| Place { line, column });
+    let at = at.map_or(end, |(line, column)| TextPosition { line, column });
     Some(at.error(format!("the SELECT is not understood: {message}")))
 }
 
@@ -165,7 +165,7 @@ fn windows(options: &Options, problems: &mut Diagnostics) -> Vec<NamedWindow> {
     windows
 }
 
-fn window(text: &str, at: Place) -> Result<NamedWindow, Diagnostic> {
+fn window(text: &str, at: TextPosition) -> Result<NamedWindow, Diagnostic> {
     if text.eq_ignore_ascii_case("all") {
         let help = "leave windows out for all time, or write count(*) FILTER (WHERE within(ts, 'all')) for one column";
         return Err(at.error("found the window 'all'").help(help));

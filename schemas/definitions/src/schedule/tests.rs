@@ -202,8 +202,8 @@ fn a_schedule_after_another_view_has_no_due_times() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The law of jitter: a run begins at its due time or later, by at most the jitter, and what is due at a time is the
-    /// newest due time that has begun by then.
+    /// The law of jitter: a run begins at its due time or later, by at most the jitter, and what is due at a time is
+    /// the newest due time that has begun by then.
     #[test]
     fn what_has_begun_is_the_newest_due_time_after_its_jitter(
         schedule in prop::sample::select(SCHEDULES.as_slice()), jitter in 1u32..80, start in 1_700_000_000_000i64..1_800_000_000_000, length in 1i64..200_000_000,

@@ -51,8 +51,8 @@ impl PublicPath {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsSettings {
-    /// The server's certificate, followed by those that lead to its authority; goes with `key`. Default: absent or empty,
-    /// no encryption.
+    /// The server's certificate, followed by those that lead to its authority; goes with `key`. Default: absent or
+    /// empty, no encryption.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cert: Option<PathBuf>,
     /// The private key of the certificate.

@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{Field, SchemaRef};
 
-use super::value::Value;
+use super::value::ColumnValue;
 use super::{Event, event_schema, headers_to_json};
 use definitions::{ColumnType, StreamDefinition};
 use types::record::Record;
@@ -142,14 +142,14 @@ impl EventBatchBuilder {
     }
 }
 
-fn size_of_value(value: &Value<'_>) -> usize {
+fn size_of_value(value: &ColumnValue<'_>) -> usize {
     match value {
-        Value::Null | Value::Boolean(_) | Value::Int(_) | Value::Date(_) => 4,
-        Value::BigInt(_) | Value::Double(_) | Value::Timestamp(_) => 8,
-        Value::Decimal { .. } => 16,
-        Value::Text(text) => 4 + text.len(),
-        Value::Bytes(bytes) => 4 + bytes.len(),
-        Value::List(items) => 4 + items.iter().map(size_of_value).sum::<usize>(),
+        ColumnValue::Null | ColumnValue::Boolean(_) | ColumnValue::Int(_) | ColumnValue::Date(_) => 4,
+        ColumnValue::BigInt(_) | ColumnValue::Double(_) | ColumnValue::Timestamp(_) => 8,
+        ColumnValue::Decimal { .. } => 16,
+        ColumnValue::Text(text) => 4 + text.len(),
+        ColumnValue::Bytes(bytes) => 4 + bytes.len(),
+        ColumnValue::List(items) => 4 + items.iter().map(size_of_value).sum::<usize>(),
     }
 }
 
@@ -210,18 +210,18 @@ impl ColumnBuilder {
 
     /// Appends a value. The decoder gives each column values of its own type or null; any other value would become
     /// null.
-    pub(super) fn append(&mut self, value: &Value<'_>) {
+    pub(super) fn append(&mut self, value: &ColumnValue<'_>) {
         match (self, value) {
-            (Self::Text(builder), Value::Text(text)) => builder.append_value(text),
-            (Self::Boolean(builder), Value::Boolean(value)) => builder.append_value(*value),
-            (Self::Int(builder), Value::Int(value)) => builder.append_value(*value),
-            (Self::BigInt(builder), Value::BigInt(value)) => builder.append_value(*value),
-            (Self::Double(builder), Value::Double(value)) => builder.append_value(*value),
-            (Self::Decimal(builder, ..), Value::Decimal { unscaled, .. }) => builder.append_value(*unscaled),
-            (Self::Date(builder), Value::Date(days)) => builder.append_value(*days),
-            (Self::Timestamp(builder), Value::Timestamp(time)) => builder.append_value(*time),
-            (Self::Bytes(builder), Value::Bytes(bytes)) => builder.append_value(bytes),
-            (Self::List(builder), Value::List(items)) => builder.append(Some(items)),
+            (Self::Text(builder), ColumnValue::Text(text)) => builder.append_value(text),
+            (Self::Boolean(builder), ColumnValue::Boolean(value)) => builder.append_value(*value),
+            (Self::Int(builder), ColumnValue::Int(value)) => builder.append_value(*value),
+            (Self::BigInt(builder), ColumnValue::BigInt(value)) => builder.append_value(*value),
+            (Self::Double(builder), ColumnValue::Double(value)) => builder.append_value(*value),
+            (Self::Decimal(builder, ..), ColumnValue::Decimal { unscaled, .. }) => builder.append_value(*unscaled),
+            (Self::Date(builder), ColumnValue::Date(days)) => builder.append_value(*days),
+            (Self::Timestamp(builder), ColumnValue::Timestamp(time)) => builder.append_value(*time),
+            (Self::Bytes(builder), ColumnValue::Bytes(bytes)) => builder.append_value(bytes),
+            (Self::List(builder), ColumnValue::List(items)) => builder.append(Some(items)),
             (builder, _) => builder.append_null(),
         }
     }
@@ -273,7 +273,7 @@ impl ColumnBuilder {
 }
 
 impl ListBuilder {
-    fn append(&mut self, items: Option<&Vec<Value<'_>>>) {
+    fn append(&mut self, items: Option<&Vec<ColumnValue<'_>>>) {
         for item in items.into_iter().flatten() {
             self.items.append(item);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::members::{Members, Slot};
 use super::time::midnight;
-use super::value::{Mismatch, Value, read, shortened};
+use super::value::{ColumnValue, Mismatch, read, shortened};
 use definitions::{Column, ColumnType, StreamDefinition};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -24,7 +24,7 @@ pub struct Decoder {
 /// A decoded event. Texts are borrowed from the record where possible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<'a> {
-    values: Vec<Value<'a>>,
+    values: Vec<ColumnValue<'a>>,
     event_time: Micros,
     id: Option<usize>,
     key: Option<usize>,
@@ -73,13 +73,13 @@ impl Decoder {
         let mut values = Vec::with_capacity(columns.len());
         for (column, slot) in columns.iter().zip(slots) {
             match (slot, &column.column_type) {
-                (Slot::Plain(json), ColumnType::Text) => values.push(Value::Text(Cow::Borrowed(unquoted(json)))),
+                (Slot::Plain(json), ColumnType::Text) => values.push(ColumnValue::Text(Cow::Borrowed(unquoted(json)))),
                 _ => values.push(column_value(column, slot)?),
             }
         }
         let event_time = match &values[self.event_time] {
-            Value::Timestamp(time) => *time,
-            Value::Date(days) => midnight(*days),
+            ColumnValue::Timestamp(time) => *time,
+            ColumnValue::Date(days) => midnight(*days),
             _ => return Err(absent(&columns[self.event_time], "null")),
         };
         Ok(Event { values, event_time, id: self.id, key: self.key })
@@ -104,7 +104,7 @@ impl<'a> Event<'a> {
     }
 
     /// One value per column, in the stream's order.
-    pub fn values(&self) -> &[Value<'a>] {
+    pub fn values(&self) -> &[ColumnValue<'a>] {
         &self.values
     }
 }
@@ -162,15 +162,15 @@ fn unquoted(json: &str) -> &str {
     json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
 }
 
-pub(super) fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, DecodeError> {
+pub(super) fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<ColumnValue<'a>, DecodeError> {
     let json = match slot {
         Slot::Found(json) | Slot::Plain(json) => json,
-        Slot::Missing if column.nullable => return Ok(Value::Null),
+        Slot::Missing if column.nullable => return Ok(ColumnValue::Null),
         Slot::Missing => return Err(absent(column, "nothing")),
         Slot::NoObject(found) => return Err(wrong(column, "", format!("{found} on the way"), "an object there".into())),
     };
     match read(&column.column_type, column.unit, json) {
-        Ok(Value::Null) if !column.nullable => Err(absent(column, "null")),
+        Ok(ColumnValue::Null) if !column.nullable => Err(absent(column, "null")),
         Ok(value) => Ok(value),
         Err(Mismatch { place, found, expected }) => Err(wrong(column, &place, found, expected)),
     }

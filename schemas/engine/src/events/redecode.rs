@@ -14,10 +14,10 @@ use super::build::ColumnBuilder;
 use super::decode::{DecodeError, column_value, object_text};
 use super::event_schema;
 use super::members::Members;
-use super::value::Value;
+use super::value::ColumnValue;
 
-/// Returns the columns of `after` that events of `before` do not have as `after` reads them: they are new, or have another
-/// type or place in the record, or may be NULL in the events.
+/// Returns the columns of `after` that events of `before` do not have as `after` reads them: they are new, or have
+/// another type or place in the record, or may be NULL in the events.
 pub fn columns_to_decode<'a>(before: &StreamDefinition, after: &'a StreamDefinition) -> Vec<&'a Column> {
     let is_as_before = |column: &&Column| before.columns.iter().any(|known| known.name == column.name && reads_alike(known, column));
     after.columns.iter().filter(|column| !is_as_before(column)).collect()
@@ -50,14 +50,15 @@ pub struct Misfit {
 #[derive(Debug)]
 pub enum Redecoded {
     Events(RecordBatch),
-    /// They hold what the new definition reads: nothing is to be decoded, or they have no raw records and lack columns that
-    /// may be NULL.
+    /// They hold what the new definition reads: nothing is to be decoded, or they have no raw records and lack columns
+    /// that may be NULL.
     AsBefore,
     /// In the order of the records.
     Misfits(Vec<Misfit>),
 }
 
-/// Decodes events again that one definition decoded, under another one. The definitions agree on event time, id and key.
+/// Decodes events again that one definition decoded, under another one. The definitions agree on event time, id and
+/// key.
 #[derive(Debug)]
 pub struct Redecoder {
     before: StreamDefinition,
@@ -127,7 +128,7 @@ impl Redecoder {
     }
 
     /// The value of each column in one record.
-    fn values<'a>(&self, value: Option<&'a [u8]>) -> Vec<Result<Value<'a>, DecodeError>> {
+    fn values<'a>(&self, value: Option<&'a [u8]>) -> Vec<Result<ColumnValue<'a>, DecodeError>> {
         let slots = object_text(value).and_then(|text| {
             self.members.find(text).map_err(|error| DecodeError {
                 column: None,

@@ -1,6 +1,6 @@
-//! The spellings of a value: texts that mean the same (`1.50` and `1.5`, `…Z` and `…+00:00`, a UUID in upper case). Each
-//! type has one function that reads them all. Events are decoded, cells of files converted and keys looked up by it, so
-//! that a value is found however it is written.
+//! The spellings of a value: texts that mean the same (`1.50` and `1.5`, `…Z` and `…+00:00`, a UUID in upper case).
+//! Each type has one function that reads them all. Events are decoded, cells of files converted and keys looked up by
+//! it, so that a value is found however it is written.
 //!
 //! | type | spellings |
 //! | --- | --- |

@@ -19,7 +19,7 @@ use types::tiles::Micros;
 
 /// A value of a stream's column. Texts without escapes are borrowed from the record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     Null,
     /// TEXT, UUID (lower case, with hyphens) and JSON (its text).
     Text(Cow<'a, str>),
@@ -36,24 +36,24 @@ pub enum Value<'a> {
     /// Microseconds since 1970-01-01 UTC.
     Timestamp(Micros),
     Bytes(Vec<u8>),
-    List(Vec<Value<'a>>),
+    List(Vec<ColumnValue<'a>>),
 }
 
-impl Value<'_> {
+impl ColumnValue<'_> {
     /// Returns the unique text of this value as an id or a key, the same that [`canonical_text`] returns for the
     /// archived value. `None` for null and for arrays.
     pub fn canonical_text(&self) -> Option<Cow<'_, str>> {
         Some(match self {
-            Value::Null | Value::List(_) => return None,
-            Value::Text(text) => Cow::Borrowed(text),
-            Value::Boolean(value) => value.to_string().into(),
-            Value::Int(value) => value.to_string().into(),
-            Value::BigInt(value) => value.to_string().into(),
-            Value::Double(value) => value.to_string().into(),
-            Value::Decimal { unscaled, scale } => decimal_text(*unscaled, *scale).into(),
-            Value::Date(days) => format_date(*days).into(),
-            Value::Timestamp(time) => format_timestamp(*time).into(),
-            Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
+            ColumnValue::Null | ColumnValue::List(_) => return None,
+            ColumnValue::Text(text) => Cow::Borrowed(text),
+            ColumnValue::Boolean(value) => value.to_string().into(),
+            ColumnValue::Int(value) => value.to_string().into(),
+            ColumnValue::BigInt(value) => value.to_string().into(),
+            ColumnValue::Double(value) => value.to_string().into(),
+            ColumnValue::Decimal { unscaled, scale } => decimal_text(*unscaled, *scale).into(),
+            ColumnValue::Date(days) => format_date(*days).into(),
+            ColumnValue::Timestamp(time) => format_timestamp(*time).into(),
+            ColumnValue::Bytes(bytes) => STANDARD.encode(bytes).into(),
         })
     }
 }
@@ -90,22 +90,22 @@ pub(crate) struct Mismatch {
     pub(super) expected: String,
 }
 
-/// Reads a value by its column's type. JSON's null becomes [`Value::Null`].
-pub(crate) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
+/// Reads a value by its column's type. JSON's null becomes [`ColumnValue::Null`].
+pub(crate) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<ColumnValue<'a>, Mismatch> {
     if json == "null" {
-        return Ok(Value::Null);
+        return Ok(ColumnValue::Null);
     }
     let value = match column_type {
-        ColumnType::Text => text(json).map(Value::Text),
-        ColumnType::Json => Some(Value::Text(Cow::Borrowed(json))),
+        ColumnType::Text => text(json).map(ColumnValue::Text),
+        ColumnType::Json => Some(ColumnValue::Text(Cow::Borrowed(json))),
         ColumnType::Boolean => boolean(json),
-        ColumnType::Int => whole(json).and_then(|value| value.try_into().ok()).map(Value::Int),
-        ColumnType::BigInt => whole(json).and_then(|value| value.try_into().ok()).map(Value::BigInt),
+        ColumnType::Int => whole(json).and_then(|value| value.try_into().ok()).map(ColumnValue::Int),
+        ColumnType::BigInt => whole(json).and_then(|value| value.try_into().ok()).map(ColumnValue::BigInt),
         ColumnType::Double => double(json),
         ColumnType::Decimal { precision, scale } => decimal(json, *precision, *scale),
-        ColumnType::Date => text(json).and_then(|text| time::parse_date(&text)).map(Value::Date),
-        ColumnType::Uuid => text(json).and_then(spelling::canonical_uuid).map(Value::Text),
-        ColumnType::Bytea => text(json).and_then(|text| spelling::bytes(&text)).map(Value::Bytes),
+        ColumnType::Date => text(json).and_then(|text| time::parse_date(&text)).map(ColumnValue::Date),
+        ColumnType::Uuid => text(json).and_then(spelling::canonical_uuid).map(ColumnValue::Text),
+        ColumnType::Bytea => text(json).and_then(|text| spelling::bytes(&text)).map(ColumnValue::Bytes),
         ColumnType::TimestampTz => return timestamp(json, unit),
         ColumnType::Array(item) => return list(item, unit, json),
     };
@@ -152,8 +152,8 @@ fn text(json: &str) -> Option<Cow<'_, str>> {
     if content.as_bytes().contains(&b'\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(content)) }
 }
 
-fn boolean<'a>(json: &str) -> Option<Value<'a>> {
-    json.parse().ok().map(Value::Boolean)
+fn boolean<'a>(json: &str) -> Option<ColumnValue<'a>> {
+    json.parse().ok().map(ColumnValue::Boolean)
 }
 
 /// Returns the text of a number, or of a string that contains one.
@@ -169,28 +169,28 @@ fn whole(json: &str) -> Option<i128> {
     spelling::whole(&number_text(json)?)
 }
 
-fn double<'a>(json: &str) -> Option<Value<'a>> {
+fn double<'a>(json: &str) -> Option<ColumnValue<'a>> {
     let value = if is_number(json) { spelling::double(json)? } else { return None };
-    value.is_finite().then_some(Value::Double(value))
+    value.is_finite().then_some(ColumnValue::Double(value))
 }
 
 fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<Value<'a>> {
-    spelling::decimal(&number_text(json)?, precision, scale).map(|unscaled| Value::Decimal { unscaled, scale })
+fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<ColumnValue<'a>> {
+    spelling::decimal(&number_text(json)?, precision, scale).map(|unscaled| ColumnValue::Decimal { unscaled, scale })
 }
 
 /// Reads a timestamp: text in RFC 3339, or a number (or a string that contains one) in the column's unit.
-fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<Value<'a>, Mismatch> {
+fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<ColumnValue<'a>, Mismatch> {
     let wrong = |help: &str| mismatch(json, format!("{}{help}", expectation(&ColumnType::TimestampTz)));
     if let Some(unit) = unit
         && let Some(number) = number_text(json)
         && let Some(time) = in_unit(&number, unit)
     {
         let time = i64::try_from(time).ok().and_then(time::in_range).ok_or_else(|| wrong(", or a number in the column's unit"))?;
-        return Ok(Value::Timestamp(time));
+        return Ok(ColumnValue::Timestamp(time));
     }
     let Some(text) = text(json) else {
         return Err(match unit {
@@ -199,7 +199,7 @@ fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<Value<'a>, Mismat
             Some(_) => wrong(", or a number in the column's unit, exact to the microsecond"),
         });
     };
-    time::parse_timestamp(&text).map(Value::Timestamp).map_err(|error| match error {
+    time::parse_timestamp(&text).map(ColumnValue::Timestamp).map_err(|error| match error {
         TimeError::NoZone => wrong("; this one has no zone: add Z or an offset as +02:00"),
         TimeError::Invalid | TimeError::OutOfRange => wrong(""),
     })
@@ -215,7 +215,7 @@ fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
     }
 }
 
-fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
+fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<ColumnValue<'a>, Mismatch> {
     let wrong = || mismatch(json, format!("{item}[]: a JSON array"));
     if !json.starts_with('[') {
         return Err(wrong());
@@ -224,7 +224,7 @@ fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<
     let read_one = |(index, raw): (usize, &'a RawValue)| {
         read(item, unit, raw.get()).map_err(|inner| Mismatch { place: format!("[{index}]{}", inner.place), ..inner })
     };
-    items.into_iter().enumerate().map(read_one).collect::<Result<_, _>>().map(Value::List)
+    items.into_iter().enumerate().map(read_one).collect::<Result<_, _>>().map(ColumnValue::List)
 }
 
 fn decimal_text(unscaled: i128, scale: i8) -> String {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::events::value::{Value, canonical_text, read};
+use crate::events::value::{ColumnValue, canonical_text, read};
 use base64::Engine;
 use definitions::ColumnType;
 use types::sql_types::timestamp_type;
@@ -170,5 +170,5 @@ fn a_text_is_itself_and_a_canonical_uuid_is_not_copied() {
     assert_eq!(parse_key(" A ", &DataType::Utf8, false), Some(ScalarValue::from(" A ")));
     assert!(matches!(canonical_uuid("0a1b2c3d-4e5f-6789-abcd-ef0123456789"), Some(std::borrow::Cow::Borrowed(_))));
     let event = read(&ColumnType::Uuid, None, r#""{0A1B2C3D-4E5F-6789-ABCD-EF0123456789}""#).ok();
-    assert_eq!(event, Some(Value::Text("0a1b2c3d-4e5f-6789-abcd-ef0123456789".into())));
+    assert_eq!(event, Some(ColumnValue::Text("0a1b2c3d-4e5f-6789-abcd-ef0123456789".into())));
 }

@@ -84,7 +84,8 @@ impl Planner {
         let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
         if view.max_state_bytes.is_some() && plan.states.iter().all(|state| state.limit_bytes.is_none()) {
             let error = Error::input(
-                "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, percentile_cont), and this view \
+                "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, \
+                 percentile_cont), and this view \
                  has none: expected no max_state_bytes",
             );
             return Err(at_select(view, &error));
@@ -98,7 +99,8 @@ impl Planner {
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
         if !view.windows.is_empty() || view.schedule.is_some() || view.memory_limit.is_some() || view.timeout.is_some() {
             let error = Error::input(
-                "a view without an aggregate is inlined where it is used and keeps no state: expected no WITH (windows, every, schedule, after, memory_limit, timeout)",
+                "a view without an aggregate is inlined where it is used and keeps no state: expected no WITH \
+                 (windows, every, schedule, after, memory_limit, timeout)",
             );
             return Err(at_select(view, &error));
         }
@@ -121,7 +123,7 @@ impl Planner {
             )));
         };
         refuse_expressions(&top.input)?;
-        if links::is_linked(aggregate) {
+        if columns::is_linked(aggregate) {
             return links::plan(view, session, top, aggregate, &self.streams);
         }
         if links::has_join(&aggregate.input) {
@@ -169,7 +171,8 @@ impl Planner {
             let query = parse(session, named)?;
             if refuse::check(&query, named, &self.functions)? == Shape::Kept {
                 let error = Error::input(format!(
-                    "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected a stream or a view without aggregate; \
+                    "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected \
+                     a stream or a view without aggregate; \
                      join or filter the two views' answers in a query instead"
                 ));
                 return Err(at_select(view, &error));

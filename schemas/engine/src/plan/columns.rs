@@ -6,10 +6,10 @@ use std::time::Duration;
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate, Expr, Projection};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use datafusion::sql::unparser::expr_to_sql;
 
-use crate::plan::{Use, decimals, links, within};
+use crate::plan::{Use, decimals, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -306,7 +306,7 @@ impl<R: Reach> Fan<'_, R> {
     }
 
     fn sql_of(&self, expr: &Expr) -> String {
-        if links::is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
+        if is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
     }
 
     /// Returns the index of the Aggregate's output that an expression above it names.
@@ -382,13 +382,24 @@ pub(super) fn qualified_sql_of(expr: &Expr) -> String {
 
 /// Works from the leaves up, to reach expressions inside casts. The casts come from type coercion and are not shown.
 fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
-    let told = expr.clone().transform_up(|node| match node {
+    let readable = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         Expr::ScalarFunction(_) => Ok(Transformed::yes(decimals::written(node))),
         other => Ok(Transformed::no(other)),
     });
-    let told = told.map_or_else(|_| expr.clone(), |told| told.data);
-    let text = expr_to_sql(&told).map_or_else(|_| told.schema_name().to_string(), |sql| sql.to_string());
+    let readable = readable.map_or_else(|_| expr.clone(), |readable| readable.data);
+    let text = expr_to_sql(&readable).map_or_else(|_| readable.schema_name().to_string(), |sql| sql.to_string());
     text.replace("count(1)", "count(*)")
+}
+
+/// Whether a plan's aggregates are directly over a JOIN.
+pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
+    fn below(plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Filter(filter) => below(&filter.input),
+            other => matches!(other, LogicalPlan::Join(_)),
+        }
+    }
+    below(&aggregate.input)
 }

@@ -226,7 +226,7 @@ impl LinkPlan {
     }
 
     /// The range that decides which keys have a row: per side the longest.
-    pub fn longest_range(&self) -> &PairRange {
+    pub(crate) fn longest_range(&self) -> &PairRange {
         self.range(self.existence)
     }
 
@@ -239,8 +239,8 @@ impl LinkPlan {
 
     /// The edges' use that says which edges of a side, under a condition, lie in a range.
     ///
-    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
-    /// events.
+    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]:
+    /// the number of events.
     pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: ConditionIndex, range: &Range) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.conditions[condition.0].state, range)
     }
@@ -329,17 +329,6 @@ pub(super) fn plan(
     // The edges' own keys hold more than the view's.
     let uuid_keys = uuids::of_keys(aggregate, streams);
     Ok(table.into_plan(view, below, outputs, uuid_keys, Answering::Linked(Arc::new(links))))
-}
-
-/// Whether a plan's aggregates are directly over a JOIN.
-pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
-    fn below(plan: &LogicalPlan) -> bool {
-        match plan {
-            LogicalPlan::Filter(filter) => below(&filter.input),
-            other => matches!(other, LogicalPlan::Join(_)),
-        }
-    }
-    below(&aggregate.input)
 }
 
 /// Returns the plan of edges without the events before `from`. Its first column is the side of the edge (true: far).

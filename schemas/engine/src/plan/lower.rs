@@ -160,8 +160,8 @@ struct Prepared {
     names: Vec<(Expr, String)>,
 }
 
-/// Projects the Aggregate's input to keys, tile, the event's position, and the inputs of its aggregates. Nothing that can
-/// fail on an event is left for the aggregation.
+/// Projects the Aggregate's input to keys, tile, the event's position, and the inputs of its aggregates. Nothing that
+/// can fail on an event is left for the aggregation.
 fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Level) -> Result<Prepared> {
     let mut exprs: Vec<Expr> = aggregate.group_expr.iter().enumerate().map(|(i, key)| strip(key).alias(key_column(i))).collect();
     let event_time = Expr::Column(column_named(&input, EVENT_TIME)?);
@@ -183,8 +183,8 @@ fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Le
     Ok(Prepared { plan, names })
 }
 
-/// What an aggregate is computed from, in the order of its text: arguments, FILTER, ORDER BY. Constants are left out: an
-/// aggregate reads them when it is planned.
+/// What an aggregate is computed from, in the order of its text: arguments, FILTER, ORDER BY. Constants are left out:
+/// an aggregate reads them when it is planned.
 fn inputs_of(call: &Expr) -> Result<Vec<Expr>> {
     let mut inputs = Vec::new();
     place_inputs(call, |input| {

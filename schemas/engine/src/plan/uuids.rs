@@ -222,7 +222,8 @@ impl UuidsHaveOneSpelling {
     }
 }
 
-/// Returns a comparison of a UUID with texts of another spelling, with theirs changed. `None`: there is nothing to change.
+/// Returns a comparison of a UUID with texts of another spelling, with theirs changed. `None`: there is nothing to
+/// change.
 fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
     let mut changed = expr.clone();
     let compared: Vec<&mut Expr> = match &mut changed {

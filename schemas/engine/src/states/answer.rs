@@ -37,8 +37,8 @@ pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces
     answer_by(plan, codec, keys, t, wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
 }
 
-/// Like [`answer`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what was costly
-/// to merge.
+/// Like [`answer`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what was
+/// costly to merge.
 pub fn answer_kept(
     plan: &ViewPlan,
     codec: &KeyCodec,

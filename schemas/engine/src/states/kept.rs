@@ -1,9 +1,9 @@
 //! What was merged of one key, kept for its next question. A key of a million events takes a second to merge, and most
 //! questions of it are merged from the rows of the question before, or from those and a few more.
 //!
-//! Layers never change: what was merged from the same rows, in the same order, is the same. So a kept value counts for a
-//! question that selects exactly its rows, whatever its time, and no other. Values of `count(DISTINCT ..)` are kept as a
-//! set in addition, of the rows that are committed; the fresh ones are counted on top.
+//! Layers never change: what was merged from the same rows, in the same order, is the same. So a kept value counts for
+//! a question that selects exactly its rows, whatever its time, and no other. Values of `count(DISTINCT ..)` are kept
+//! as a set in addition, of the rows that are committed; the fresh ones are counted on top.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -61,8 +61,8 @@ pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros
     in_order(rows.keys(), all)
 }
 
-/// Moves rows of the finest level to the finest level that `floors` keep for their time, as [`rollup`] would in the end:
-/// most states are older than the windows that need fine tiles. Several rows may then have the same key and tile.
+/// Moves rows of the finest level to the finest level that `floors` keep for their time, as [`rollup`] would in the
+/// end: most states are older than the windows that need fine tiles. Several rows may then have the same key and tile.
 pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
     let placed: Vec<(Level, Micros)> = tiles(rows)?.iter().map(|tile| (finest_kept(floors, *tile), *tile)).collect();
     let levels = placed.iter().map(|(level, _)| level.code());
@@ -74,8 +74,8 @@ pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Opt
     Ok(RecordBatch::try_new(rows.schema(), columns)?)
 }
 
-/// Merges rows of whole keys from several sets that were rolled up: rows of the same key, level and tile become one, and
-/// tiles before `floors` are dropped.
+/// Merges rows of whole keys from several sets that were rolled up: rows of the same key, level and tile become one,
+/// and tiles before `floors` are dropped.
 ///
 /// The rows are in the order of [`StateRows::sort`]. Each set has all its rows of the tiles from `floors` on.
 pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {

@@ -34,8 +34,8 @@ use types::{Error, Result};
 /// Returns the scan of a stream, with these columns of [`plan_schema`].
 pub type EventSource<'a> = dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync + 'a;
 
-/// Returns the physical plan from events to keys, tile and the inputs of the aggregates ([`PerEvent`]). Events that fail go
-/// to `failures`; with `on_error = 'refuse'` the first of them ends the execution.
+/// Returns the physical plan from events to keys, tile and the inputs of the aggregates ([`PerEvent`]). Events that
+/// fail go to `failures`; with `on_error = 'refuse'` the first of them ends the execution.
 pub fn prepared_plan(
     plan: &ViewPlan,
     session: &SessionContext,

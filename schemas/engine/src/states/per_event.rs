@@ -1,8 +1,8 @@
 //! What a view computes for each event: its WHEREs, its keys and tile, and the inputs of its aggregates.
 //!
 //! An event *fails* if one of these expressions fails on it alone, as a division by zero does. It is left out of the
-//! view. A failing batch is halved, and one of a few events is evaluated event by event, so that the outcome is a function
-//! of the event and the view's version, however events are batched.
+//! view. A failing batch is halved, and one of a few events is evaluated event by event, so that the outcome is a
+//! function of the event and the view's version, however events are batched.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ struct Scanned {
 }
 
 impl PerEvent {
-    /// Returns what the view computes, for each stream that it reads. The batches that are made have the same schema for all.
+    /// Returns what the view computes, for each stream that it reads. The batches that are made have the same schema
+    /// for all.
     pub fn plan(plan: &ViewPlan, session: &SessionContext) -> Result<Vec<PerEvent>> {
         // Without the rules that move predicates: WHERE guards the expressions above it.
         let rules = Optimizer::with_rules(vec![Arc::new(SimplifyExpressions::new()), Arc::new(OptimizeProjections::new())]);
@@ -85,8 +86,8 @@ impl PerEvent {
         Ok(PerEvent { stream: stream.clone(), position: position.map(|index| place(&index)), columns, branches, output })
     }
 
-    /// Whether an event can fail. False if every expression is a column, a constant, a comparison, a test for NULL, or made
-    /// of such by AND, OR, NOT and CASE.
+    /// Whether an event can fail. False if every expression is a column, a constant, a comparison, a test for NULL, or
+    /// made of such by AND, OR, NOT and CASE.
     pub fn can_fail(&self) -> bool {
         let exprs = self.branches.iter().flat_map(|branch| &branch.steps).flat_map(Step::exprs);
         exprs.into_iter().any(|expr| !is_total(expr))

@@ -1,5 +1,5 @@
-//! Merged values, and the evaluation of a view's columns over them. A value that could not be computed makes the columns
-//! that are computed from it NULL in its row, and is named.
+//! Merged values, and the evaluation of a view's columns over them. A value that could not be computed makes the
+//! columns that are computed from it NULL in its row, and is named.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

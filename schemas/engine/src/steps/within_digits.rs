@@ -1,5 +1,5 @@
-//! Decimals that have no more digits than their type. A result that would need more than the most digits of a decimal has
-//! a type that does not hold all of them, and Arrow checks only that it fits the bits.
+//! Decimals that have no more digits than their type. A result that would need more than the most digits of a decimal
+//! has a type that does not hold all of them, and Arrow checks only that it fits the bits.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,8 +1,8 @@
 //! Nodes with more neighbours than are followed: a walk takes those with the smallest hash, at both hops alike.
 //!
-//! Bottom-k sampling (Cohen and Kaplan, "Summarizing data using bottom-k sketches", PODC 2007): the k smallest of uniform hashes are a
-//! uniform sample without replacement, and the one after them, as a fraction of the hashes' range, the share of neighbours that is kept:
-//! with it, and not the k-th, what is divided by the share is unbiased.
+//! Bottom-k sampling (Cohen and Kaplan, "Summarizing data using bottom-k sketches", PODC 2007): the k smallest of
+//! uniform hashes are a uniform sample without replacement, and the one after them, as a fraction of the hashes' range,
+//! the share of neighbours that is kept: with it, and not the k-th, what is divided by the share is unbiased.
 
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::plan::links::Side;
 use crate::states::StateRows;
-use crate::walk::edges::{Alive, EdgeSet};
+use crate::walk::alive::Alive;
 use crate::walk::{LayerRows, Walk};
 use types::Result;
 
@@ -41,13 +41,14 @@ impl Threshold {
         (share(self.near), share(self.far))
     }
 
-    pub(super) fn keeps(&self, far: &EdgeSet<'_>, edge: usize) -> bool {
-        self.far == u64::MAX || far.hash_of(edge).is_none_or(|hash| hash < self.far)
+    /// Whether a far edge with this hash is followed; an edge without one is.
+    pub(super) fn keeps(&self, hash: Option<u64>) -> bool {
+        self.far == u64::MAX || hash.is_none_or(|hash| hash < self.far)
     }
 }
 
-/// The smallest hash of a node's live neighbours that is not followed; `None` when all are. Holds as many hashes as are followed, and one,
-/// however many there are.
+/// The smallest hash of a node's live neighbours that is not followed; `None` when all are. Holds as many hashes as are
+/// followed, and one, however many there are.
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
     let most = walk.links.max_degree;
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));

@@ -11,8 +11,9 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use crate::plan::Use;
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
+use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
-use crate::states::{Pieces, StateRows};
+use crate::walk::alive::{Alive, timestamps};
 use crate::walk::degree;
 use crate::walk::degree::Threshold;
 use crate::walk::{LayerRows, Walk};
@@ -36,8 +37,8 @@ impl<'a> NodeAt<'a> {
         Self { layers, rows, known: OnceCell::new() }
     }
 
-    /// Where there are too many edges: the smallest hash that is not followed. It takes hashing them all, and is kept; a node's edges are
-    /// all of one side.
+    /// Where there are too many edges: the smallest hash that is not followed. It takes hashing them all, and is kept;
+    /// a node's edges are all of one side.
     pub(super) fn threshold(&self, walk: &Walk<'_>, side: Side) -> Result<Option<u64>> {
         if self.rows <= walk.links.max_degree {
             return Ok(None);
@@ -201,29 +202,6 @@ fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<EdgeUseIndex>> {
     uses.sort_unstable();
     uses.dedup();
     Ok(uses)
-}
-
-/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no neighbours.
-pub(super) struct Alive<'a> {
-    seen: &'a [Micros],
-    from: Option<Micros>,
-}
-
-impl<'a> Alive<'a> {
-    pub(super) fn in_longest_range(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
-        let longest = walk.links.longest_range();
-        let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
-        Ok(Alive { seen: seen.values(), from: longest.range(side).at(walk.t).from })
-    }
-
-    pub(super) fn holds(&self, row: usize) -> bool {
-        self.from.is_none_or(|from| from <= self.seen[row])
-    }
-}
-
-fn timestamps(batch: &RecordBatch, column: usize) -> Result<&TimestampMicrosecondArray> {
-    let seen = batch.column(column).as_primitive_opt::<TimestampMicrosecondType>();
-    seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
 }
 
 /// State rows under some nodes, by edge.

@@ -1,10 +1,12 @@
 //! Estimating what a sample of neighbours says of all of them.
 //!
-//! - Counts and sums of pairs are divided by the shares that were followed (Horvitz and Thompson 1952): unbiased, with a relative
-//!   standard error of about sqrt((1 - p) / (p n)) for n neighbours of like weight of which the share p is followed.
-//! - Different end points: D seen, f1 of them through one followed neighbour, f2 through two. With the share p of neighbours followed the
-//!   number of all is estimated as D + f1^2 / (2 f2 + f1 p / (1 - p)) (Chao and Lin 2012, sampling without replacement), then divided by
-//!   the share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
+//! - Counts and sums of pairs are divided by the shares that were followed (Horvitz and Thompson 1952): unbiased, with
+//!   a relative standard error of about sqrt((1 - p) / (p n)) for n neighbours of like weight of which the share p is
+//!   followed.
+//! - Different end points: D seen, f1 of them through one followed neighbour, f2 through two. With the share p of
+//!   neighbours followed the number of all is estimated as D + f1^2 / (2 f2 + f1 p / (1 - p)) (Chao and Lin 2012,
+//!   sampling without replacement), then divided by the share of end points that was looked at. It is a lower bound in
+//!   expectation, and exact where every end point has one neighbour.
 //! - Other aggregates (min, max, avg, arrays) are those of the sample.
 
 use std::collections::HashMap;
@@ -51,7 +53,8 @@ impl Estimate {
         Self { method, of_far_ends, thresholds: thresholds.to_vec(), through: HashMap::new(), current: None }
     }
 
-    /// Notes through which neighbour an end point was reached. Pairs come key after key, and of a key neighbour after neighbour.
+    /// Notes through which neighbour an end point was reached. Pairs come key after key, and of a key neighbour after
+    /// neighbour.
     pub(super) fn note(&mut self, pair: &Pair, end: u32) {
         if self.method != Method::Different || !self.thresholds[pair.group as usize].is_sampled() {
             return;
@@ -109,7 +112,8 @@ impl Estimate {
     }
 }
 
-/// Chao and Lin's estimate of how many there are, of `seen` with `once` and `twice` of them seen once and twice in the share `p`.
+/// Chao and Lin's estimate of how many there are, of `seen` with `once` and `twice` of them seen once and twice in the
+/// share `p`.
 fn different(seen: f64, once: f64, twice: f64, p: f64) -> f64 {
     if once == 0.0 || p >= 1.0 {
         return seen;

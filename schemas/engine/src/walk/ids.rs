@@ -12,7 +12,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::plan::links::{LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
-use crate::walk::meet::Apart;
 use types::{Error, Result};
 
 /// The number of NULL.
@@ -30,6 +29,9 @@ pub(super) struct Numbers {
 
 /// A number for each of some values.
 pub(super) struct Ids(Vec<u32>);
+
+/// End points that have to differ: of near edges, and of far ones.
+pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
 
 impl Numbers {
     /// Numbers given so far, that of NULL included: all are below.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::plan::links::Side;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
-use crate::walk::ids::Ids;
+use crate::walk::ids::Apart;
 
 /// A near and a far edge that meet, and the key that the near edge leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,6 @@ impl Pair {
     }
 }
 
-/// End points that have to differ: of near edges, and of far ones.
-pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
-
 /// Whether all of these end points of a near and a far edge differ.
 #[inline]
 pub(super) fn differ(apart: &[Apart<'_>], near: u32, far: u32) -> bool {
@@ -45,14 +42,15 @@ pub(super) struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Tells the pairs of live edges whose end points differ, in the order of the keys, and of each key node after node.
+    /// Tells the pairs of live edges whose end points differ, in the order of the keys, and of each key node after
+    /// node.
     #[inline]
     pub(super) fn pairs(&self, (near_live, far_live): (&[bool], &[bool]), apart: &[Apart<'_>], mut take: impl FnMut(Pair)) {
         for (near, node, of_node) in self.edges.iter().filter(|(near, ..)| near_live[*near as usize]) {
             let group = self.near.node[*near as usize];
             let threshold = &self.thresholds[group as usize];
             for far in of_node.clone().filter(|far| far_live[*far as usize]) {
-                if differ(apart, *near, far) && threshold.keeps(self.far, far as usize) {
+                if differ(apart, *near, far) && threshold.keeps(self.far.hash_of(far as usize)) {
                     take(Pair { group, near: *near, far, node: *node });
                 }
             }

@@ -12,13 +12,13 @@ use crate::walk::Walk;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
-use crate::walk::live::{LiveEdges, Place};
+use crate::walk::live::{ConditionInRange, LiveEdges};
 use crate::walk::meet::{Meeting, Pair};
 use types::{Error, Result};
 
 mod value;
 
-use value::Value;
+use value::ValueMerge;
 
 /// The verdicts of uses, each with the use's index.
 pub(super) type Verdicts = Vec<(usize, Int8Array)>;
@@ -28,11 +28,11 @@ pub(super) struct Merging<'a> {
     rows: usize,
     /// Per range that is needed, whether each key has a pair in it.
     exists: HashMap<PairRangeIndex, Vec<bool>>,
-    values: Vec<Value>,
+    values: Vec<ValueMerge>,
     numbers: Numbers,
     near: LiveEdges,
     near_ends: EndIds,
-    copies: HashMap<Place, Vec<u64>>,
+    copies: HashMap<ConditionInRange, Vec<u64>>,
 }
 
 /// The columns of one far state, and the row in them of each far edge.
@@ -52,7 +52,7 @@ impl<'a> Merging<'a> {
         let (links, rows) = (walk.links, thresholds.len());
         let Need { ranges, uses } = Need::for_columns(walk.plan, links.existence.0, wanted);
         let exists = ranges.into_iter().map(|range| (PairRangeIndex(range), vec![false; rows])).collect();
-        let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
+        let values = uses.into_iter().map(|usage| ValueMerge::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
         let (near_live, copies) = (LiveEdges::default(), HashMap::new());
@@ -152,6 +152,6 @@ impl<'a> Merging<'a> {
     }
 }
 
-fn aggregates(values: &[Value]) -> impl Iterator<Item = &LinkAggregate> + Clone {
+fn aggregates(values: &[ValueMerge]) -> impl Iterator<Item = &LinkAggregate> + Clone {
     values.iter().map(|value| &value.aggregate)
 }

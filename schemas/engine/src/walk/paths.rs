@@ -1,5 +1,5 @@
-//! The paths behind a linked view's row: which node links which end points, with both events' times and the columns in which it counts,
-//! newest first.
+//! The paths behind a linked view's row: which node links which end points, with both events' times and the columns in
+//! which it counts, newest first.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ struct Path {
 }
 
 impl Walk<'_> {
-    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, when either edge was last seen, and the
-    /// names of the columns in which it counts. With `of`, an index of the plan's columns, only those that count there. A path is as old
-    /// as its older edge: before that there was no link.
+    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, when either edge was
+    /// last seen, and the names of the columns in which it counts. With `of`, an index of the plan's columns, only
+    /// those that count there. A path is as old as its older edge: before that there was no link.
     pub fn paths(&self, groups: &[ArrayRef], most: usize, of: Option<usize>) -> Result<RecordBatch> {
         let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
         let nodes = self.nodes(&near)?;

@@ -14,8 +14,8 @@ use types::Result;
 const KEYS: usize = 1_024;
 
 impl Walk<'_> {
-    /// Hands on the rows of one part that exist, some keys at a time, which of them are estimated, and what could not be computed. `only`
-    /// says which keys, by how their near edges begin.
+    /// Hands on the rows of one part that exist, some keys at a time, which of them are estimated, and what could not
+    /// be computed. `only` says which keys, by how their near edges begin.
     pub fn scan(
         &self,
         part: u32,

@@ -154,7 +154,8 @@ async fn a_supernode_of_a_million_users_is_sampled_estimated_and_said_to_be() {
 #[tokio::test]
 async fn a_neighbour_with_several_near_end_points_is_one_neighbour_of_the_sample() {
     const USERS: usize = 20_000;
-    // Each user opened two accounts, under two ids; the ids are end points of the near side, so that each user has two edges.
+    // Each user opened two accounts, under two ids; the ids are end points of the near side, so that each user has two
+    // edges.
     let columns = "count(DISTINCT l.device) AS devices, count(DISTINCT c.id) AS accounts";
     let created = (0..2 * USERS).map(|at| (user(at % USERS), HUB.to_owned()));
     let logins = (0..USERS).map(|at| (user(at), format!("d{at}")));

@@ -42,14 +42,14 @@ pub(super) struct Worker {
     pub(super) clock: Clock,
     pub(super) held: Held,
     pub(super) renewing: Renewing,
-    pub(super) places: BTreeMap<TopicPartition, Place>,
+    pub(super) places: BTreeMap<TopicPartition, ReadPosition>,
     /// When it was last looked whether partitions must change hands; `None` before the worker is a member.
     pub(super) looked: Option<Instant>,
 }
 
 /// The consumer's position in a partition.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ReadPosition {
     position: Offset,
     /// When the worker last got the end of the partition; `None` if it did not, or if the end has moved since.
     told_at_end: Option<Instant>,
@@ -199,7 +199,7 @@ impl Worker {
             if position < *begin || position > *end {
                 return Err(outside(&source, position, *begin, *end).into());
             }
-            self.places.insert(source, Place { position, told_at_end: None });
+            self.places.insert(source, ReadPosition { position, told_at_end: None });
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Worker {
             let position = fetched.position;
             delivered |= !fetched.records.is_empty();
             self.send(LogEvent::Fetched(fetched)).await?;
-            self.places.insert(source, Place { position, told_at_end });
+            self.places.insert(source, ReadPosition { position, told_at_end });
         }
         Ok(delivered)
     }

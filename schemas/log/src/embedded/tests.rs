@@ -254,7 +254,8 @@ async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
     stop_b.cancel();
     let (a, b) = (a.await.unwrap(), b.await.unwrap());
     assert_eq!(catalog.values(), values_of(0, 1300));
-    // It hears of its loss, or the catalog tells it first: on a busy machine a checkpoint comes before the next look at the leases.
+    // It hears of its loss, or the catalog tells it first: on a busy machine a checkpoint comes before the next look at
+    // the leases.
     assert!((a.lost == 2 || a.refused_commits > 0) && b.lost == 0, "{a:?} {b:?}");
 }
 

@@ -184,9 +184,9 @@ impl Group {
 
     /// Delivers what was polled, lets the worker commit, then releases the partitions.
     fn give_up(&self, client: &Client, sources: &[TopicPartition], partitions: &TopicPartitionList) -> Result<(), End> {
-        let told = self.hand_over(client, sources).and_then(|()| self.revoke(sources.to_vec()));
+        let revoked = self.hand_over(client, sources).and_then(|()| self.revoke(sources.to_vec()));
         lock(&self.held).forget(sources);
-        unassign(client, partitions).and(told)
+        unassign(client, partitions).and(revoked)
     }
 
     fn revoke(&self, sources: Vec<TopicPartition>) -> Result<(), End> {

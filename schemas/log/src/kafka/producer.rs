@@ -36,8 +36,8 @@ impl Appender {
         Appender { settings, client: Mutex::new(None) }
     }
 
-    /// Appends to a topic of `partitions` partitions and waits for every outcome: each record's place, or why it was not
-    /// acknowledged.
+    /// Appends to a topic of `partitions` partitions and waits for every outcome: each record's place, or why it was
+    /// not acknowledged.
     pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Vec<Result<(i32, Offset)>> {
         let client = match self.client() {
             Ok(client) => client,

@@ -147,7 +147,8 @@ async fn nothing_to_read_is_an_empty_plan() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However rows lie in files, a plan gives exactly those between the vectors; two adjacent plans give each row once.
+    /// However rows lie in files, a plan gives exactly those between the vectors; two adjacent plans give each row
+    /// once.
     #[test]
     fn a_plan_gives_exactly_the_rows_between_two_vectors(
         places_of_files in proptest::collection::vec(proptest::collection::btree_set((0..3i32, 0..40i64), 1..30), 1..4),

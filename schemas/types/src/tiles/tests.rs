@@ -91,7 +91,8 @@ proptest! {
 }
 
 proptest! {
-    /// The law of the cover: an event is in the span exactly when exactly one of its tiles, over all levels, is in the cover.
+    /// The law of the cover: an event is in the span exactly when exactly one of its tiles, over all levels, is in the
+    /// cover.
     #[test]
     fn every_instant_of_a_span_is_covered_once(
         t in -4_000_000_000_000_000i64..4_000_000_000_000_000,

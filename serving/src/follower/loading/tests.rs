@@ -1,8 +1,8 @@
 use super::*;
 use crate::harness::Harness;
 
-/// A skipped run moves the cut in the catalog, and not in the manifest. What is between them may be compacted with what is
-/// before.
+/// A skipped run moves the cut in the catalog, and not in the manifest. What is between them may be compacted with what
+/// is before.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_earlier_snapshot_ends_where_it_did_when_it_was_loaded_as_the_published_one() {
     let harness = Harness::filled().await;

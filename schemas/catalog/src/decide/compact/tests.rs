@@ -61,7 +61,7 @@ fn add(state: &mut CatalogState, number: usize, committed_at: Micros, bytes: i64
 }
 
 fn due(state: &CatalogState, now: Micros) -> Vec<Vec<Uuid>> {
-    let groups = compactions(state, &Reads::default(), &RULES, &BTreeSet::new(), now);
+    let groups = compactions(state, &StreamsRead::default(), &RULES, &BTreeSet::new(), now);
     groups.iter().map(|group| group.iter().map(|checkpoint| checkpoint.id).collect()).collect()
 }
 
@@ -84,7 +84,8 @@ fn snapshot(cut: i64) -> SnapshotRecord {
 }
 
 proptest! {
-    /// However sizes come, in rounds over a day: a row is written few times, and when the day is over few files are left.
+    /// However sizes come, in rounds over a day: a row is written few times, and when the day is over few files are
+    /// left.
     #[test]
     fn rows_are_written_few_times_and_few_files_are_left(
         sizes in prop::collection::vec(prop_oneof![4 => 1_000..5_000i64, 1 => 1_000..TARGET], 1..400),
@@ -128,7 +129,7 @@ proptest! {
         let order: Vec<Uuid> = state.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
         let apart: BTreeSet<Uuid> = apart.into_iter().map(id).collect();
         let mut seen = BTreeSet::new();
-        for group in compactions(&state, &Reads::default(), &RULES, &apart, 50 * HOUR) {
+        for group in compactions(&state, &StreamsRead::default(), &RULES, &apart, 50 * HOUR) {
             let place = order.iter().position(|id| *id == group[0].id).unwrap();
             prop_assert!(group.len() > 1);
             prop_assert!(group.iter().map(|checkpoint| checkpoint.id).eq(order[place..place + group.len()].iter().copied()));
@@ -192,7 +193,7 @@ fn a_view_holds_up_only_what_it_reads() {
     state.checkpoints.extend([with_both]);
     let due = |state: &CatalogState, streams: &[&str]| {
         let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
-        let reads = Reads::from_iter([((Arc::from("v"), 1), streams)]);
+        let reads = StreamsRead::from_iter([((Arc::from("v"), 1), streams)]);
         compactions(state, &reads, &RULES, &BTreeSet::new(), 30 * HOUR).iter().map(Vec::len).collect::<Vec<_>>()
     };
     assert_eq!(due(&state, &["s"]), [0; 0]);

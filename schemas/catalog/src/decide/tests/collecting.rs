@@ -9,6 +9,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use proptest::prelude::*;
 
 use super::*;
+use types::ErrorKind;
 use types::files::ObjectName;
 
 const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;
@@ -57,7 +58,7 @@ fn state() -> CatalogState {
 }
 
 fn marked_for_deletion(state: &CatalogState) -> Vec<String> {
-    collectable(state, &Reads::default(), &BTreeMap::new(), NOW).mark_for_deletion
+    collectable(state, &StreamsRead::default(), &BTreeMap::new(), NOW).mark_for_deletion
 }
 
 fn pinned(pin: &str, expires_at: Micros) -> CatalogState {
@@ -84,7 +85,7 @@ fn a_view_that_never_runs_keeps_only_what_it_reads() {
     state.definitions.push(DefinitionRecord { name: "idle".into(), ..view(1, DefinitionStatus::Active) });
     let marked = |streams: &[&str]| {
         let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
-        collectable(&state, &Reads::from_iter([(("idle".into(), 1), streams)]), &BTreeMap::new(), NOW).mark_for_deletion
+        collectable(&state, &StreamsRead::from_iter([(("idle".into(), 1), streams)]), &BTreeMap::new(), NOW).mark_for_deletion
     };
     assert_eq!(marked(&["s"]), ["old"]);
     assert_eq!(marked(&["another"]), ["old", "s10", "s20"]);
@@ -180,7 +181,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
         state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
         state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
         state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
-        collectable(&state, &Reads::default(), &BTreeMap::new(), NOW)
+        collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW)
     };
     let retired = |pin| retired_at(pin, NOW - grace);
     for pin in [None, Some("s/0:20"), Some("s/0:30")] {
@@ -201,7 +202,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_every_reader_has_read_the_catal
         let mut state = pinned(pin, NOW + 1);
         let retired = DefinitionRecord { since: retired_at, ..view(1, DefinitionStatus::Retired) };
         state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
-        !collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).withdraw.is_empty()
+        !collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW).withdraw.is_empty()
     };
     let minute = 60 * 1_000_000;
     assert!(withdrawn(NOW - 10 * minute, "s/0:10"));
@@ -215,7 +216,7 @@ fn a_kept_version_keeps_its_snapshot_and_the_states_after_it() {
     let kept = DefinitionRecord { kept_until: Some(NOW + 1), ..view(1, DefinitionStatus::Kept) };
     state.definitions = vec![kept, view(2, DefinitionStatus::Active)];
     state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
-    let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
+    let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
     assert_eq!((plan.withdraw, plan.mark_for_deletion), (vec![], ["old", "s10", "s20"].map(String::from).to_vec()));
 }
 
@@ -233,15 +234,15 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     state.files.extend([archive_file("after the cut", 12, old)]);
     state.files.extend([FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) }]);
     let retention = BTreeMap::from([("s".into(), kept_for(2))]);
-    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
-    assert!(collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).is_empty());
+    assert_eq!(collectable(&state, &StreamsRead::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    assert!(collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW).is_empty());
     // Old events that came in late: their duplicates may still come.
     state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
-    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty());
+    assert!(collectable(&state, &StreamsRead::default(), &retention, NOW).is_empty());
 }
 
-/// With the event clock, and events of last year that are archived now: a file is kept for two days after both its newest
-/// event, by that clock, and its commit.
+/// With the event clock, and events of last year that are archived now: a file is kept for two days after both its
+/// newest event, by that clock, and its commit.
 #[test]
 fn events_of_long_ago_are_not_kept_for_as_long_again() {
     let behind = 300 * DAY_US;
@@ -251,7 +252,7 @@ fn events_of_long_ago_are_not_kept_for_as_long_again() {
     state.files.extend([archive_file("counted still", 11, NOW - behind - DAY_US)]);
     let retention = Retention { clock_behind: Duration::from_micros(behind as u64), ..kept_for(2) };
     let retention = BTreeMap::from([("s".into(), retention)]);
-    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    assert_eq!(collectable(&state, &StreamsRead::default(), &retention, NOW).mark_for_deletion, ["old"]);
     // Records that carry timestamps of long ago: their partition's clock tells whether duplicates may still come.
     let partition = PartitionId::new("s", 0);
     let clock = NOW - behind;
@@ -267,11 +268,11 @@ fn events_of_long_ago_are_not_kept_for_as_long_again() {
         complete_to: None,
     };
     state.partitions = [(partition.clone(), at(clock + DAY_US))].into();
-    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty(), "a duplicate may come");
+    assert!(collectable(&state, &StreamsRead::default(), &retention, NOW).is_empty(), "a duplicate may come");
     state.partitions = [(partition.clone(), at(clock + 3 * DAY_US))].into();
-    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    assert_eq!(collectable(&state, &StreamsRead::default(), &retention, NOW).mark_for_deletion, ["old"]);
     state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
-    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty(), "its duplicates may still come");
+    assert!(collectable(&state, &StreamsRead::default(), &retention, NOW).is_empty(), "its duplicates may still come");
 }
 
 #[test]
@@ -280,19 +281,19 @@ fn a_checkpoint_is_forgotten_after_its_last_file() {
     let mut state = state();
     state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US));
     state.files = [FileRecord { marked_for_deletion: true, ..states_file("s10", 10) }].into_iter().collect();
-    let plan = collectable(&state, &Reads::default(), &retention, NOW);
+    let plan = collectable(&state, &StreamsRead::default(), &retention, NOW);
     assert_eq!(
         (plan.mark_for_deletion.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()),
         (&[][..], &["s10".to_owned()][..], &[id(11)][..])
     );
-    assert!(collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).forget.is_empty());
+    assert!(collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW).forget.is_empty());
 }
 
 #[test]
 fn a_plan_becomes_two_commits() {
     let mut state = state();
     state.files.extend([FileRecord { marked_for_deletion: true, ..snapshot_file("old", 1) }]);
-    let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
+    let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
     let mark_for_deletion = plan.marking_commit(id(1));
     assert_eq!(mark_for_deletion.expect, vec![Expect::Revision(7)]);
     assert_eq!(mark_for_deletion.remove, vec![Remove::MarkForDeletion("s10".into()), Remove::MarkForDeletion("s20".into())]);
@@ -341,7 +342,8 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
 }
 
 proptest! {
-    /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its snapshot.
+    /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its
+    /// snapshot.
     #[test]
     fn no_answer_loses_a_file(
         cuts in proptest::collection::vec(proptest::option::of(offsets()), 0..4),
@@ -365,7 +367,7 @@ proptest! {
         }
         state.leases = pins.iter().map(|(pin, live)| LeaseRecord { pin: Some(pin.clone()), ..lease(NOW + i64::from(*live), None) }).collect();
         state.runs = running.iter().map(|cut| RunRecord { cut: Some(cut.clone()), ..run(50, RunStatus::Running, "") }).collect();
-        let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
+        let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
         let bases = cuts.iter().map(|cut| cut.clone().unwrap_or_default());
         let bases = bases.chain(pins.into_iter().filter(|(_, live)| *live).map(|(pin, _)| pin)).chain(running);
         for base in bases {

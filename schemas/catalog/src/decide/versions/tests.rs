@@ -102,8 +102,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// One version is served at any time; kept versions, and they alone, have an end; a rollback returns to the version that
-    /// was served before, if its time is not over.
+    /// One version is served at any time; kept versions, and they alone, have an end; a rollback returns to the version
+    /// that was served before, if its time is not over.
     #[test]
     fn one_version_is_served_whatever_happens(acts in proptest::collection::vec(act(), 0..30), keeps in any::<bool>()) {
         let keep_old = if keeps { KEEP } else { Duration::ZERO };

@@ -18,37 +18,37 @@ fn decoder_with(change: impl FnOnce(&mut StreamDefinition), types: &[ColumnType]
 }
 
 /// Returns the value of `c0` for the text `json`.
-fn read_one(column_type: ColumnType, json: &str) -> Result<Value<'static>, String> {
+fn read_one(column_type: ColumnType, json: &str) -> Result<ColumnValue<'static>, String> {
     let text = format!(r#"{{{TS},"c0":{json}}}"#);
     let decoder = decoder(column_type);
     let event = decoder.decode(Some(text.as_bytes())).map_err(|error| error.to_string())?;
     Ok(owned(&event.values()[2]))
 }
 
-fn owned(value: &Value<'_>) -> Value<'static> {
+fn owned(value: &ColumnValue<'_>) -> ColumnValue<'static> {
     match value {
-        Value::Text(text) => Value::Text(Cow::Owned(text.to_string())),
-        Value::List(items) => Value::List(items.iter().map(owned).collect()),
-        Value::Null => Value::Null,
-        Value::Boolean(value) => Value::Boolean(*value),
-        Value::Int(value) => Value::Int(*value),
-        Value::BigInt(value) => Value::BigInt(*value),
-        Value::Double(value) => Value::Double(*value),
-        Value::Decimal { unscaled, scale } => Value::Decimal { unscaled: *unscaled, scale: *scale },
-        Value::Date(value) => Value::Date(*value),
-        Value::Timestamp(value) => Value::Timestamp(*value),
-        Value::Bytes(value) => Value::Bytes(value.clone()),
+        ColumnValue::Text(text) => ColumnValue::Text(Cow::Owned(text.to_string())),
+        ColumnValue::List(items) => ColumnValue::List(items.iter().map(owned).collect()),
+        ColumnValue::Null => ColumnValue::Null,
+        ColumnValue::Boolean(value) => ColumnValue::Boolean(*value),
+        ColumnValue::Int(value) => ColumnValue::Int(*value),
+        ColumnValue::BigInt(value) => ColumnValue::BigInt(*value),
+        ColumnValue::Double(value) => ColumnValue::Double(*value),
+        ColumnValue::Decimal { unscaled, scale } => ColumnValue::Decimal { unscaled: *unscaled, scale: *scale },
+        ColumnValue::Date(value) => ColumnValue::Date(*value),
+        ColumnValue::Timestamp(value) => ColumnValue::Timestamp(*value),
+        ColumnValue::Bytes(value) => ColumnValue::Bytes(value.clone()),
     }
 }
 
-fn text(value: &str) -> Value<'static> {
-    Value::Text(Cow::Owned(value.into()))
+fn text(value: &str) -> ColumnValue<'static> {
+    ColumnValue::Text(Cow::Owned(value.into()))
 }
 
 #[test]
 fn decimals_come_from_their_text_and_never_lose_a_digit() {
     let read = |json: &str| read_one(ColumnType::Decimal { precision: 18, scale: 2 }, json);
-    let cents = |unscaled| Ok(Value::Decimal { unscaled, scale: 2 });
+    let cents = |unscaled| Ok(ColumnValue::Decimal { unscaled, scale: 2 });
     assert_eq!(read("0.1"), cents(10));
     assert_eq!(read("9007199254740993.07"), cents(900719925474099307));
     assert_eq!(read(r#""12.30""#), cents(1230));
@@ -65,10 +65,10 @@ fn decimals_come_from_their_text_and_never_lose_a_digit() {
 
 #[test]
 fn whole_numbers_are_exact_and_bounded() {
-    assert_eq!(read_one(ColumnType::BigInt, "9007199254740993"), Ok(Value::BigInt(9007199254740993)));
-    assert_eq!(read_one(ColumnType::BigInt, r#""-9223372036854775808""#), Ok(Value::BigInt(i64::MIN)));
-    assert_eq!(read_one(ColumnType::Int, "1e2"), Ok(Value::Int(100)));
-    assert_eq!(read_one(ColumnType::Int, "5.0"), Ok(Value::Int(5)));
+    assert_eq!(read_one(ColumnType::BigInt, "9007199254740993"), Ok(ColumnValue::BigInt(9007199254740993)));
+    assert_eq!(read_one(ColumnType::BigInt, r#""-9223372036854775808""#), Ok(ColumnValue::BigInt(i64::MIN)));
+    assert_eq!(read_one(ColumnType::Int, "1e2"), Ok(ColumnValue::Int(100)));
+    assert_eq!(read_one(ColumnType::Int, "5.0"), Ok(ColumnValue::Int(5)));
     for json in ["9223372036854775808", "1.5", "1e30", "[1]"] {
         assert!(read_one(ColumnType::BigInt, json).is_err(), "{json}");
     }
@@ -77,9 +77,9 @@ fn whole_numbers_are_exact_and_bounded() {
 
 #[test]
 fn doubles_are_finite_numbers_only() {
-    assert_eq!(read_one(ColumnType::Double, "-1.5e3"), Ok(Value::Double(-1500.0)));
+    assert_eq!(read_one(ColumnType::Double, "-1.5e3"), Ok(ColumnValue::Double(-1500.0)));
     for zero in ["-0.0", "-0", "-0e3", "-1e-400"] {
-        let Ok(Value::Double(value)) = read_one(ColumnType::Double, zero) else { panic!("{zero}") };
+        let Ok(ColumnValue::Double(value)) = read_one(ColumnType::Double, zero) else { panic!("{zero}") };
         assert!(value == 0.0 && value.is_sign_positive(), "{zero}");
     }
     for json in [r#""NaN""#, r#""Infinity""#, r#""1.5""#, "1e999", "true"] {
@@ -89,7 +89,7 @@ fn doubles_are_finite_numbers_only() {
 
 #[test]
 fn booleans_are_true_and_false_only() {
-    assert_eq!(read_one(ColumnType::Boolean, "false"), Ok(Value::Boolean(false)));
+    assert_eq!(read_one(ColumnType::Boolean, "false"), Ok(ColumnValue::Boolean(false)));
     for json in ["1", r#""true""#, "[]"] {
         assert!(read_one(ColumnType::Boolean, json).is_err(), "{json}");
     }
@@ -105,7 +105,7 @@ fn texts_keep_every_character() {
 
 #[test]
 fn timestamps_take_any_offset_but_need_one() {
-    let half_past = Ok(Value::Timestamp(1_714_566_600_000_000));
+    let half_past = Ok(ColumnValue::Timestamp(1_714_566_600_000_000));
     assert_eq!(read_one(ColumnType::TimestampTz, r#""2024-05-01T14:30:00+02:00""#), half_past);
     assert!(read_one(ColumnType::TimestampTz, r#""2024-05-01T14:30:00""#).unwrap_err().contains("this one has no zone"));
     assert!(read_one(ColumnType::TimestampTz, "1714566600").unwrap_err().contains("give the column a unit"));
@@ -131,27 +131,27 @@ fn timestamps_as_numbers_are_exact_in_their_unit() {
 
 #[test]
 fn dates_uuids_and_bytes_have_one_form() {
-    assert_eq!(read_one(ColumnType::Date, r#""1970-01-02""#), Ok(Value::Date(1)));
+    assert_eq!(read_one(ColumnType::Date, r#""1970-01-02""#), Ok(ColumnValue::Date(1)));
     assert!(read_one(ColumnType::Date, r#""1970-1-2""#).is_err());
     let uuid = "0123abcd-4567-89ab-cdef-0123456789ab";
     assert_eq!(read_one(ColumnType::Uuid, &format!("\"{}\"", uuid.to_uppercase())), Ok(text(uuid)));
     assert_eq!(read_one(ColumnType::Uuid, &format!("\"{uuid}\"")), Ok(text(uuid)));
     assert!(read_one(ColumnType::Uuid, r#""0123""#).is_err());
-    assert_eq!(read_one(ColumnType::Bytea, r#""AP8=""#), Ok(Value::Bytes(vec![0, 255])));
-    assert_eq!(read_one(ColumnType::Bytea, r#""AP8""#), Ok(Value::Bytes(vec![0, 255])));
+    assert_eq!(read_one(ColumnType::Bytea, r#""AP8=""#), Ok(ColumnValue::Bytes(vec![0, 255])));
+    assert_eq!(read_one(ColumnType::Bytea, r#""AP8""#), Ok(ColumnValue::Bytes(vec![0, 255])));
     assert!(read_one(ColumnType::Bytea, r#""A-""#).is_err());
 }
 
 #[test]
 fn json_columns_keep_the_text_as_it_stands() {
     assert_eq!(read_one(ColumnType::Json, r#"{"a" : [1.0, null]}"#), Ok(text(r#"{"a" : [1.0, null]}"#)));
-    assert_eq!(read_one(ColumnType::Json, "null"), Ok(Value::Null));
+    assert_eq!(read_one(ColumnType::Json, "null"), Ok(ColumnValue::Null));
 }
 
 #[test]
 fn arrays_name_the_item_that_is_wrong() {
     let ints = || ColumnType::Array(Box::new(ColumnType::Int));
-    assert_eq!(read_one(ints(), "[1, null, 3]"), Ok(Value::List(vec![Value::Int(1), Value::Null, Value::Int(3)])));
+    assert_eq!(read_one(ints(), "[1, null, 3]"), Ok(ColumnValue::List(vec![ColumnValue::Int(1), ColumnValue::Null, ColumnValue::Int(3)])));
     assert!(read_one(ints(), "[1, \"x\"]").unwrap_err().starts_with(r#"column c0 ($.c0[1]): found "x", expected INT"#));
     let nested = ColumnType::Array(Box::new(ints()));
     assert!(read_one(nested, "[[1], [2, true]]").unwrap_err().starts_with("column c0 ($.c0[1][1]): found true"));
@@ -175,24 +175,24 @@ fn nested_paths_are_followed_and_a_parent_may_be_a_column_too() {
             .map(|event| event.values()[2..].iter().map(owned).collect::<Vec<_>>())
             .map_err(|e| e.to_string())
     };
-    let whole = vec![Value::Int(1), text("z"), text(r#"{"y":"z"}"#)];
+    let whole = vec![ColumnValue::Int(1), text("z"), text(r#"{"y":"z"}"#)];
     assert_eq!(values(r#""a":{"skip":[{}],"x":{"y":"z"},"b":1}"#), Ok(whole));
-    assert_eq!(values(r#""a":null"#), Ok(vec![Value::Null; 3]));
-    assert_eq!(values(r#""a":{"b":1,"x":{"y":"z"}},"a":{"b":2}"#), Ok(vec![Value::Int(2), Value::Null, Value::Null]));
+    assert_eq!(values(r#""a":null"#), Ok(vec![ColumnValue::Null; 3]));
+    assert_eq!(values(r#""a":{"b":1,"x":{"y":"z"}},"a":{"b":2}"#), Ok(vec![ColumnValue::Int(2), ColumnValue::Null, ColumnValue::Null]));
     assert_eq!(values(r#""a":[1]"#).unwrap_err(), "column c0 ($.a.b): found an array on the way, expected an object there");
 }
 
 #[test]
 fn of_members_of_the_same_name_the_last_wins() {
     let record = format!(r#"{{{TS},"c0":1,"c0":2,"\u0063\u0030":3}}"#);
-    assert_eq!(decoder(ColumnType::Int).decode(Some(record.as_bytes())).unwrap().values()[2], Value::Int(3));
+    assert_eq!(decoder(ColumnType::Int).decode(Some(record.as_bytes())).unwrap().values()[2], ColumnValue::Int(3));
 }
 
 #[test]
 fn what_is_missing_is_null_or_an_error() {
     let mut stream = stream_of(&[ColumnType::Int]);
     let record = format!("{{{TS}}}");
-    assert_eq!(Decoder::new(Arc::new(stream.clone())).unwrap().decode(Some(record.as_bytes())).unwrap().values()[2], Value::Null);
+    assert_eq!(Decoder::new(Arc::new(stream.clone())).unwrap().decode(Some(record.as_bytes())).unwrap().values()[2], ColumnValue::Null);
     stream.columns[2].nullable = false;
     let decoder = Decoder::new(Arc::new(stream)).unwrap();
     let error = decoder.decode(Some(record.as_bytes())).unwrap_err();
@@ -270,23 +270,24 @@ fn a_definition_whose_roles_do_not_fit_is_refused() {
 }
 
 /// Any value of any type, with a JSON text of it.
-fn typed() -> impl Strategy<Value = (ColumnType, Value<'static>, String)> {
+fn typed() -> impl Strategy<Value = (ColumnType, ColumnValue<'static>, String)> {
     let leaf = prop_oneof![
         any::<String>().prop_map(|s| (ColumnType::Text, text(&s), serde_json::to_string(&s).unwrap())),
-        any::<bool>().prop_map(|b| (ColumnType::Boolean, Value::Boolean(b), b.to_string())),
-        any::<i32>().prop_map(|i| (ColumnType::Int, Value::Int(i), i.to_string())),
-        (any::<i64>(), any::<bool>())
-            .prop_map(|(i, quoted)| { (ColumnType::BigInt, Value::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() }) }),
+        any::<bool>().prop_map(|b| (ColumnType::Boolean, ColumnValue::Boolean(b), b.to_string())),
+        any::<i32>().prop_map(|i| (ColumnType::Int, ColumnValue::Int(i), i.to_string())),
+        (any::<i64>(), any::<bool>()).prop_map(|(i, quoted)| {
+            (ColumnType::BigInt, ColumnValue::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() })
+        }),
         any::<f64>()
             .prop_filter("finite", |f| f.is_finite())
-            .prop_map(|f| { (ColumnType::Double, Value::Double(f), serde_json::to_string(&f).unwrap()) }),
+            .prop_map(|f| { (ColumnType::Double, ColumnValue::Double(f), serde_json::to_string(&f).unwrap()) }),
         (any::<i64>(), 0i8..18).prop_map(|(i, scale)| {
-            (ColumnType::Decimal { precision: 38, scale }, Value::Decimal { unscaled: i.into(), scale }, format!("{i}e-{scale}"))
+            (ColumnType::Decimal { precision: 38, scale }, ColumnValue::Decimal { unscaled: i.into(), scale }, format!("{i}e-{scale}"))
         }),
-        (-719_162..=2_932_896i32).prop_map(|d| (ColumnType::Date, Value::Date(d), format!("\"{}\"", super::super::format_date(d)))),
+        (-719_162..=2_932_896i32).prop_map(|d| (ColumnType::Date, ColumnValue::Date(d), format!("\"{}\"", super::super::format_date(d)))),
         (-62_135_596_800_000_000..253_402_300_800_000_000i64).prop_map(|t| (
             ColumnType::TimestampTz,
-            Value::Timestamp(t),
+            ColumnValue::Timestamp(t),
             format!("\"{}\"", super::super::format_timestamp(t))
         )),
         any::<u128>().prop_map(|u| {
@@ -296,7 +297,7 @@ fn typed() -> impl Strategy<Value = (ColumnType, Value<'static>, String)> {
         proptest::collection::vec(any::<u8>(), 0..20).prop_map(|b| {
             use base64::Engine;
             let encoded = base64::engine::general_purpose::STANDARD.encode(&b);
-            (ColumnType::Bytea, Value::Bytes(b), format!("\"{encoded}\""))
+            (ColumnType::Bytea, ColumnValue::Bytes(b), format!("\"{encoded}\""))
         }),
         any::<String>().prop_map(|s| {
             let json = serde_json::json!({"k": [s, 1.5, {}]}).to_string();
@@ -305,15 +306,15 @@ fn typed() -> impl Strategy<Value = (ColumnType, Value<'static>, String)> {
     ];
     (leaf, 0..4usize, any::<bool>()).prop_map(|((column_type, value, json), copies, null)| match (copies, null) {
         (0, false) => (column_type, value, json),
-        (0, true) => (column_type, Value::Null, "null".to_string()),
+        (0, true) => (column_type, ColumnValue::Null, "null".to_string()),
         (copies, _) => {
             let mut items = vec![value; copies];
             let mut texts = vec![json; copies];
             if null {
-                items.push(Value::Null);
+                items.push(ColumnValue::Null);
                 texts.push("null".into());
             }
-            (ColumnType::Array(Box::new(column_type)), Value::List(items), format!("[ {} ]", texts.join(" ,")))
+            (ColumnType::Array(Box::new(column_type)), ColumnValue::List(items), format!("[ {} ]", texts.join(" ,")))
         }
     })
 }

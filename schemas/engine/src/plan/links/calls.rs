@@ -134,7 +134,8 @@ impl Parser<'_> {
         let idempotent = IDEMPOTENT.contains(&name.as_str());
         if !idempotent && !COUNTED.contains(&name.as_str()) {
             return Err(Error::input(format!(
-                "{name}() over a JOIN is not kept exactly: expected count, sum, avg, {}, approx_distinct, or an aggregate of DISTINCT values",
+                "{name}() over a JOIN is not kept exactly: expected count, sum, avg, {}, approx_distinct, or an \
+                 aggregate of DISTINCT values",
                 IDEMPOTENT.join(", ")
             )));
         }

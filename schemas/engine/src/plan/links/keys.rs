@@ -90,7 +90,8 @@ fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &Dat
         to => (left.clone(), cast(&right, to)),
     };
     let error = Error::input(format!(
-        "the join keys {left} and {right} are of different types, {left_type} and {right_type}: expected one type, with a cast, for example \
+        "the join keys {left} and {right} are of different types, {left_type} and {right_type}: expected one type, \
+         with a cast, for example \
          {cast_left} = {cast_right}"
     ));
     Unlike { error, span: one.spans().and_then(|spans| spans.first()) }

@@ -188,7 +188,8 @@ impl JoinSide {
 
 fn both_sides(condition: &Expr) -> Error {
     Error::input(format!(
-        "the condition {} compares the two sides of the JOIN: expected conditions over one side each, = between join keys, and <> between end \
+        "the condition {} compares the two sides of the JOIN: expected conditions over one side each, = between join \
+         keys, and <> between end \
          points",
         qualified_sql_of(condition)
     ))

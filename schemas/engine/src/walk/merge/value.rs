@@ -1,4 +1,5 @@
-//! One value of every key, under way: end points as the plain SELECT's aggregate takes them, far states once for each near event.
+//! One value of every key, under way: end points as the plain SELECT's aggregate takes them, far states once for each
+//! near event.
 
 use std::sync::Arc;
 
@@ -21,13 +22,14 @@ use types::Result;
 /// Pairs that are held at once.
 const PAIRS: usize = 65_536;
 
-pub(super) struct Value {
+pub(super) struct ValueMerge {
     /// The index among the view's uses.
     pub(super) usage: usize,
     pub(super) range: PairRangeIndex,
     pub(super) aggregate: LinkAggregate,
     merge: Merge,
-    /// Per end point, the key (plus 1) that took it last: pairs come key after key, and each key takes an end point once.
+    /// Per end point, the key (plus 1) that took it last: pairs come key after key, and each key takes an end point
+    /// once.
     taken: Vec<u32>,
     estimate: Option<Estimate>,
 }
@@ -41,8 +43,8 @@ enum Merge {
 /// Pairs, handed on one after the other.
 type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 
-impl Value {
-    pub(super) fn new(walk: &Walk<'_>, usage: usize, thresholds: &[Threshold]) -> Result<Value> {
+impl ValueMerge {
+    pub(super) fn new(walk: &Walk<'_>, usage: usize, thresholds: &[Threshold]) -> Result<ValueMerge> {
         let links = walk.links;
         let aggregate = links.aggregates[links.uses[usage].state].clone();
         let function = match &aggregate.over {
@@ -55,7 +57,7 @@ impl Value {
             false => Merge::Accumulate(Accumulate::new(function, thresholds.len())?),
         };
         let estimate = thresholds.iter().any(Threshold::is_sampled).then(|| Estimate::new(&links.layout, &aggregate, thresholds));
-        Ok(Value { usage, range: PairRangeIndex(links.uses[usage].range), aggregate, merge, taken: Vec::new(), estimate })
+        Ok(ValueMerge { usage, range: PairRangeIndex(links.uses[usage].range), aggregate, merge, taken: Vec::new(), estimate })
     }
 
     /// Takes the end points of pairs on one side: `ids` are their numbers, below `known`; `values` what they stand for.

@@ -29,7 +29,8 @@ const CREATED: &str = "CREATE STREAM created (id TEXT NOT NULL, ts TIMESTAMPTZ N
 const LOGIN: &str = "CREATE STREAM login (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'user_id')";
 
-/// Of two streams; of one whose group key is its join key, with a row an edge; likewise of two keys, with a row an edge and tile.
+/// Of two streams; of one whose group key is its join key, with a row an edge; likewise of two keys, with a row an edge
+/// and tile.
 const VIEWS: [&str; 3] = [
     "CREATE VIEW links WITH (windows = '30d') AS SELECT c.device, count(DISTINCT l.device) AS devices, count(*) AS pairs \
      FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device",

@@ -3,9 +3,9 @@
 use crate::plan::OutputColumn;
 use crate::plan::links::{ConditionIndex, LinkAggregate, LinkPlan, Over, PairRangeIndex, Side};
 use crate::walk::Walk;
-use crate::walk::ids::{EndIds, Ids, apart};
-use crate::walk::live::{LiveEdges, Place};
-use crate::walk::meet::{Apart, Pair, differ};
+use crate::walk::ids::{Apart, EndIds, Ids, apart};
+use crate::walk::live::{ConditionInRange, LiveEdges};
+use crate::walk::meet::{Pair, differ};
 use types::Result;
 
 /// Aggregates that leave NULL out. Others may take it.
@@ -63,7 +63,7 @@ impl OfUse<'_> {
 }
 
 /// Where a side's edges are looked at: for the row to exist, and for each use.
-pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = Place> {
+pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = ConditionInRange> {
     let of_uses = links.uses.iter().map(move |usage| (links.aggregates[usage.state].condition(side), PairRangeIndex(usage.range)));
     std::iter::once((ConditionIndex::NONE, links.existence)).chain(of_uses)
 }

@@ -4,17 +4,17 @@ use csv::ByteRecord;
 use definitions::{ColumnType, StreamDefinition};
 use types::{Error, Result};
 
-use super::NumberFormat::{self, ApostrophePoint, CommaPoint, Plain, PointComma, SpaceComma};
-use crate::ingest::csv_rows::CsvFile;
-use crate::ingest::input::Input;
-use crate::ingest::layout::match_columns;
+use super::csv_rows::CsvFile;
+use super::input::Input;
+use super::layout::match_columns;
+use super::numbers::NumberFormat::{self, ApostrophePoint, CommaPoint, Plain, PointComma, SpaceComma};
 
 /// How many rows show the format of a file.
 const ROWS: usize = 1_000;
 
 /// What the cells of one column show of the format of their numbers.
 #[derive(Debug, Clone)]
-pub(in crate::ingest) struct ColumnNumbers {
+pub(super) struct ColumnNumbers {
     name: String,
     /// The formats in which every cell so far is a number.
     formats: Vec<NumberFormat>,
@@ -25,12 +25,12 @@ pub(in crate::ingest) struct ColumnNumbers {
 }
 
 impl ColumnNumbers {
-    pub(in crate::ingest) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), formats: NumberFormat::ALL.to_vec(), telling: None, is_number: false }
     }
 
     /// Adds a cell that is not empty.
-    pub(in crate::ingest) fn add(&mut self, cell: &str) {
+    pub(super) fn add(&mut self, cell: &str) {
         let cell = cell.trim();
         self.formats.retain(|format| format.parts(cell).is_some());
         if self.formats.is_empty() || cell.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -56,10 +56,10 @@ impl ColumnNumbers {
     }
 }
 
-/// Refuses a CSV file whose first rows write the numbers of a column in another format than the plain one. Otherwise its
-/// records would be left out one by one, or some of them read as other numbers. What cannot be read twice, such as
+/// Refuses a CSV file whose first rows write the numbers of a column in another format than the plain one. Otherwise
+/// its records would be left out one by one, or some of them read as other numbers. What cannot be read twice, such as
 /// standard input, is not looked at.
-pub(in crate::ingest) fn refuse_other_formats(input: &Input, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<()> {
+pub(super) fn refuse_other_formats(input: &Input, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<()> {
     if input.bytes_total().is_none() {
         return Ok(());
     }
@@ -94,15 +94,15 @@ pub(in crate::ingest) fn refuse_other_formats(input: &Input, delimiter: Option<u
 
 /// The format of a file's numbers, and what cannot be known from them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::ingest) struct Detected {
+pub(super) struct Detected {
     /// `None` for plain numbers, and where nothing can be known.
-    pub(in crate::ingest) format: Option<NumberFormat>,
+    pub(super) format: Option<NumberFormat>,
     /// What the user should look at, for each column.
-    pub(in crate::ingest) doubts: Vec<String>,
+    pub(super) doubts: Vec<String>,
 }
 
 /// Finds the one format in which a file's columns are numbers.
-pub(in crate::ingest) fn detect(columns: &[ColumnNumbers]) -> Detected {
+pub(super) fn detect(columns: &[ColumnNumbers]) -> Detected {
     let decisive: Vec<&ColumnNumbers> = columns.iter().filter(|column| column.is_decisive()).collect();
     let common: Vec<NumberFormat> =
         NumberFormat::ALL.into_iter().filter(|format| decisive.iter().all(|column| column.fits(*format))).collect();
@@ -139,3 +139,6 @@ fn doubt_of_decisive(column: &ColumnNumbers) -> String {
         .collect();
     format!("{}: {telling} is read as TEXT; it is {}", column.name, readings.join(", "))
 }
+
+#[cfg(test)]
+mod tests;
