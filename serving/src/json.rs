@@ -39,7 +39,7 @@ pub fn rows(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
 }
 
 /// Appends one row's object.
-pub(crate) fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
+pub fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
     writer_of(batch.schema_ref()).write(out, batch, row)
 }
 

@@ -1,7 +1,7 @@
 //! `CREATE SINK name WITH (options) AS SELECT ..`.
 
-use super::options::Options;
 use super::found::{Found, Head};
+use super::options::Options;
 use super::stream::topic;
 use super::tokens::Cursor;
 use super::view::{refuse_column_list, select};

@@ -93,7 +93,7 @@ fn replacing_and_modifying_words_are_refused_with_the_reason() {
     one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM, CREATE VIEW or CREATE SINK");
     one_line(
         problems("CREATE TABLE t (x INT)"),
-        "1:8: error: found CREATE 'TABLE' | expected STREAM or VIEW: events come in through streams, answers are views",
+        "1:8: error: found CREATE 'TABLE' | expected STREAM, VIEW or SINK: events come in through streams, answers are views, and sinks put out records",
     );
     one_line(
         problems("CREATE VIEW v (a, b) AS SELECT 1 AS x"),
