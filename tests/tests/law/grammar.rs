@@ -55,9 +55,10 @@ pub fn fails(sql: &str, j: Option<i32>) -> bool {
 }
 
 /// What is in the calls that collect values.
-const COLLECTING: [&str; 4] = ["DISTINCT", "array_agg", "string_agg", "median"];
+const COLLECTING: [&str; 8] =
+    ["DISTINCT", "array_agg", "string_agg", "median", "sequence_", "window_funnel", "session_count", "longest_gap"];
 
-const AGGREGATES: [&str; 43] = [
+const AGGREGATES: [&str; 52] = [
     "count(*)",
     "count(x)",
     "count(DISTINCT u)",
@@ -92,6 +93,15 @@ const AGGREGATES: [&str; 43] = [
     "regr_count(f, x)",
     "last_n(x, 3)",
     "top_k(u, 3)",
+    "sequence_match('(?1)(?t<=3600)(?2)', ts, x > 0, b)",
+    "sequence_count('(?1).*(?2)', ts, x > 0, x <= 0)",
+    "sequence_count('(?1)(?2t<=600)', ts, b, d > 0) FILTER (WHERE within(ts, '7d'))",
+    "window_funnel('1h', ts, x > 0, d > 0, b)",
+    "window_funnel('1d', 'strict_order', 'strict_increase', ts, b, x > 0) + count(*)",
+    "retention(x > 0, b, d IS NULL)",
+    "session_count(ts, '10m')",
+    "longest_gap(ts) FILTER (WHERE b)",
+    "sequence_count('(?1)(?2)', ts + INTERVAL '1 second' * j, b, x > 0)",
     "sum(x) * 2 + count(*)",
     "sum(d) / count(*)",
     "count(*) FILTER (WHERE within(ts, '2d', '1d'))",
