@@ -42,6 +42,7 @@ files!(
     lookups,
     spellings,
     functions,
+    sequences,
     numbers,
     view_errors,
     limits,

@@ -3,11 +3,16 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::super::MOST_AT_ONCE;
+
+/// What a state has before its events, and its place in a column.
+const HEAD_BYTES: usize = 8;
+const PLACE_BYTES: usize = size_of::<usize>() + size_of::<i32>();
 
 /// What is collected of many groups.
 pub(super) trait Collected: Debug + Send + Sync + Sized + 'static {
@@ -22,8 +27,8 @@ pub(super) trait Collected: Debug + Send + Sync + Sized + 'static {
     /// Brings all groups into their one order. The states and values are those of settled groups.
     fn settle(&mut self);
 
-    /// The state of a group; `None` if it has no rows.
-    fn state(&self, group: u32) -> Result<Option<Vec<u8>>>;
+    /// Appends the state of a group, or nothing if it has no rows.
+    fn push_state(&self, group: u32, bytes: &mut Vec<u8>);
 
     /// The values of these groups, also of those without rows.
     fn values(&self, groups: u32) -> Result<ArrayRef>;
@@ -31,7 +36,7 @@ pub(super) trait Collected: Debug + Send + Sync + Sized + 'static {
     /// Forgets the first groups. The others are numbered from 0.
     fn forget(&mut self, groups: u32);
 
-    /// What is held on the heap, and how long the states are at most.
+    /// What is held on the heap, and about how long the states are beside their heads.
     fn held_bytes(&self) -> (usize, usize);
 }
 
@@ -107,7 +112,7 @@ impl<C: Collected> GroupsAccumulator for Groups<C> {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + said_bytes(&self.collected)
+        size_of_val(self) + said_bytes(&self.collected, self.groups)
     }
 }
 
@@ -131,7 +136,7 @@ impl<C: Collected> Accumulator for OneGroup<C> {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + said_bytes(&self.0)
+        size_of_val(self) + said_bytes(&self.0, 1)
     }
 }
 
@@ -157,20 +162,25 @@ fn merge<C: Collected>(collected: &mut C, states: &[ArrayRef], group: impl Fn(us
 
 fn states<C: Collected>(collected: &mut C, groups: u32) -> Result<ArrayRef> {
     collected.settle();
-    let mut states = BinaryBuilder::new();
+    let mut bytes = Vec::with_capacity(collected.held_bytes().1 + groups as usize * HEAD_BYTES);
+    let mut lengths = Vec::with_capacity(groups as usize);
     for group in 0..groups {
-        let state = collected.state(group)?;
-        if states.values_slice().len() + state.as_ref().map_or(0, Vec::len) > i32::MAX as usize {
-            return exec_err!("the states of {groups} groups have more than {} bytes together", i32::MAX);
-        }
-        states.append_option(state);
+        let before = bytes.len();
+        collected.push_state(group, &mut bytes);
+        lengths.push(bytes.len() - before);
     }
-    Ok(Arc::new(states.finish()))
+    if i32::try_from(bytes.len()).is_err() {
+        return exec_err!("the states of {groups} groups have {} bytes together: expected at most {}", bytes.len(), i32::MAX);
+    }
+    let valid: NullBuffer = lengths.iter().map(|length| *length > 0).collect();
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), Some(valid).filter(|valid| valid.null_count() > 0))?))
 }
 
 /// What is held, and the states that are made of it when it is handed on. More than any limit once the states approach
 /// what an Arrow column holds: when memory is refused, operators emit everything at once.
-fn said_bytes<C: Collected>(collected: &C) -> usize {
-    let (held, states) = collected.held_bytes();
-    if states > MOST_AT_ONCE { usize::MAX / 64 } else { held + states }
+fn said_bytes<C: Collected>(collected: &C, groups: usize) -> usize {
+    let (held, events) = collected.held_bytes();
+    let states = events + groups * HEAD_BYTES;
+    if states > MOST_AT_ONCE { usize::MAX / 64 } else { held + states + groups * PLACE_BYTES }
 }

@@ -177,40 +177,41 @@ impl Collected for Events {
         }
     }
 
-    fn state(&self, group: u32) -> Result<Option<Vec<u8>>> {
+    fn push_state(&self, group: u32, bytes: &mut Vec<u8>) {
         let events = self.of_group(group);
         if events.is_empty() {
-            return Ok(None);
+            return;
         }
-        let mut used: Vec<u32> = events.iter().map(|event| event.place).collect();
+        let mut is_used = vec![false; self.places.known.len()];
+        events.iter().for_each(|event| is_used[event.place as usize] = true);
+        let mut used: Vec<u32> = (0..is_used.len() as u32).filter(|place| is_used[*place as usize]).collect();
         used.sort_unstable_by(|left, right| self.places.known[*left as usize].cmp(&self.places.known[*right as usize]));
-        used.dedup();
-        let mut bytes = Vec::with_capacity(events.len() * EVENT_BYTES as usize + 16);
         bytes.push(FORMAT);
-        push(&mut bytes, events.len() as u64 * EVENT_BYTES);
-        push(&mut bytes, used.len() as u64);
+        push(bytes, events.len() as u64 * EVENT_BYTES);
+        push(bytes, used.len() as u64);
         for place in &used {
             let (source, partition) = &self.places.known[*place as usize];
-            push(&mut bytes, source.len() as u64);
+            push(bytes, source.len() as u64);
             bytes.extend_from_slice(source.as_bytes());
-            push_signed(&mut bytes, *partition);
+            push_signed(bytes, *partition);
         }
-        let mut offsets: HashMap<u32, (u64, i64)> = used.iter().enumerate().map(|(number, place)| (*place, (number as u64, 0))).collect();
+        // Of each place known, its number in the state, and the offset of its event before.
+        let mut numbered = vec![(0u64, 0i64); self.places.known.len()];
+        used.iter().enumerate().for_each(|(number, place)| numbered[*place as usize].0 = number as u64);
         let mut before: Option<i64> = None;
         for event in events {
             match before {
-                None => push_signed(&mut bytes, event.time),
-                Some(before) => push(&mut bytes, event.time.wrapping_sub(before) as u64),
+                None => push_signed(bytes, event.time),
+                Some(before) => push(bytes, event.time.wrapping_sub(before) as u64),
             }
             before = Some(event.time);
-            let (place, offset) = offsets.entry(event.place).or_default();
-            push(&mut bytes, u64::from(event.mask));
-            push(&mut bytes, *place);
-            push_signed(&mut bytes, event.event_time.wrapping_sub(event.time));
-            push_signed(&mut bytes, event.offset.wrapping_sub(*offset));
+            let (place, offset) = &mut numbered[event.place as usize];
+            push(bytes, u64::from(event.mask));
+            push(bytes, *place);
+            push_signed(bytes, event.event_time.wrapping_sub(event.time));
+            push_signed(bytes, event.offset.wrapping_sub(*offset));
             *offset = event.offset;
         }
-        Ok(Some(bytes))
     }
 
     fn values(&self, groups: u32) -> Result<ArrayRef> {

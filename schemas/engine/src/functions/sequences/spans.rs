@@ -135,25 +135,23 @@ impl Collected for Spans {
         give_back(&mut self.spans);
     }
 
-    fn state(&self, group: u32) -> Result<Option<Vec<u8>>> {
+    fn push_state(&self, group: u32, bytes: &mut Vec<u8>) {
         let spans = self.of_group(group);
         if spans.is_empty() {
-            return Ok(None);
+            return;
         }
-        let mut bytes = Vec::with_capacity(spans.len() * STRETCH_BYTES as usize + 16);
         bytes.push(FORMAT);
-        push(&mut bytes, self.size(spans));
-        push(&mut bytes, spans.len() as u64);
+        push(bytes, self.size(spans));
+        push(bytes, spans.len() as u64);
         let mut before: Option<i64> = None;
         for span in spans {
             match before {
-                None => push_signed(&mut bytes, span.start),
-                Some(before) => push(&mut bytes, span.start.wrapping_sub(before) as u64),
+                None => push_signed(bytes, span.start),
+                Some(before) => push(bytes, span.start.wrapping_sub(before) as u64),
             }
-            push(&mut bytes, span.end.wrapping_sub(span.start) as u64);
+            push(bytes, span.end.wrapping_sub(span.start) as u64);
             before = Some(span.end);
         }
-        Ok(Some(bytes))
     }
 
     fn values(&self, groups: u32) -> Result<ArrayRef> {

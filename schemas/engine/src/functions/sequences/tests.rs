@@ -4,6 +4,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use proptest::prelude::*;
 
 use super::super::tests::{inputs, lowered, merged, query, single, state_columns, try_lowered};
+use super::accumulate::Collected;
 use super::events::Event;
 use super::*;
 use crate::states::merge::groups_accumulator;
@@ -15,6 +16,12 @@ use naive::Piece;
 /// An event as the search and the funnel see it.
 pub(super) fn event(time: i64, mask: u32) -> Event {
     Event { time, mask, group: 0, event_time: time, offset: 0, place: 0 }
+}
+
+pub(super) fn state_of<C: Collected>(collected: &C, group: u32) -> Option<Vec<u8>> {
+    let mut state = Vec::new();
+    collected.push_state(group, &mut state);
+    Some(state).filter(|state| !state.is_empty())
 }
 
 fn schema() -> SchemaRef {

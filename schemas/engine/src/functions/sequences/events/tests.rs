@@ -1,3 +1,4 @@
+use super::super::tests::state_of;
 use super::*;
 
 fn collected() -> Events {
@@ -34,13 +35,13 @@ const FIXTURE: &[u8] = &[
 
 #[test]
 fn a_state_is_laid_out_as_it_was() {
-    assert_eq!(filled().state(0).unwrap().unwrap(), FIXTURE);
+    assert_eq!(state_of(&filled(), 0).unwrap(), FIXTURE);
     let mut merged = collected();
     merged.merge(FIXTURE, 0).unwrap();
     merged.settle();
-    assert_eq!(merged.state(0).unwrap().unwrap(), FIXTURE);
+    assert_eq!(state_of(&merged, 0).unwrap(), FIXTURE);
     assert_eq!(super::super::state_bytes(FIXTURE), 5 * EVENT_BYTES);
-    assert_eq!(merged.state(1).unwrap(), None);
+    assert_eq!(state_of(&merged, 1), None);
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn the_places_of_other_groups_are_not_in_a_state() {
     let place = events.places.number("elsewhere", 9);
     events.push(Event { time: 1, mask: 1, group: 1, event_time: 1, offset: 1, place });
     events.settle();
-    assert_eq!(events.state(0).unwrap().unwrap(), FIXTURE);
+    assert_eq!(state_of(&events, 0).unwrap(), FIXTURE);
 }
 
 #[test]
@@ -80,6 +81,6 @@ fn an_event_takes_some_ten_bytes() {
         let time = 1_772_366_400_000_000 + second * 7_300_000;
         events.push(Event { time, mask: 1, group: 0, event_time: time, offset: 1_000_000 + second * 57, place });
     }
-    let bytes = events.state(0).unwrap().unwrap().len();
+    let bytes = state_of(&events, 0).unwrap().len();
     assert!(bytes < 10_000, "{bytes}");
 }

@@ -1,3 +1,4 @@
+use super::super::tests::state_of;
 use super::*;
 
 const MINUTE: i64 = 60_000_000;
@@ -19,13 +20,13 @@ const FIXTURE: &[u8] = &[
 #[test]
 fn a_state_is_laid_out_as_it_was() {
     let of = spans(2 * MINUTE, &[-MINUTE, MINUTE, 119_000_000, 244_000_001]);
-    assert_eq!(of.state(0).unwrap().unwrap(), FIXTURE);
+    assert_eq!(state_of(&of, 0).unwrap(), FIXTURE);
     let mut merged = Spans::new(Asked::Sessions, 2 * MINUTE);
     merged.merge(FIXTURE, 0).unwrap();
     merged.settle();
     assert_eq!(merged.spans, of.spans);
     assert_eq!(super::super::state_bytes(FIXTURE), 24);
-    assert_eq!(merged.state(1).unwrap(), None);
+    assert_eq!(state_of(&merged, 1), None);
 }
 
 #[test]
