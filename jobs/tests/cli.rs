@@ -316,7 +316,11 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
             for alarm in alarms {
                 let wanted = &wanted[alarm["at"].as_str().unwrap()];
                 let degrees = |value: &Value| plain(value).parse::<f64>().unwrap();
-                assert_eq!((degrees(&alarm["before"]), degrees(&alarm["now"])), (degrees(&wanted["before"]), degrees(&wanted["now"])), "{alarm}");
+                assert_eq!(
+                    (degrees(&alarm["before"]), degrees(&alarm["now"])),
+                    (degrees(&wanted["before"]), degrees(&wanted["now"])),
+                    "{alarm}"
+                );
                 found += 1;
             }
             assert_eq!(found, wanted.len(), "critical alarms of {rack}");
@@ -334,9 +338,8 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
     answers_as_expected();
     assert_success(&project.run(&["verify", "racks"]));
 
-    let late = [("late-1", "21:06:50", "101.5"), ("late-2", "21:07:05", "103.0")].map(|(id, at, degrees)| {
-        format!(r#"{{"reading_id":"{id}","ts":"2026-05-07T{at}Z","rack_id":"rack-1","temperature":{degrees}}}"#)
-    });
+    let late = [("late-1", "21:06:50", "101.5"), ("late-2", "21:07:05", "103.0")]
+        .map(|(id, at, degrees)| format!(r#"{{"reading_id":"{id}","ts":"2026-05-07T{at}Z","rack_id":"rack-1","temperature":{degrees}}}"#));
     std::fs::write(project.path().join("late.jsonl"), late.join("\n")).unwrap();
     project.json(&["ingest", "readings", "late.jsonl"]);
     project.wait_until_committed(1_062);

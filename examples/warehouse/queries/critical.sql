@@ -1,6 +1,5 @@
--- The critical alarms: an alarm whose hottest reading is hotter than that of an alarm at most 30 seconds before it.
--- A pattern's condition sees one event, so two readings are compared here, over the hot readings that the view keeps.
 WITH hot AS (
+  -- A pattern's condition sees one event, so two readings are compared here, over the hot readings that the view keeps.
   SELECT rack_id, unnest(hot_1d) AS temperature, unnest(hot_at_1d) AS ts FROM racks
 ),
 pairs AS (
@@ -12,6 +11,7 @@ pairs AS (
 alarms AS (
   SELECT * FROM pairs WHERE ended_at - began_at <= INTERVAL '15 seconds'
 )
+-- The critical alarms: the hottest reading is hotter than that of an alarm at most 30 seconds before.
 SELECT second.rack_id, second.ended_at AS at, max(first.heat) AS before, second.heat AS now
 FROM alarms first
 JOIN alarms second ON second.rack_id = first.rack_id
