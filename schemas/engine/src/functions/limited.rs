@@ -39,10 +39,11 @@ const MARK: &str = "past";
 
 /// Whether an aggregate with these state fields collects values without bound.
 pub(crate) fn collects(function: &str, distinct: bool, fields: &[FieldRef]) -> bool {
-    if let [state] = fields {
-        if keeps_events(function) && *state.data_type() == DataType::Binary {
-            return true;
-        }
+    if let [state] = fields
+        && keeps_events(function)
+        && *state.data_type() == DataType::Binary
+    {
+        return true;
     }
     let all_lists = fields.iter().all(|field| matches!(field.data_type(), DataType::List(_)));
     all_lists && (KEEP_EVERY_VALUE.contains(&function) || (distinct && !BOUNDED.contains(&function)))

@@ -253,8 +253,8 @@ fn question(function: &str, literals: &[Option<&ScalarValue>]) -> Result<Questio
     let conditions = literals.len().saturating_sub(texts.len() + 1);
     match (function, texts.as_slice()) {
         (WINDOW_FUNNEL, [window, modes @ ..]) => Ok(Question::Funnel(Funnel::new(window, modes, conditions)?)),
-        (SEQUENCE_MATCH, [pattern]) => Ok(Question::Matches(Pattern::parse(function, pattern, conditions)?)),
-        (SEQUENCE_COUNT, [pattern]) => Ok(Question::Matched(Pattern::parse(function, pattern, conditions)?)),
+        (SEQUENCE_MATCH, [pattern]) => Ok(Question::Match(Pattern::parse(function, pattern, conditions)?)),
+        (SEQUENCE_COUNT, [pattern]) => Ok(Question::Count(Pattern::parse(function, pattern, conditions)?)),
         _ => {
             let wanted = if function == WINDOW_FUNNEL { "the window, such as '1h'" } else { "the pattern, such as '(?1)(?2)'" };
             plan_err!("the first argument of {function} is {}: expected {wanted}, as a literal text", found(literals.first()))

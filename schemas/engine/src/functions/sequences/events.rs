@@ -57,8 +57,8 @@ pub(super) struct Event {
 /// What is asked of the events of a group.
 #[derive(Debug, Clone)]
 pub(super) enum Question {
-    Matches(Pattern),
-    Matched(Pattern),
+    Match(Pattern),
+    Count(Pattern),
     Funnel(Funnel),
 }
 
@@ -217,12 +217,12 @@ impl Collected for Events {
     fn values(&self, groups: u32) -> Result<ArrayRef> {
         let numbered = 0..groups;
         Ok(match &self.question {
-            Question::Matches(pattern) => {
+            Question::Match(pattern) => {
                 let mut search = Search::new(pattern);
                 let values = numbered.map(|group| Some(search.matches(self.of_group(group))));
                 Arc::new(values.collect::<BooleanArray>())
             }
-            Question::Matched(pattern) => {
+            Question::Count(pattern) => {
                 let mut search = Search::new(pattern);
                 Arc::new(numbered.map(|group| search.count(self.of_group(group))).collect::<Int64Array>())
             }
