@@ -291,6 +291,64 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
     assert_eq!(up.stop(), Some(0));
 }
 
+/// `expected.json` was computed from the file by `expected.py`, in plain loops.
+#[test]
+fn the_example_of_the_warehouse_answers_as_its_readme_says() {
+    let project = Project::of_example("warehouse");
+    let check = text(&project.run(&["check"]).stdout);
+    assert!(check.ends_with("1 stream and 1 view: no errors\n"), "{check}");
+    let read = |file: &str| std::fs::read_to_string(project.path().join(file)).unwrap();
+    let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
+    let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
+    let answers_as_expected = || {
+        let racks = project.json(&["query", "SELECT * FROM racks ORDER BY rack_id"]);
+        let critical = project.json(&["query", &read("queries/critical.sql")]);
+        assert_eq!(racks["rows"].as_array().unwrap().len(), 6, "{racks:#}");
+        let mut count = 0;
+        for row in racks["rows"].as_array().unwrap() {
+            let rack = row["rack_id"].as_str().unwrap();
+            for (column, wanted) in expected[rack].as_object().unwrap().iter().filter(|(column, _)| *column != "critical") {
+                assert_eq!(plain(&row[format!("{column}_1d")]), plain(wanted), "{column} of {rack}");
+            }
+            let alarms = critical["rows"].as_array().unwrap().iter().filter(|alarm| alarm["rack_id"] == rack);
+            let wanted = expected[rack]["critical"].as_object().unwrap();
+            let mut found = 0;
+            for alarm in alarms {
+                let wanted = &wanted[alarm["at"].as_str().unwrap()];
+                let degrees = |value: &Value| plain(value).parse::<f64>().unwrap();
+                assert_eq!(
+                    (degrees(&alarm["before"]), degrees(&alarm["now"])),
+                    (degrees(&wanted["before"]), degrees(&wanted["now"])),
+                    "{alarm}"
+                );
+                found += 1;
+            }
+            assert_eq!(found, wanted.len(), "critical alarms of {rack}");
+            count += found;
+        }
+        assert!(count > 10, "{critical:#}");
+    };
+
+    let up = project.up();
+    project.json(&["ingest", "readings", "readings.jsonl"]);
+    project.wait_until_committed(1_060);
+    answers_as_expected();
+    assert_success(&project.run(&["verify", "racks"]));
+    assert_success(&project.run(&["batch", "run", "racks"]));
+    answers_as_expected();
+    assert_success(&project.run(&["verify", "racks"]));
+
+    let late = [("late-1", "21:06:50", "101.5"), ("late-2", "21:07:05", "103.0")]
+        .map(|(id, at, degrees)| format!(r#"{{"reading_id":"{id}","ts":"2026-05-07T{at}Z","rack_id":"rack-1","temperature":{degrees}}}"#));
+    std::fs::write(project.path().join("late.jsonl"), late.join("\n")).unwrap();
+    project.json(&["ingest", "readings", "late.jsonl"]);
+    project.wait_until_committed(1_062);
+    let row = &project.json(&["lookup", "racks", "rack_id=rack-1"])["row"];
+    assert_eq!([&row["alarms_1d"], &row["connections_1d"], &row["silence_1d"]].map(plain), ["1", "2", "PT36S"], "{row:#}");
+    assert_success(&project.run(&["verify", "racks"]));
+    assert_eq!(up.stop(), Some(0));
+}
+
 fn paths_tell_what_a_number_consists_of(project: &Project) {
     let asked = |more: &[&'static str]| [&["lookup", "device_links", "device_id=tablet-1"], more].concat();
     let table = text(&project.run(&asked(&["--paths", "10"])).stdout);

@@ -88,6 +88,26 @@ async fn values_past_a_limit_are_equal_where_both_sides_say_so() {
     assert_eq!((loud.difference_count, loud.past), (1, report.past), "{loud:#?}");
 }
 
+/// Events of the same time in several partitions have one order, on both sides.
+#[tokio::test]
+async fn sequences_are_what_plain_sql_answers() {
+    let view = "CREATE VIEW sequences WITH (windows = '1h, 7d, 30d', max_state_bytes = '640B') AS SELECT device, \
+        sequence_match('(?1)(?t<=120)(?2)', ts, amount > 5, amount < 3) AS found, \
+        sequence_count('(?1)(?2t<=3600)', ts, amount > 5, score > 0.5) AS pairs, \
+        sequence_count('(?1)(?2)', ts, amount > 5, amount <= 5) FILTER (WHERE score < 3) AS turns, \
+        window_funnel('2h', 'strict_order', ts, score < 1, score < 2, score < 3) AS steps, \
+        window_funnel('2d', ts, amount > 0, amount > 10, amount > 20) AS far, \
+        retention(score < 1, amount > 30, amount IS NULL) AS kept, session_count(ts, '2m') AS sessions, session_count(ts, '1h') AS visits, \
+        longest_gap(ts) AS pause FROM payments GROUP BY device";
+    let world = filled(&[view]).await;
+    for t in [NOW, NOW + 30 * 60_000_000 + 17, NOW + 6 * DAY] {
+        let answer = world.states_answer("sequences", t).await.unwrap();
+        let report = verify_view(&world.verifier, "sequences", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+        assert!(report.is_equal(), "{report:#?}");
+        assert!(report.rows >= 3 && report.past > 0 && report.approximate.is_empty(), "{report:#?}");
+    }
+}
+
 /// An answer that was prepared earlier, and the schema that it was asked for.
 struct Asked(Answer, Mutex<Option<SchemaRef>>);
 

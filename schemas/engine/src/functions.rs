@@ -6,6 +6,7 @@
 //! | `poisson_sf(k, lambda)`, `zscore(x, mean, stddev)` | how unusual a number is |
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
+//! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | [`sequences`] of events |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
 //!
@@ -31,6 +32,8 @@ pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;
 mod markers;
+mod room;
+mod sequences;
 pub(crate) mod state_bytes;
 mod state_formats;
 mod statistics;
@@ -52,6 +55,9 @@ pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 /// one more batch may arrive before the size is checked.
 const MOST_AT_ONCE: usize = 1 << 30;
 
+/// The aggregates whose events are always in an order: that of their place breaks its ties.
+pub(crate) const IN_ORDER: [&str; 4] = [last_n::LAST_N, sequences::SEQUENCE_MATCH, sequences::SEQUENCE_COUNT, sequences::WINDOW_FUNNEL];
+
 /// A set of scalar and aggregate functions to plan with, in addition to DataFusion's. Cheap to clone.
 ///
 /// ```
@@ -70,9 +76,9 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()];
+        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()].into_iter().chain(sequences::aggregates());
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
-        aggregates.into_iter().fold(functions, Self::with_aggregate)
+        aggregates.fold(functions, Self::with_aggregate)
     }
 
     /// Adds a scalar function. It replaces a function of the same name, including one of DataFusion's.

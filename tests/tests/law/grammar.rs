@@ -6,11 +6,22 @@ use proptest::prelude::*;
 
 /// A SELECT of the supported shapes.
 pub fn view() -> impl Strategy<Value = String> {
+    view_with(AGGREGATES.to_vec())
+}
+
+/// The same, of aggregates of sequences alone.
+pub fn view_of_sequences() -> impl Strategy<Value = String> {
+    let is_of_sequence =
+        |call: &&str| ["sequence_", "window_funnel", "retention", "session_count", "longest_gap"].iter().any(|name| call.contains(name));
+    view_with(AGGREGATES.into_iter().filter(is_of_sequence).collect())
+}
+
+fn view_with(aggregates: Vec<&'static str>) -> impl Strategy<Value = String> {
     let windows = prop::sample::subsequence(vec!["10s", "1h", "1d", "7d", "30d", "90d"], 0..4);
     let group = prop::sample::select(vec!["", "k", "k, j", "upper(k)", "b"]);
     let filter = prop::sample::select(vec!["", "WHERE x > 0", "WHERE k IS NOT NULL AND (d < 500 OR b)", "WHERE u <> '3'"]);
     let source = prop::sample::select(vec!["s", "(SELECT * FROM s WHERE j IS NOT NULL UNION ALL SELECT * FROM s WHERE j IS NULL) z", "c"]);
-    let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..6);
+    let aggregates = prop::sample::subsequence(aggregates, 1..6);
     let fails = prop::bool::weighted(0.2);
     let limit = prop::sample::select(vec!["", "", "24B", "100B", "400B"]);
     let strategy = prop::sample::select(vec!["", "", "strategy = 'full'", "strategy = 'stream'"]);
@@ -55,9 +66,10 @@ pub fn fails(sql: &str, j: Option<i32>) -> bool {
 }
 
 /// What is in the calls that collect values.
-const COLLECTING: [&str; 4] = ["DISTINCT", "array_agg", "string_agg", "median"];
+const COLLECTING: [&str; 8] =
+    ["DISTINCT", "array_agg", "string_agg", "median", "sequence_", "window_funnel", "session_count", "longest_gap"];
 
-const AGGREGATES: [&str; 43] = [
+const AGGREGATES: [&str; 52] = [
     "count(*)",
     "count(x)",
     "count(DISTINCT u)",
@@ -92,6 +104,15 @@ const AGGREGATES: [&str; 43] = [
     "regr_count(f, x)",
     "last_n(x, 3)",
     "top_k(u, 3)",
+    "sequence_match('(?1)(?t<=3600)(?2)', ts, x > 0, b)",
+    "sequence_count('(?1).*(?2)', ts, x > 0, x <= 0)",
+    "sequence_count('(?1)(?2t<=600)', ts, b, d > 0) FILTER (WHERE within(ts, '7d'))",
+    "window_funnel('1h', ts, x > 0, d > 0, b)",
+    "window_funnel('1d', 'strict_order', 'strict_increase', ts, b, x > 0) + count(*)",
+    "retention(x > 0, b, d IS NULL)",
+    "session_count(ts, '10m')",
+    "longest_gap(ts) FILTER (WHERE b)",
+    "sequence_count('(?1)(?2)', CASE WHEN j > 0 THEN ts + INTERVAL '90 minutes' WHEN j < 0 THEN ts END, b, x > 0)",
     "sum(x) * 2 + count(*)",
     "sum(d) / count(*)",
     "count(*) FILTER (WHERE within(ts, '2d', '1d'))",

@@ -23,7 +23,7 @@ use types::tiles::EdgesFrom;
 use types::tiles::{Level, Micros, finest_kept};
 
 use crate::compare::{Inputs, mark_failed, mark_past, rows_of, same};
-use crate::grammar::{fails, view};
+use crate::grammar::{fails, view, view_of_sequences};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, u TEXT, b BOOLEAN) \
     WITH (format = 'json', event_time = 'ts')";
@@ -262,6 +262,23 @@ proptest! {
         // DataFusion 55.2 computes `len - 1` of an empty batch in last_value (first_last.rs:1306): a debug build of the
         // plain side panics.
         prop_assume!(sql.contains("GROUP BY") || !sql.contains("_value("));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(holds(&sql, &rows, t_after, t_run_before))?;
+    }
+
+    /// Many events within minutes, and many at the same time.
+    #[test]
+    fn what_is_served_of_sequences_equals_the_plain_select(
+        sql in view_of_sequences(),
+        rows in prop::collection::vec((row(), 0..900i64, 0..2 * DAY), 0..60),
+        t_after in prop_oneof![Just(0i64), 0..3_600_000_000i64],
+        t_run_before in prop_oneof![Just(0i64), 0..3_600_000_000i64],
+    ) {
+        let dense = rows.into_iter().map(|(row, seconds, age)| match age < DAY {
+            true => Row { ts: BASE - seconds / 10 * 10_000_000, ..row },
+            false => row,
+        });
+        let rows: Vec<Row> = dense.collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(holds(&sql, &rows, t_after, t_run_before))?;
     }

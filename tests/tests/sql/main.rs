@@ -43,6 +43,7 @@ files!(
     lookups,
     spellings,
     functions,
+    sequences,
     numbers,
     view_errors,
     limits,

@@ -14,7 +14,7 @@ use super::span::{Span, timestamp};
 use super::{parse_expr, resolved};
 
 /// Aggregates that always read their input in order.
-const ALWAYS_ORDERED: [&str; 1] = ["last_n"];
+const ALWAYS_ORDERED: [&str; 4] = ["last_n", "sequence_match", "sequence_count", "window_funnel"];
 
 /// Returns the aggregate functions that an expression calls, in order of appearance.
 pub(super) fn aggregates_in(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Vec<String> {

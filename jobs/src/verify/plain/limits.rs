@@ -2,7 +2,8 @@
 //! up.
 //!
 //! The rules are those of `max_state_bytes`, written again: 8 bytes for each value and the length of its text, of an
-//! aggregate in order also of what it is ordered by.
+//! aggregate in order also of what it is ordered by. Aggregates of sequences count 16 bytes for each event that they keep, or
+//! 8 bytes for each time or stretch of time that has one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
+use definitions::durations::parse_duration;
 use engine::functions::sums_to_verify;
 
 use super::calls::name_of;
@@ -29,6 +31,11 @@ pub(super) const MAX_STATE_BYTES: u64 = 1_048_576;
 const KEEP_EVERY_VALUE: [&str; 4] = ["array_agg", "string_agg", "median", "percentile_cont"];
 /// Aggregates that keep every different value, if it says DISTINCT.
 const KEEP_DIFFERENT_VALUES: [&str; 8] = ["count", "sum", "avg", "bit_xor", "array_agg", "string_agg", "median", "percentile_cont"];
+
+/// Aggregates that keep events: all, or those that hold a condition.
+const KEEP_EVENTS: [&str; 3] = ["sequence_match", "sequence_count", "window_funnel"];
+const EVENT_BYTES: u64 = 16;
+const STRETCH_BYTES: u64 = 8;
 
 const OF_VALUES: &str = "__bytes_of_values";
 const OF_LIST: &str = "__bytes_of_list";
@@ -52,7 +59,7 @@ pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
     let mut conditions = Vec::new();
     let _: ControlFlow<()> = visit_expressions(expr, |expr| {
         if let Expr::Function(call) = expr {
-            if let Some((bytes, limit_bytes)) = bytes_of(call).zip(limit_bytes) {
+            if let Some((bytes, limit_bytes)) = bytes_of(call).or_else(|| bytes_of_events(call)).zip(limit_bytes) {
                 conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));
             }
             if name_of(call) == "sum" {
@@ -67,7 +74,53 @@ pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
 }
 
 pub(super) fn asks_for_bytes(is_past: &str) -> bool {
-    [OF_VALUES, OF_TEXTS, OF_LIST].iter().any(|function| is_past.contains(function))
+    [OF_VALUES, OF_TEXTS, OF_LIST, AS_TIME, KEPT_EVENT].iter().any(|part| is_past.contains(part))
+}
+
+/// What is in the conditions on aggregates of sequences.
+const AS_TIME: &str = "'Timestamp(Microsecond, None)'";
+const KEPT_EVENT: &str = "IS NOT NULL AND (";
+
+fn bytes_of_events(call: &Function) -> Option<String> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let name = name_of(call);
+    let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
+    let arguments: Vec<&Expr> = list
+        .args
+        .iter()
+        .filter_map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+            _ => None,
+        })
+        .collect();
+    let texts: Vec<String> = arguments.iter().map_while(|argument| literal_text(argument)).collect();
+    if KEEP_EVENTS.contains(&name.as_str()) {
+        let (time, conditions) = arguments[texts.len()..].split_first()?;
+        let holds = match texts.iter().any(|text| text == "strict_order") {
+            true => "true".to_owned(),
+            false => conditions.iter().map(|condition| format!("coalesce({condition}, false)")).collect::<Vec<_>>().join(" OR "),
+        };
+        return Some(format!("sum(CASE WHEN {time} {KEPT_EVENT}{holds}) THEN {EVENT_BYTES} END){filter}"));
+    }
+    let time = format!("arrow_cast({}, {AS_TIME})", arguments.first()?);
+    match name.as_str() {
+        "longest_gap" => Some(format!("{STRETCH_BYTES} * count(DISTINCT {time}){filter}")),
+        "session_count" => {
+            let gap = parse_duration(&literal_text(arguments.get(1)?)?).ok()?.as_micros();
+            let us = format!("arrow_cast({time}, 'Int64')");
+            // Rounded down, also before 1970.
+            let stretch = format!("{us} / {gap} - CASE WHEN {us} % {gap} < 0 THEN 1 ELSE 0 END");
+            Some(format!("{STRETCH_BYTES} * count(DISTINCT {stretch}){filter}"))
+        }
+        _ => None,
+    }
+}
+
+fn literal_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => value.clone().into_string(),
+        _ => None,
+    }
 }
 
 fn bytes_of(call: &Function) -> Option<String> {

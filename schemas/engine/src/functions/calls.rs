@@ -14,6 +14,7 @@ use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
 use datafusion::physical_plan::expressions::Literal;
 
 use super::last_n::{LAST_N, LAST_N_MAX};
+use super::sequences;
 use super::top_k::{TOP_K, TOP_K_MAX};
 
 /// The most centroids of an approximate percentile, which allocates them at once for each group.
@@ -55,16 +56,14 @@ impl FunctionRewrite for CheckCalls {
 
 fn check(call: &AggregateFunction) -> Result<()> {
     let name = call.func.name();
+    let literals: Vec<Option<&ScalarValue>> = call.params.args.iter().map(literal_of).collect();
+    sequences::check(name, &literals)?;
     let greatest = match name {
         LAST_N => LAST_N_MAX,
         TOP_K => TOP_K_MAX,
         _ => return Ok(()),
     };
-    let literal = match call.params.args.get(1) {
-        Some(Expr::Literal(value, _)) => Some(value),
-        _ => None,
-    };
-    bound(name, "second", literal, greatest)?;
+    bound(name, "second", literals.get(1).copied().flatten(), greatest)?;
     not_distinct(name, call.params.distinct)
 }
 
@@ -76,12 +75,15 @@ fn check_centroids(name: &str, args: &[Expr]) -> Result<()> {
         _ => return Ok(()),
     };
     let Some(centroids) = centroids else { return Ok(()) };
-    let literal = match centroids {
+    bound(name, place, literal_of(centroids), CENTROIDS_MAX)?;
+    Ok(())
+}
+
+fn literal_of(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
         Expr::Literal(value, _) => Some(value),
         _ => None,
-    };
-    bound(name, place, literal, CENTROIDS_MAX)?;
-    Ok(())
+    }
 }
 
 /// Returns the literal second argument of an aggregate that is being lowered, under the same rules as in analysis.

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Emit
 
 use super::MOST_AT_ONCE;
 use super::calls::checked_bound;
+use super::room::{give_back, make_room};
 
 pub(crate) const LAST_N: &str = "last_n";
 /// The greatest `n`.
@@ -316,20 +317,6 @@ impl Row {
 /// arrival.
 fn newest_first(left: &Row, right: &Row, bytes: &[u8]) -> Ordering {
     left.group.cmp(&right.group).then_with(|| right.bytes(bytes).cmp(left.bytes(bytes)))
-}
-
-/// Like `reserve`, but by a quarter: what is not used yet is held as well.
-fn make_room<T>(list: &mut Vec<T>, more: usize) {
-    if list.capacity() - list.len() < more {
-        list.reserve_exact(more.max(list.capacity() / 4));
-    }
-}
-
-/// Gives memory back where most of it is not used.
-fn give_back<T>(list: &mut Vec<T>) {
-    if list.capacity() > 2 * list.len().max(64) {
-        list.shrink_to(list.len() + list.len() / 4);
-    }
 }
 
 impl GroupsAccumulator for LastNs {

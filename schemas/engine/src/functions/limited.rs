@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! state: the aggregate's own lists, then one BOOLEAN; true: the state was past the limit, and its lists are empty
+//!        (of aggregates of sequences a Binary, which is NULL)
 //! value: a struct of the aggregate's own value and a verdict
 //! ```
 //!
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::filter;
+use arrow::compute::{filter, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -25,6 +26,8 @@ use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_na
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, ReversedUDAF, Signature};
 
 use super::judged::{Verdict, is_judged, judged, judged_again, judged_type};
+pub(crate) use super::sequences::keeps_events;
+use super::sequences::keeps_times;
 use super::state_bytes::row_bytes;
 
 /// Aggregates that keep every value, also without DISTINCT.
@@ -36,6 +39,12 @@ const MARK: &str = "past";
 
 /// Whether an aggregate with these state fields collects values without bound.
 pub(crate) fn collects(function: &str, distinct: bool, fields: &[FieldRef]) -> bool {
+    if let [state] = fields
+        && keeps_events(function)
+        && *state.data_type() == DataType::Binary
+    {
+        return true;
+    }
     let all_lists = fields.iter().all(|field| matches!(field.data_type(), DataType::List(_)));
     all_lists && (KEEP_EVERY_VALUE.contains(&function) || (distinct && !BOUNDED.contains(&function)))
 }
@@ -66,6 +75,11 @@ impl Limited {
     /// The field of the aggregate's own value.
     fn inner_field(&self, inputs: &[FieldRef]) -> Result<FieldRef> {
         self.inner.return_field(inputs)
+    }
+
+    /// Whether the same value counts once.
+    fn is_set(&self, args: &AccumulatorArgs<'_>) -> bool {
+        args.is_distinct || keeps_times(self.inner.name())
     }
 
     fn inner_args<'a>(&self, args: &AccumulatorArgs<'a>) -> Result<AccumulatorArgs<'a>> {
@@ -104,7 +118,7 @@ impl AggregateUDFImpl for Limited {
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let args = self.inner_args(&args)?;
-        let again = if args.is_distinct { Some(self.inner.accumulator(args.clone())?) } else { None };
+        let again = if self.is_set(&args) { Some(self.inner.accumulator(args.clone())?) } else { None };
         let inner = self.inner.accumulator(args)?;
         Ok(Box::new(LimitedState { inner, again, limit_bytes: self.limit_bytes, bytes: 0, is_past: false, has_events: false }))
     }
@@ -116,7 +130,7 @@ impl AggregateUDFImpl for Limited {
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         let args = self.inner_args(&args)?;
         Ok(Box::new(LimitedStates {
-            is_set: args.is_distinct,
+            is_set: self.is_set(&args),
             again: self.inner.create_groups_accumulator(args.clone())?,
             inner: self.inner.create_groups_accumulator(args)?,
             limit_bytes: self.limit_bytes,
@@ -337,7 +351,13 @@ fn with_verdict(values: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
 
 /// Returns a field with empty lists where the state is past the limit.
 fn emptied(field: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
-    let Some(lists) = field.as_list_opt::<i32>().filter(|_| is_past.true_count() > 0) else { return Ok(field.clone()) };
+    if is_past.true_count() == 0 {
+        return Ok(field.clone());
+    }
+    if *field.data_type() == DataType::Binary {
+        return Ok(nullif(field, is_past)?);
+    }
+    let Some(lists) = field.as_list_opt::<i32>() else { return Ok(field.clone()) };
     let offsets = lists.value_offsets();
     let mut lengths = Vec::with_capacity(lists.len());
     let mut kept = BooleanBufferBuilder::new(lists.values().len());

@@ -8,14 +8,21 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
+use super::sequences;
+
 /// What each value counts.
 const VALUE_BYTES: u64 = 8;
 
-/// Returns the size of each row of a state's fields. Only lists count.
+/// Returns the size of each row of a state's fields. Lists count, and the Binary of an aggregate of sequences, which says
+/// its size itself.
 pub(crate) fn row_bytes(fields: &[ArrayRef]) -> Vec<u64> {
     let rows = fields.first().map_or(0, |field| field.len());
     let mut bytes = vec![0; rows];
     for field in fields {
+        if let Some(states) = field.as_binary_opt::<i32>() {
+            states.iter().zip(&mut bytes).for_each(|(state, bytes)| *bytes += state.map_or(0, sequences::state_bytes));
+            continue;
+        }
         let Some(lists) = field.as_list_opt::<i32>() else { continue };
         let offsets = lists.value_offsets();
         for (row, bytes) in bytes.iter_mut().enumerate().filter(|(row, _)| lists.is_valid(*row)) {

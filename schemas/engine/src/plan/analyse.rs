@@ -84,9 +84,8 @@ impl Planner {
         let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
         if view.max_state_bytes.is_some() && plan.states.iter().all(|state| state.limit_bytes.is_none()) {
             let error = Error::input(
-                "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, \
-                 percentile_cont), and this view \
-                 has none: expected no max_state_bytes",
+                "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, percentile_cont) or keep \
+                 events (sequence_match and the like), and this view has none: expected no max_state_bytes",
             );
             return Err(at_select(view, &error));
         }

@@ -16,7 +16,7 @@ use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use crate::functions::{grouped, limited, state_stamp, sums};
+use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
@@ -247,12 +247,13 @@ fn place_hidden(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
 fn complete_order(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
     let Expr::AggregateFunction(function) = call else { return Ok(call.clone()) };
     let params = &function.params;
-    let in_order = function.func.name() == "last_n" || (!params.order_by.is_empty() && !function.func.supports_within_group_clause());
+    let in_order =
+        IN_ORDER.contains(&function.func.name()) || (!params.order_by.is_empty() && !function.func.supports_within_group_clause());
     if !in_order || params.distinct {
         return Ok(call.clone());
     }
     let insensitive = function.func.order_sensitivity() == AggregateOrderSensitivity::Insensitive;
-    if insensitive && !["last_n", "string_agg", "array_agg"].contains(&function.func.name()) {
+    if insensitive && !["string_agg", "array_agg"].contains(&function.func.name()) {
         return Ok(call.clone());
     }
     let mut function = function.clone();
@@ -302,7 +303,9 @@ fn lower_states(
             let judged_sum = sums::judged_sum(&call, &fields);
             let is_judged = is_limited || judged_sum.is_some();
             if is_limited {
-                types_before = Some(fields.iter().map(|field| field.data_type().clone()).collect());
+                // States of before had no marks. Those of sequences always had.
+                let had_none = !limited::keeps_events(&state.function);
+                types_before = had_none.then(|| fields.iter().map(|field| field.data_type().clone()).collect());
                 (lowered, fields) = lower(&limited::limited(judged_sum.unwrap_or(call), limit_bytes))?;
             } else if let Some(judged_sum) = judged_sum {
                 (lowered, fields) = lower(&judged_sum)?;

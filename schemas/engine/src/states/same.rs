@@ -2,7 +2,7 @@
 //!
 //! | state | equal if |
 //! |---|---|
-//! | numbers, texts, times, truth values | exactly equal |
+//! | numbers, texts, times, truth values, events of sequences | exactly equal |
 //! | floats | equal up to rounding: their sums depend on the order of addition |
 //! | collected values (DISTINCT, `median`, ..) | the same values as often, in any order |
 //! | values with an order, sketches, functions of a user's own | equal, or their values are |
@@ -15,6 +15,7 @@ use arrow_row::{RowConverter, SortField};
 use datafusion::logical_expr::EmitTo;
 
 use super::merge::accumulator;
+use crate::functions::limited::keeps_events;
 use crate::functions::{TOP_K, top_k_is_exact};
 use crate::plan::{StateExpr, ViewPlan};
 use types::sql_types::one_zero;
@@ -23,7 +24,7 @@ use types::{Error, Result};
 /// Functions over a t-digest: merged in another order they return slightly different values.
 const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median"];
 /// Functions whose states are equal field by field if they are of the same events.
-const PLAIN: [&str; 14] = [
+const PLAIN: [&str; 20] = [
     "count",
     "sum",
     "avg",
@@ -38,6 +39,12 @@ const PLAIN: [&str; 14] = [
     "percentile_cont",
     "array_agg",
     "string_agg",
+    "sequence_match",
+    "sequence_count",
+    "window_funnel",
+    "retention",
+    "session_count",
+    "longest_gap",
 ];
 /// Of these, sums whose rounding is relative to the sum. Other functions of floats keep products too.
 const SUMS: [&str; 4] = ["sum", "avg", "min", "max"];
@@ -136,7 +143,7 @@ impl State<'_> {
 
     /// Whether states that differ field by field may have the same value, and merge to the same values.
     fn is_told_by_value(&self) -> bool {
-        self.is_ordered() || !PLAIN.contains(&self.state.function.as_str())
+        (self.is_ordered() && !keeps_events(&self.state.function)) || !PLAIN.contains(&self.state.function.as_str())
     }
 
     fn is_exact(&self, fields: &[ArrayRef], row: usize) -> Result<bool> {

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use datafusion::{functions, functions_aggregate, functions_nested};
 
 /// Aggregates and functions that basestream adds to DataFusion's.
-pub(crate) const OWN_AGGREGATES: [&str; 2] = ["last_n", "top_k"];
+pub(crate) const OWN_AGGREGATES: [&str; 8] =
+    ["last_n", "longest_gap", "retention", "sequence_count", "sequence_match", "session_count", "top_k", "window_funnel"];
 pub(crate) const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
 
 /// Returns all function names, aggregates first: where an aggregate and another function are equally near, the

@@ -13,7 +13,7 @@ use super::super::tests::{analysed, inputs};
 use super::*;
 use crate::states::merge::groups_accumulator;
 
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 13] = [
     "count(DISTINCT t)",
     "count(DISTINCT i)",
     "sum(DISTINCT i)",
@@ -23,6 +23,10 @@ const CALLS: [&str; 9] = [
     "array_agg(i ORDER BY t DESC, ts)",
     "array_agg(DISTINCT t ORDER BY t)",
     "string_agg(t, ',' ORDER BY ts)",
+    "sequence_count('(?1)', ts, i > 3)",
+    "window_funnel('1h', 'strict_order', ts, i > 3)",
+    "session_count(to_timestamp_micros(i * 700), '1ms')",
+    "longest_gap(ts)",
 ];
 
 fn schema() -> SchemaRef {
@@ -152,7 +156,8 @@ fn a_group_past_the_limit_does_not_touch_its_neighbours() {
         // Five texts of nine bytes at most are under the limit, each once.
         let large_is_past = call != "count(DISTINCT t)" && !call.starts_with("array_agg(DISTINCT");
         assert_eq!([is_past(0), is_past(1), is_past(2), is_past(3)], [large_is_past, false, large_is_past, false], "{call} {is_different}");
-        assert!(values.is_valid(1) && values.is_valid(3), "{call}");
+        // One time has no gap.
+        assert!(call.starts_with("longest_gap") || (values.is_valid(1) && values.is_valid(3)), "{call}");
     }
 }
 

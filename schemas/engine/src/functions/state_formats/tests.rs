@@ -73,6 +73,12 @@ const CALLS: &[&str] = &[
     "regr_sxy(f, i)",
     "last_n(t, 2 ORDER BY ts, i)",
     "top_k(t, 2)",
+    "sequence_match('(?1)(?2)', ts, b, i > 0)",
+    "sequence_count('(?1)(?2)', ts, b, i > 0)",
+    "window_funnel('1h', 'strict_order', ts, b, i > 0)",
+    "retention(b, i < 0)",
+    "session_count(ts, '30m')",
+    "longest_gap(ts)",
 ];
 
 fn events() -> RecordBatch {

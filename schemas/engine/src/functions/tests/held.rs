@@ -175,6 +175,27 @@ fn what_top_k_holds_after_some_groups_were_handed_on_is_what_it_says() {
     assert!(accumulator.size() < 1_024, "{} bytes are said of no group", accumulator.size());
 }
 
+#[test]
+fn what_sequences_hold_is_what_they_say() {
+    let time = "to_timestamp_micros(1772366400000000 + seq * 3000000)";
+    let of_events = format!("sequence_match('(?1)', {time}, ts >= 0)");
+    let of_spans = format!("session_count({time}, '1s')");
+    for (name, call) in [("sequence_match", of_events), ("session_count", of_spans)] {
+        let call = lowered(&call, &schema());
+        for keys in [1, 100, 10_000, ROWS * BATCHES] {
+            check(name, &call, keys, 5_000);
+        }
+    }
+}
+
+#[test]
+fn what_retention_holds_is_what_it_says() {
+    let call = lowered("retention(ts > 5, seq > 5)", &schema());
+    for keys in [1, 10_000, ROWS * BATCHES] {
+        check("retention", &call, keys, 5_000);
+    }
+}
+
 /// However many events a key has, twenty of them are kept.
 #[test]
 fn last_n_of_a_hot_key_stays_small() {
