@@ -250,6 +250,7 @@ impl Harness {
             memory_limit_bytes: 256 << 20,
             max_rebuilt_events,
             query_timeout: Duration::from_secs(30),
+            limits: serving::ServingLimits::default(),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await
     }

@@ -46,6 +46,16 @@ impl Authenticator {
         }
     }
 
+    /// Whether a principal may go on with what it began: its token was not revoked since, its JWT has not expired. What
+    /// lasts long asks from time to time.
+    pub fn is_still_valid(&self, principal: &Arc<Principal>) -> bool {
+        let now = (self.clock)();
+        match principal.has_token() {
+            true => self.keyring.is_still_valid(principal, now),
+            false => !principal.is_expired(now),
+        }
+    }
+
     /// Returns whose credential it is: a token of the catalog, or a JWT of the issuer.
     pub async fn principal(&self, credential: &str) -> Result<Arc<Principal>> {
         let now = (self.clock)();

@@ -35,7 +35,7 @@ impl Client {
         Client::of_node(harness, node).await
     }
 
-    async fn of_node(harness: Harness, node: Node) -> Client {
+    pub(super) async fn of_node(harness: Harness, node: Node) -> Client {
         let protection = Protection::none(std::sync::Arc::new(|| NOW)).unwrap();
         Client::protected(harness, node, protection).await
     }
@@ -52,7 +52,7 @@ impl Client {
     /// HTTP/1.0: the body ends with the connection.
     pub(super) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
         let mut connection = TcpStream::connect(self.address).await.unwrap();
-        let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
         connection.write_all(head.as_bytes()).await.unwrap();
         // A server that refuses a body may close before it is all sent.
         let _ = connection.write_all(body).await;
@@ -63,11 +63,15 @@ impl Client {
         Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: all[end + 4..].to_vec() }
     }
 
+    pub(super) fn harness(&self) -> &Harness {
+        &self.harness
+    }
+
     async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, "", b"").await
     }
 
-    async fn post(&self, path: &str, body: &str) -> Reply {
+    pub(super) async fn post(&self, path: &str, body: &str) -> Reply {
         self.send("POST", path, "", body.as_bytes()).await
     }
 }
@@ -78,7 +82,7 @@ impl Reply {
     }
 
     /// An error's status and detail.
-    fn problem(&self) -> (u16, String) {
+    pub(super) fn problem(&self) -> (u16, String) {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let problem = self.json();
         assert_eq!(problem["status"], self.status);
