@@ -97,6 +97,12 @@ impl QueryRuntime {
         self.of_query.as_ref()
     }
 
+    /// What queries hold at the moment.
+    #[cfg(test)]
+    pub(crate) fn memory_reserved(&self) -> usize {
+        self.runtime.memory_pool.reserved()
+    }
+
     /// What was merged of hot keys.
     pub(crate) fn kept(&self) -> &KeptKeys {
         &self.kept

@@ -83,6 +83,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_lasts_long_ends_with_the_credential() {
+        let now = Arc::new(std::sync::atomic::AtomicI64::new(0));
+        let clock: Clock = Arc::new({
+            let now = now.clone();
+            move || now.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        let authenticator = Authenticator::open(clock).unwrap();
+        let of_issuer = Arc::new(Principal::new("oidc:ann", Vec::new()).until(Some(10)));
+        assert!(authenticator.is_still_valid(&of_issuer) && authenticator.is_still_valid(&Principal::anonymous()));
+        now.store(10, std::sync::atomic::Ordering::Relaxed);
+        assert!(!authenticator.is_still_valid(&of_issuer));
+        assert!(authenticator.is_still_valid(&Principal::anonymous()));
+        assert_eq!(*of_issuer, Principal::new("oidc:ann", Vec::new()), "who renews a JWT stays who it is");
+    }
+
+    #[test]
     fn only_a_bearer_with_a_credential_is_one() {
         assert_eq!(bearer(b"Bearer abc"), Some("abc"));
         assert_eq!(bearer(b"bearer  abc "), Some("abc"));

@@ -34,6 +34,7 @@ use crate::question::text_schema;
 use crate::session::defaults;
 
 mod functions;
+mod spellings;
 
 /// The database that clients see, whatever they connect to.
 pub(crate) const DATABASE: &str = "basestream";
@@ -42,10 +43,6 @@ const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
 /// There are none.
 const INDEXES: &str = "pg_indexes";
-/// What drivers ask, and the same as the catalog's tables have it: functions are there by their names, and one that is
-/// none is `-`.
-const SPELLINGS: [(&str, &str); 3] =
-    [("typreceive != 0", "typreceive <> '-'"), ("typsend != 0", "typsend <> '-'"), ("FROM pg_indexes", "FROM pg_catalog.pg_indexes")];
 /// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
 const KEY_COLUMNS: [&str; 2] = ["_pg_expandarray", "conkey["];
 /// How the names of a stream's own columns do not begin.
@@ -113,11 +110,7 @@ impl Metadata {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
         let without_keys = if KEY_COLUMNS.iter().any(|names| sql.contains(names)) { no_rows(sql) } else { None };
-        let mut sql = without_keys.unwrap_or_else(|| sql.to_owned());
-        for (asked, understood) in SPELLINGS {
-            sql = sql.replace(asked, understood);
-        }
-        let sql = sql.as_str();
+        let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
         let plan = parameters::plan(&self.0.session.state(), (sql, Statement::Statement(Box::new(statement))), types).await?;

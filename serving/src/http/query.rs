@@ -66,8 +66,8 @@ pub(super) async fn query(
 }
 
 async fn answer(app: App, principal: Arc<Principal>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    // It keeps its room until the answer has begun.
     let asked: Query = parse(&body, EXPECTED)?;
-    drop(body);
     let form = Form::accepted(headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));
     if form.is_some() && asked.on_value_error == OnValueError::List {
         let message = "on_value_error is \"list\", and a stream has no place for a list that is known at its end: expected JSON";

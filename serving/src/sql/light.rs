@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::source::SourceExec;
 
 /// What makes little of little. Joins, windows and what else is not here may make much of it.
-const OPERATORS: [&str; 12] = [
+const OPERATORS: [&str; 13] = [
     "AggregateExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -19,6 +19,7 @@ const OPERATORS: [&str; 12] = [
     "ProjectionExec",
     "RepartitionExec",
     "SortExec",
+    "SortExec(TopK)",
     "SortPreservingMergeExec",
     "UnionExec",
 ];

@@ -197,3 +197,6 @@ fn too_many_rows(most: u64) -> Error {
     Error::limit(format!("the answer has more than {most} rows, the setting serving.limits.result_rows: add a LIMIT, or raise the setting"))
         .with("limit", "serving.limits.result_rows")
 }
+
+#[cfg(test)]
+mod tests;

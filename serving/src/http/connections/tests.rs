@@ -101,8 +101,8 @@ async fn a_header_that_is_too_large_is_refused() {
     assert!(ask(server.connect().await).await.ends_with("hello"));
 }
 
-/// Ten thousand attempts, most of which say nothing: no more than the limit are ever answered at a time, and who is not
-/// answered is told why.
+/// Ten thousand attempts, most of which say nothing: no more than the limit are ever answered at a time, others are told why
+/// or, if they come all at once, just closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_connections_take_no_more_than_the_limit() {
     const MOST: usize = 16;
@@ -124,13 +124,14 @@ async fn ten_thousand_connections_take_no_more_than_the_limit() {
             Ok(connection) if number % 10 == 0 => match ask(connection).await {
                 answer if answer.ends_with("hello") => (1, 0),
                 refusal if refusal.starts_with("HTTP/1.1 503") && refusal.contains("as many connections") => (0, 1),
+                closed if closed.is_empty() => (0, 0),
                 other => panic!("{other}"),
             },
             _ => (0, 0),
         }
     });
     let (answered, refused) = attempts.buffer_unordered(200).fold((0, 0), |sum, one| async move { (sum.0 + one.0, sum.1 + one.1) }).await;
-    assert!(answered > 0 && answered + refused == 1_000, "{answered} answered, {refused} refused");
+    assert!(answered > 0 && refused > 0 && answered + refused <= 1_000, "{answered} answered, {refused} refused");
     assert!(ask(server.connect().await).await.ends_with("hello"), "the server is as it was");
     assert!(peak.load(Ordering::SeqCst) <= MOST, "{peak:?} at a time");
 }

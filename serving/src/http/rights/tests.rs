@@ -217,3 +217,33 @@ async fn where_none_is_required_a_token_that_is_sent_still_counts() {
     assert_eq!(server.get("/v1/views/totals/row", &reader).await.status, 403);
     assert_eq!(server.get("/v1/views/totals/row", "authorization: Bearer bst_unknown\r\n").await.status, 401);
 }
+
+/// Rows without an end: without the look at the token they would come for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Protected::new(&[]).await;
+    let token = server.token(Role::Admin, &[], &[], None);
+    let body = json!({ "query": "SELECT value FROM range(0, 9000000000)" }).to_string();
+    let request = format!(
+        "POST /v1/sql HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n{token}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = tokio::net::TcpStream::connect(server.client.address()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut piece = vec![0; 64 << 10];
+    assert!(connection.read(&mut piece).await.unwrap() > 0);
+    server.keyring.set(Vec::new());
+    let rest = async {
+        let mut last = Vec::new();
+        while let Ok(read) = connection.read(&mut piece).await {
+            if read == 0 {
+                break;
+            }
+            last = piece[..read].to_vec();
+        }
+        last
+    };
+    let last = tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("the rows go on");
+    assert!(!last.ends_with(b"0\r\n\r\n"), "it must not look whole");
+}
