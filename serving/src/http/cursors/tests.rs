@@ -58,7 +58,9 @@ async fn pages_are_all_rows_once_and_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_pages_stand_where_the_first_one_does() {
     let harness = Harness::new().await;
-    harness.checkpoint(0, &[event("1", "2026-03-01T10:00:00Z", "a", "1.00", "ok"), event("2", "2026-03-01T10:00:00Z", "b", "1.00", "ok")]).await;
+    harness
+        .checkpoint(0, &[event("1", "2026-03-01T10:00:00Z", "a", "1.00", "ok"), event("2", "2026-03-01T10:00:00Z", "b", "1.00", "ok")])
+        .await;
     harness.node.refresh().await.unwrap();
     let node = harness.node.clone();
     let client = Client::of_node(harness, node).await;
@@ -126,7 +128,8 @@ async fn of_one_principal_no_more_answers_are_open_than_may_be() {
 /// One place for queries: an answer that waits for its reader must not take it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_answer_takes_no_place_among_the_queries_that_run() {
-    let one = ServingLimits { concurrent_queries: 1, queued_queries: 1, queue_wait: Duration::from_millis(200), ..ServingLimits::default() };
+    let one =
+        ServingLimits { concurrent_queries: 1, queued_queries: 1, queue_wait: Duration::from_millis(200), ..ServingLimits::default() };
     let client = client(one).await;
     let mut open = first(&client, TEN, 4).await;
     assert_eq!(first(&client, TEN, 20).await.status, 200);
@@ -142,7 +145,14 @@ async fn an_answer_is_for_the_principal_that_asked() {
     let keyring = Keyring::new().unwrap();
     let tokens = ["ann", "bob"].map(|name| {
         let list = Vec::new;
-        let new = NewToken { name: name.to_owned(), role: Role::Reader, views: list(), streams: list(), created_by: "me".into(), expires_at: None };
+        let new = NewToken {
+            name: name.to_owned(),
+            role: Role::Reader,
+            views: list(),
+            streams: list(),
+            created_by: "me".into(),
+            expires_at: None,
+        };
         new_token(new, 0).unwrap()
     });
     keyring.set(tokens.iter().map(|(_, record)| record.clone()).collect());
