@@ -85,6 +85,14 @@ dependencies:
 fuzz target seconds *arguments:
     fuzz/run {{target}} {{seconds}} {{arguments}}
 
+# anything as frames of PostgreSQL clients, for SECONDS: no panic, no hang, no growth
+fuzz-frames seconds="600":
+    BASESTREAM_FUZZ_SECONDS={{seconds}} cargo test --workspace --test postgres -- --nocapture whatever_a_client_sends
+
+# real clients of PostgreSQL and HTTP against `up`: just clients [psql|pgbench|python|java|openapi ..] (after `cargo build`)
+clients *arguments:
+    tests/clients/run {{arguments}}
+
 # measures what a remembered id costs (BASESTREAM_IDS, BASESTREAM_DEDUP_MEMORY), and a catalog of ten thousand checkpoints
 measure:
     cargo test --workspace --lib -- --ignored --nocapture what_an_id_costs a_state_of_ten_thousand
@@ -93,7 +101,7 @@ measure:
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
-# one benchmark: just bench batch|cost|freshness|hot|ingest|links-batch|links-lookup|lookup|lookups-during-run|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
+# one benchmark: just bench batch|cost|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 

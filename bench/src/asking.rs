@@ -8,9 +8,11 @@ use crate::latencies::Latencies;
 
 mod http;
 mod library;
+mod postgres;
 
 pub use http::{Getting, Http};
 pub use library::Library;
+pub use postgres::{Connected, failed};
 
 /// One client.
 pub trait Client: Send {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, compaction, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, soak, start};
+use basestream_bench::{
+    batch, compaction, cost, freshness, history, hot, ingest, isolation, lookup, lookups_during_run, scan, soak, start,
+};
 use clap::Args;
 
 use crate::Common;
@@ -265,6 +267,35 @@ impl Hot {
             keys: self.keys,
             clients: self.clients.clone(),
             rate: self.rate,
+            seconds: self.seconds,
+            repeats: self.repeats,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Isolation {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, default_value_t = isolation::Options::default().purchases.events)]
+    events: u64,
+    #[arg(long, default_value_t = isolation::Options::default().purchases.accounts)]
+    keys: u64,
+    /// Clients that scan the whole view, one query after the other
+    #[arg(long, default_value_t = isolation::Options::default().scanners)]
+    scanners: usize,
+    /// Length of each stretch of measuring
+    #[arg(long, default_value_t = isolation::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = isolation::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl Isolation {
+    pub(crate) fn options(&self) -> isolation::Options {
+        isolation::Options {
+            purchases: Purchases::with_size(self.events, self.keys),
+            scanners: self.scanners,
             seconds: self.seconds,
             repeats: self.repeats,
         }

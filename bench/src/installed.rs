@@ -43,6 +43,8 @@ pub struct Installed {
     pub folder: PathBuf,
     /// The address at which `up` serves HTTP.
     pub http: String,
+    /// The address at which it serves PostgreSQL clients.
+    pub postgres: String,
     pub installation: Installation,
 }
 
@@ -50,7 +52,9 @@ impl Installed {
     /// Creates a project with these events' streams and views in an empty folder, and applies its definitions.
     pub async fn create(folder: &Path, events: &impl Events) -> Result<Installed> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
-        let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n");
+        let postgres = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
+        let serving = format!("http = \"{http}\"\npostgres = \"{postgres}\"\nclock = \"event\"\n");
+        let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\n{serving}");
         for (path, text) in events.files().into_iter().chain([(FILE_NAME.to_owned(), config)]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -59,7 +63,7 @@ impl Installed {
         let settings = Settings::load(&folder.join(FILE_NAME), &Variables::from_process())?;
         let installation = Installation::open(&settings, Functions::standard()).await?;
         installation.apply(&events.definitions()?, false).await?;
-        Ok(Installed { folder: folder.to_path_buf(), http, installation })
+        Ok(Installed { folder: folder.to_path_buf(), http, postgres, installation })
     }
 
     pub fn config(&self) -> PathBuf {

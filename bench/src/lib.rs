@@ -22,6 +22,7 @@ pub mod history;
 pub mod hot;
 pub mod ingest;
 pub mod installed;
+pub mod isolation;
 pub mod latencies;
 pub mod layer;
 pub mod links_batch;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, compaction, contest, cost, freshness, history, hot, ingest, links_batch, links_lookup, lookup,
+    Programs, Report, batch, compaction, contest, cost, freshness, history, hot, ingest, isolation, links_batch, links_lookup, lookup,
     lookups_during_run, scan, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
@@ -45,6 +45,8 @@ enum Command {
     Hot(cli::Hot),
     /// Events per second through the speed layer, from the embedded log and from Kafka
     Ingest(cli::Ingest),
+    /// What full scans, and batch runs, in the same process cost lookups of random keys over HTTP and PostgreSQL
+    Isolation(cli::Isolation),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link
@@ -198,6 +200,10 @@ async fn run(cli: Cli) -> Result<()> {
             };
             let (folder, _kept) = folder(&args.common)?;
             show(&links_lookup::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Isolation(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&isolation::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::LookupsDuringRun(args) => {
             let (folder, _kept) = folder(&args.common)?;

@@ -22,6 +22,8 @@ mod history;
 mod hot;
 #[path = "tiny/ingest.rs"]
 mod ingest;
+#[path = "tiny/isolation.rs"]
+mod isolation;
 #[path = "tiny/lookup.rs"]
 mod lookup;
 #[path = "tiny/lookups_during_run.rs"]

@@ -98,6 +98,7 @@ async fn open() -> types::Result<Node> {
         memory_limit_bytes: 64 << 20,
         max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
+        limits: serving::ServingLimits::default(),
     };
     Node::open(catalog, storage, Functions::standard(), None, settings, Arc::new(|| NOW)).await
 }

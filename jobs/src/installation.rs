@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
-use definitions::settings::{ClockKind, LogSettings, Settings};
+use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
 use event_sinks::Sinks;
-use serving::{Node, NodeSettings, ServingClock, WantedViews};
+use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use speed::{EventSinks, Speed};
 use storage::ObjectStorage;
 use types::tiles::Micros;
@@ -226,6 +226,7 @@ impl Installation {
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
             max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
             query_timeout: self.settings.serving.query_timeout,
+            limits: limits(&self.settings.serving.limits),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
     }
@@ -398,6 +399,24 @@ pub fn now() -> Micros {
 /// [`now`] in the form that the layers take.
 pub fn clock() -> Clock {
     Arc::new(now)
+}
+
+fn limits(settings: &LimitSettings) -> ServingLimits {
+    let count = |number: u32| number as usize;
+    ServingLimits {
+        concurrent_queries: count(settings.concurrent_queries),
+        concurrent_queries_per_principal: count(settings.concurrent_queries_per_principal),
+        queued_queries: count(settings.queued_queries),
+        queued_queries_per_principal: count(settings.queued_queries_per_principal),
+        queue_wait: settings.queue_wait,
+        query_time: settings.query_time,
+        query_memory_bytes: settings.query_memory.map(to_usize),
+        result_rows: settings.result_rows.map(u64::from),
+        cursors_per_principal: count(settings.cursors_per_principal),
+        cursor_idle: settings.cursor_idle,
+        http_connections: count(settings.http_connections),
+        postgres_connections: count(settings.postgres_connections),
+    }
 }
 
 fn to_usize(bytes: u64) -> usize {

@@ -117,6 +117,7 @@ fn kind_name(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "not_found",
         ErrorKind::Conflict => "conflict",
         ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Busy => "busy",
         ErrorKind::Corrupt => "corrupt",
         ErrorKind::Limit => "limit",
         ErrorKind::Internal => "internal",

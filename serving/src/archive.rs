@@ -16,12 +16,13 @@ use engine::events::plan_schema;
 use engine::states::{FailureSink, Gather, SortedRun, partial_exec, prepared_plan, state_rows_of};
 use futures::TryStreamExt;
 use storage::{OffsetRanges, archive_plan};
-use types::Result;
+use tokio_util::task::AbortOnDropHandle;
 use types::columns::EVENT_TIME;
 use types::failures::Failures;
 use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::Vector;
+use types::{Result, threads};
 
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -47,6 +48,12 @@ pub(crate) async fn archive_layer(
     context: &QueryContext,
     key: Option<&[ScalarValue]>,
 ) -> Result<ArchiveLayer> {
+    let (runtime, view, context, key) = (runtime.clone(), view.clone(), context.clone(), key.map(<[_]>::to_vec));
+    let reading = threads::SCANS.spawn(async move { read(&runtime, &view, &context, key.as_deref()).await });
+    AbortOnDropHandle::new(reading).await?
+}
+
+async fn read(runtime: &QueryRuntime, view: &LiveView, context: &QueryContext, key: Option<&[ScalarValue]>) -> Result<ArchiveLayer> {
     let (session, storage) = (runtime.session()?, runtime.storage());
     let (state, t, as_of) = (&context.read_view.loaded.state, context.t(view), context.as_of);
     let vector = state.vector();

@@ -13,6 +13,7 @@ use types::{Error, Result, threads};
 /// Runs such work. Cheap to clone; clones share the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockingPool {
+    threads: &'static threads::Group,
     permits: Arc<Semaphore>,
     #[cfg(test)]
     jobs: Arc<std::sync::atomic::AtomicUsize>,
@@ -23,13 +24,15 @@ pub(crate) struct BlockingPool {
 pub(crate) struct CancelOnDrop(CancellationToken);
 
 impl BlockingPool {
-    pub(crate) fn new() -> Self {
-        Self::of_threads(available_parallelism().map_or(4, NonZero::get))
+    /// Work on threads of this group.
+    pub(crate) fn new(threads: &'static threads::Group) -> Self {
+        Self::of_size(threads, available_parallelism().map_or(4, NonZero::get))
     }
 
-    fn of_threads(threads: usize) -> Self {
+    fn of_size(threads: &'static threads::Group, jobs: usize) -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(threads)),
+            threads,
+            permits: Arc::new(Semaphore::new(jobs)),
             #[cfg(test)]
             jobs: Arc::default(),
         }
@@ -42,7 +45,7 @@ impl BlockingPool {
         self.jobs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let cancelled = CancelOnDrop::default();
         let _until_dropped = cancelled.0.clone().drop_guard();
-        let outcome = threads::QUESTIONS.spawn_blocking(move || {
+        let outcome = self.threads.spawn_blocking(move || {
             let _until_done = permit;
             cancelled.check()?;
             work(&cancelled)

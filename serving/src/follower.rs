@@ -27,6 +27,7 @@ use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::{Error, Result};
 
+use crate::limits::ServingLimits;
 use crate::read_view::{Loaded, ReadView, ServingClock};
 
 mod asking;
@@ -75,6 +76,8 @@ pub struct NodeSettings {
     pub max_rebuilt_events: i64,
     /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready.
     pub query_timeout: Duration,
+    /// What questions may take.
+    pub limits: ServingLimits,
 }
 
 /// A cheap-to-clone handle.

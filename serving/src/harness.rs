@@ -75,6 +75,7 @@ fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
         memory_limit_bytes: 64 << 20,
         max_rebuilt_events: crate::MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
+        limits: crate::ServingLimits::default(),
     }
 }
 

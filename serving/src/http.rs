@@ -8,7 +8,9 @@
 //! | `POST /v1/views/{view}/rows` | rows of many keys |
 //! | `POST /v1/views/{view}/runs` | asks the scheduler for a run |
 //! | `POST /v1/sql` | a query |
+//! | `POST`, `DELETE /v1/sql/cursors/{cursor}` | the next page of its answer; its end |
 //! | `POST /v1/streams/{stream}/events` | events into the log |
+//! | `GET /v1/openapi.json` | all of this, for programs |
 //! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
 //!
 //! Errors are problem+json (RFC 9457). Who may ask for what is in `rights`.
@@ -18,9 +20,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -37,23 +40,32 @@ use crate::node::Node;
 
 mod apart;
 mod connections;
+mod cursors;
 mod events;
 mod guard;
 mod health;
+mod hosts;
 mod input;
 mod listing;
+mod openapi;
 mod problem;
 mod query;
 mod rights;
+mod stalled;
 mod status;
 mod views;
 
 use connections::Limits;
+use cursors::Cursors;
+use guard::Guarding;
 pub use health::{Readiness, serve_health};
+use hosts::Hosts;
 use problem::Problem;
 pub use rights::{Protection, PublicPaths};
 
 const SQL_PATH: &str = "/v1/sql";
+const CURSOR_PATH: &str = "/v1/sql/cursors/{cursor}";
+const OPENAPI_PATH: &str = "/v1/openapi.json";
 /// A request's body may have this many bytes.
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// A smaller answer is not compressed for a client that accepts it: a row takes longer to compress than to send.
@@ -72,6 +84,7 @@ struct App {
     appends: Arc<Semaphore>,
     /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
     room: Arc<Semaphore>,
+    cursors: Cursors,
     protection: Arc<Protection>,
 }
 
@@ -79,7 +92,8 @@ impl App {
     fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Arc<Protection>) -> Self {
         let appends = Arc::new(Semaphore::new(MAX_APPENDS));
         let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
-        Self { node, log, metrics, appends, room, protection }
+        let cursors = Cursors::new(node.limits());
+        Self { node, log, metrics, appends, room, cursors, protection }
     }
 
     /// What this process cannot do at the moment.
@@ -119,30 +133,31 @@ pub fn serve(
 ) -> JoinHandle<Result<()>> {
     node.attach_log(log.clone());
     let tls = protection.tls.clone();
-    let router = routes(node, log, metrics, protection);
+    let limits = Limits::of(node.limits());
+    let router = routes_at(Some(bound.address), node, log, metrics, protection);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP");
     tokio::spawn(async move {
-        connections::serve(bound.listener, router, tls, Limits::default(), stop).await;
+        connections::serve(bound.listener, router, tls, limits, stop).await;
         Ok(())
     })
 }
 
 /// The paths alone, for a caller without a listener.
 pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Protection) -> Router {
+    routes_at(None, node, log, metrics, protection)
+}
+
+fn routes_at(
+    address: Option<SocketAddr>,
+    node: Node,
+    log: Arc<dyn Log>,
+    metrics: Option<PrometheusHandle>,
+    protection: Protection,
+) -> Router {
+    let guarding = Guarding { query_timeout: node.query_timeout(), hosts: Hosts::of(&protection, address) };
     let protection = Arc::new(protection);
-    Router::new()
-        .route("/", get(status::page))
-        .route("/healthz", get(status::healthz))
-        .route("/readyz", get(status::readyz))
-        .route("/metrics", get(status::metrics))
-        .route("/v1/views", get(listing::views))
-        .route("/v1/views/{view}", get(views::describe))
-        .route("/v1/views/{view}/row", get(views::row))
-        .route("/v1/views/{view}/rows", post(views::rows))
-        .route("/v1/views/{view}/runs", post(views::ask_run))
-        .route(SQL_PATH, post(query::query))
-        .route("/v1/streams", get(listing::streams))
-        .route("/v1/streams/{stream}/events", post(events::append))
+    let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    router
         .fallback(async || {
             Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams")
         })
@@ -150,8 +165,55 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, 
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES)))
         .layer(from_fn_with_state(protection.clone(), rights::authorize))
-        .layer(from_fn_with_state(node.query_timeout(), guard::guard))
+        .layer(from_fn_with_state(guarding, guard::guard))
         .with_state(App::new(node, log, metrics, protection))
+}
+
+/// A path, what may be asked of it, and what answers.
+struct Route {
+    method: &'static str,
+    path: &'static str,
+    handler: MethodRouter<App>,
+}
+
+/// All there is. `openapi.json` beside this file describes it: a test compares them.
+fn table() -> Vec<Route> {
+    vec![
+        Route::get("/", status::page),
+        Route::get("/healthz", status::healthz),
+        Route::get("/readyz", status::readyz),
+        Route::get("/metrics", status::metrics),
+        Route::get(OPENAPI_PATH, openapi::document),
+        Route::get("/v1/views", listing::views),
+        Route::get("/v1/views/{view}", views::describe),
+        Route::get("/v1/views/{view}/row", views::row),
+        Route::post("/v1/views/{view}/rows", views::rows),
+        Route::post("/v1/views/{view}/runs", views::ask_run),
+        Route::post(SQL_PATH, query::query),
+        Route::post(CURSOR_PATH, cursors::next),
+        Route::delete(CURSOR_PATH, cursors::end),
+        Route::get("/v1/streams", listing::streams),
+        Route::post("/v1/streams/{stream}/events", events::append),
+    ]
+}
+
+/// The methods that a path answers.
+fn methods(path: &str) -> Vec<&'static str> {
+    table().into_iter().filter(|route| route.path == path).map(|route| route.method).collect()
+}
+
+impl Route {
+    fn get<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {
+        Self { method: "GET", path, handler: get(handler) }
+    }
+
+    fn post<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {
+        Self { method: "POST", path, handler: post(handler) }
+    }
+
+    fn delete<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {
+        Self { method: "DELETE", path, handler: delete(handler) }
+    }
 }
 
 #[cfg(test)]

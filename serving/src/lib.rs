@@ -11,11 +11,13 @@
 //!         answerer             grouped: merge states | linked: walk edges
 //!         meta, archive        what an answer is made from; states recomputed for a past time
 //!           query_context      one read view, one time
+//!         query_runtime        sessions; admission: whose turn it is; query_memory: each query's share
 //!         follower             catalog state --copy, layers--> read view
 //!           read_view
 //!             copy, layers     snapshot buckets, checkpoints' states
 //! ```
 
+mod admission;
 mod answerer;
 mod archive;
 mod blocking_pool;
@@ -27,12 +29,15 @@ pub mod http;
 pub mod json;
 mod kept_keys;
 mod layers;
+mod limits;
 mod lookup;
 mod meta;
 mod node;
 mod query_context;
+mod query_memory;
 mod query_runtime;
 mod read_view;
+mod sockets;
 mod sql;
 mod value_errors;
 
@@ -42,12 +47,14 @@ pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;
 pub use follower::{MOST_WAITED, NodeSettings, WantedViews, clean_cache, is_kept};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
+pub use limits::ServingLimits;
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
 pub use node::Node;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
+pub use sockets::{allowed_connections, tune_socket};
 pub use sql::params as parameters;
-pub use sql::{Described, Params, QueryResponse, TableDescription, parse_as_of, views_read};
+pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, parse_as_of, views_read};
 pub use types::sql_types::sql_name;
 pub use types::tiles::Clock;
 pub use value_errors::{OnValueError, ValueError};

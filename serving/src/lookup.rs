@@ -9,6 +9,7 @@
 
 use std::time::Instant;
 
+use access::Principal;
 use arrow::array::RecordBatch;
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -52,6 +53,8 @@ pub(crate) struct Request<'a> {
     pub(crate) keys: Keys,
     pub(crate) as_of: Option<Micros>,
     pub(crate) paths: AskedPaths,
+    /// Who asks: what the archive answers waits for its turn.
+    pub(crate) principal: &'a Principal,
 }
 
 /// Answers a lookup from the read view of this moment.
@@ -75,10 +78,15 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, request: Request<
     check_size(loaded, &request)?;
     let paths = request.paths.of_view(&loaded.live)?;
     let keys = request.keys.typed(&loaded.live.plan)?;
+    let place = match context.needs_archive(loaded) {
+        true => Some(runtime.admission().place(request.principal).await?),
+        false => None,
+    };
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let answers = KeyRows { context, view: request.view.into(), keys, columns, paths }.answer(runtime).await?;
+    drop(place);
     meta.add_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }

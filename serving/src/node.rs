@@ -21,6 +21,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
+use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
@@ -53,7 +54,7 @@ impl Node {
         settings: NodeSettings,
         wall: Clock,
     ) -> Result<Node> {
-        let runtime = QueryRuntime::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
+        let runtime = QueryRuntime::new(&functions, &storage, (settings.memory_limit_bytes, &settings.limits), &settings.cache)?;
         let is_following = settings.at_once && settings.views == WantedViews::All;
         let follower = Follower::new(catalog, storage, functions, fresh, settings, wall)?;
         let opened = match is_following {
@@ -99,7 +100,7 @@ impl Node {
     /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
         allow(&self.1, Action::Read, Object::View(view))?;
-        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths }).await
+        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths, principal: &self.1 }).await
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
@@ -251,6 +252,10 @@ impl Node {
     /// How long a query may take until its answer begins.
     pub fn query_timeout(&self) -> Duration {
         self.0.follower.settings().query_timeout
+    }
+
+    pub fn limits(&self) -> &ServingLimits {
+        &self.0.follower.settings().limits
     }
 
     /// Lets `system.partitions` show the log's ends. The first log stays.

@@ -10,10 +10,13 @@ use datafusion::prelude::SessionContext;
 use engine::functions::Functions;
 use engine::plan::{asking_session_builder, session_config};
 use storage::ObjectStorage;
-use types::{Error, Result};
+use types::{Error, Result, threads};
 
+use crate::admission::Admission;
 use crate::blocking_pool::BlockingPool;
 use crate::kept_keys::KeptKeys;
+use crate::limits::ServingLimits;
+use crate::query_memory::QueryMemory;
 
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,13 +25,22 @@ pub(crate) struct QueryRuntime {
     storage: ObjectStorage,
     runtime: Arc<RuntimeEnv>,
     memory_limit_bytes: usize,
+    limits: Arc<ServingLimits>,
+    admission: Admission,
+    /// The memory of one query, where this is for one.
+    of_query: Option<Arc<QueryMemory>>,
     lookups: BlockingPool,
     scans: BlockingPool,
     kept: Arc<KeptKeys>,
 }
 
 impl QueryRuntime {
-    pub(crate) fn new(functions: &Functions, storage: &ObjectStorage, memory_limit_bytes: usize, cache: &Path) -> Result<Self> {
+    pub(crate) fn new(
+        functions: &Functions,
+        storage: &ObjectStorage,
+        (memory_limit_bytes, limits): (usize, &ServingLimits),
+        cache: &Path,
+    ) -> Result<Self> {
         let folder = cache.join("spill");
         std::fs::create_dir_all(&folder).map_err(|error| Error::from(error).with("folder", folder.display()))?;
         let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![folder]));
@@ -39,7 +51,17 @@ impl QueryRuntime {
         storage.register(&runtime);
         let (functions, storage) = (functions.clone(), storage.clone());
         let kept = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
-        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: BlockingPool::new(), scans: BlockingPool::new(), kept })
+        let (lookups, scans) = (BlockingPool::new(&threads::QUESTIONS), BlockingPool::new(&threads::SCANS));
+        let (admission, limits) = (Admission::new(limits), Arc::new(limits.clone()));
+        Ok(Self { functions, storage, runtime, memory_limit_bytes, limits, admission, of_query: None, lookups, scans, kept })
+    }
+
+    /// The same for one query, which has its share of the memory.
+    pub(crate) fn for_query(&self) -> Self {
+        let share = self.limits.query_memory_bytes.unwrap_or(self.memory_limit_bytes / 2).min(self.memory_limit_bytes);
+        let memory = Arc::new(QueryMemory::new(share, self.runtime.memory_pool.clone(), self.memory_limit_bytes));
+        let runtime = Arc::new(RuntimeEnv { memory_pool: memory.clone(), ..(*self.runtime).clone() });
+        Self { runtime, of_query: Some(memory), ..self.clone() }
     }
 
     /// A session without tables.
@@ -59,6 +81,26 @@ impl QueryRuntime {
 
     pub(crate) fn memory_limit_bytes(&self) -> usize {
         self.memory_limit_bytes
+    }
+
+    pub(crate) fn limits(&self) -> &ServingLimits {
+        &self.limits
+    }
+
+    /// Whose turn it is.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// The memory of the query that this is for.
+    pub(crate) fn query_memory(&self) -> Option<&Arc<QueryMemory>> {
+        self.of_query.as_ref()
+    }
+
+    /// What queries hold at the moment.
+    #[cfg(test)]
+    pub(crate) fn memory_reserved(&self) -> usize {
+        self.runtime.memory_pool.reserved()
     }
 
     /// What was merged of hot keys.

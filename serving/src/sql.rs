@@ -17,8 +17,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use engine::plan::UuidColumns;
@@ -39,9 +39,11 @@ mod describe;
 mod equality;
 mod events;
 mod joined;
+mod light;
 mod names;
 pub mod params;
 mod rights;
+mod running;
 mod source;
 mod statement;
 mod states;
@@ -53,6 +55,7 @@ mod wildcards;
 
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
+pub use running::{OUT_OF_TIME, Turn};
 pub use statement::{parse_as_of, views_read};
 
 /// The answer of a query: batches as they are made, and what they are made from.
@@ -62,11 +65,22 @@ pub struct QueryResponse {
     pub uuids: Vec<bool>,
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
+    /// The query's place among those that run.
+    pub turn: Turn,
+    /// What its reader holds of it, of the query's memory.
+    held: MemoryReservation,
     estimated: Arc<EstimatedColumns>,
     errors: Arc<ValueErrors>,
 }
 
 impl QueryResponse {
+    /// Counts what the reader keeps of the answer as the query's memory.
+    ///
+    /// Errors: `Limit` where it does not fit.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
+        Ok(self.held.try_resize(bytes)?)
+    }
+
     /// The meta, with what the batches so far turned out to be: whole once the last one came.
     pub fn meta_so_far(&self) -> Meta {
         let mut meta = self.meta.clone();
@@ -143,6 +157,7 @@ async fn begin(
     Query { sql, params, as_of, on_value_error, principal }: Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
+    let runtime = &runtime.for_query();
     let types: Vec<Option<DataType>> = match &params {
         Params::Json(_) => Vec::new(),
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type())).collect(),
@@ -155,7 +170,8 @@ async fn begin(
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     let schema = physical.schema();
-    let batches = execute_stream(physical, session.task_ctx())?;
+    let held = MemoryConsumer::new("answer").register(session.task_ctx().memory_pool());
+    let (batches, turn) = running::run(runtime, &principal, physical, session.task_ctx()).await?;
     let follower = follower.clone();
     let reported = batches.then(move |batch| {
         let _until_dropped = &timer;
@@ -168,7 +184,7 @@ async fn begin(
         }
     });
     let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
-    Ok(QueryResponse { schema, uuids, batches, meta, estimated, errors })
+    Ok(QueryResponse { schema, uuids, batches, meta, turn, held, estimated, errors })
 }
 
 /// A query, planned over one read view.

@@ -109,6 +109,13 @@ public class Clients {
         try (ResultSet schemas = metadata.getSchemas()) {
             equal("schemas", texts(schemas).contains("public"), true);
         }
+        List<String> types = new ArrayList<>();
+        try (ResultSet found = metadata.getTypeInfo()) {
+            while (found.next()) {
+                types.add(found.getString("TYPE_NAME") + " " + found.getInt("DATA_TYPE"));
+            }
+        }
+        equal("types", types.containsAll(List.of("int8 -5", "text 12", "timestamptz 93", "numeric 2", "bool -7")), true);
         metadata.getPrimaryKeys(null, "public", "orders").close();
         metadata.getIndexInfo(null, "public", "orders", false, true).close();
         metadata.getImportedKeys(null, "public", "orders").close();

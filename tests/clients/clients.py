@@ -113,12 +113,22 @@ async def asyncpg_():
 
 
 def sqlalchemy_():
-    from sqlalchemy import column, create_engine, inspect, select, table
+    from sqlalchemy import MetaData, Table, column, create_engine, inspect, select, table
 
     engine = create_engine(f"postgresql+psycopg://me@127.0.0.1:{PORT}/basestream")
     inspector = inspect(engine)
     equal("SQLAlchemy views", {"orders_by_customer", "units"} <= set(inspector.get_view_names()), True)
     equal("SQLAlchemy tables", inspector.get_table_names(schema="public"), ["orders"])
+    reflected = Table("orders_by_customer", MetaData(), autoload_with=engine)
+    typed = lambda found, *names: [(found.c[name].name, found.c[name].type.compile(engine.dialect)) for name in names or found.c.keys()]
+    equal("SQLAlchemy autoload", typed(reflected),
+          [("customer_id", "TEXT"), ("orders", "BIGINT"), ("amount", "NUMERIC(28, 2)"), ("last_order", "TIMESTAMP WITH TIME ZONE")])
+    events = Table("orders", MetaData(), autoload_with=engine)
+    equal("SQLAlchemy autoload", typed(events, "unit", "tags", "raw", "ok"),
+          [("unit", "UUID"), ("tags", "TEXT[]"), ("raw", "BYTEA"), ("ok", "BOOLEAN")])
+    with engine.connect() as connection:
+        rows = connection.execute(select(reflected.c.orders, reflected.c.last_order).where(reflected.c.customer_id == "c1")).all()
+        equal("SQLAlchemy reflected", [tuple(row) for row in rows], [(10, datetime.datetime(2026, 3, 1, 15, 1, tzinfo=UTC))])
     orders = table("orders_by_customer", column("customer_id"), column("orders"), column("amount"))
     with engine.connect() as connection:
         rows = connection.execute(select(orders.c.orders, orders.c.amount).where(orders.c.customer_id == "c1")).all()

@@ -14,7 +14,7 @@ use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionR
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord};
-use serving::{Node, NodeSettings, ServingClock, WantedViews};
+use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
@@ -202,24 +202,34 @@ impl Harness {
 
     /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
-        self.open_node((clock, now), fresh, (serving::MAX_REBUILT_EVENTS, None)).await
+        self.open_node((clock, now), fresh, (serving::MAX_REBUILT_EVENTS, None, ServingLimits::default())).await
     }
 
     /// Opens a node that computes the states of at most this many archived events in one refresh.
     pub async fn node_that_rebuilds(&self, max_rebuilt_events: i64, fresh: Option<Fresh>) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (max_rebuilt_events, None)).await
+        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (max_rebuilt_events, None, ServingLimits::default())).await
     }
 
     /// Opens a node whose local copies may take this much.
     pub async fn node_with_cache(&self, cache_bytes: u64) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), None, (serving::MAX_REBUILT_EVENTS, Some(cache_bytes))).await
+        self.open_node(
+            (ServingClock::Event, Arc::new(now)),
+            None,
+            (serving::MAX_REBUILT_EVENTS, Some(cache_bytes), ServingLimits::default()),
+        )
+        .await
+    }
+
+    /// Opens a node whose questions have these limits.
+    pub async fn node_with_limits(&self, fresh: Option<Fresh>, limits: ServingLimits) -> Result<Node> {
+        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (serving::MAX_REBUILT_EVENTS, None, limits)).await
     }
 
     async fn open_node(
         &self,
         (clock, now): (ServingClock, types::tiles::Clock),
         fresh: Option<Fresh>,
-        (max_rebuilt_events, cache_bytes): (i64, Option<u64>),
+        (max_rebuilt_events, cache_bytes, limits): (i64, Option<u64>, ServingLimits),
     ) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
@@ -235,6 +245,7 @@ impl Harness {
             memory_limit_bytes: 256 << 20,
             max_rebuilt_events,
             query_timeout: Duration::from_secs(30),
+            limits,
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::ask::Ask;
 use super::check::{Expected, has_row};
 use super::final_rows;
-use crate::asking::Client;
+use crate::asking::{Client, Connected, failed};
 use crate::latencies::Latencies;
 use crate::purchases::FOUR_WINDOWS;
 use crate::purchases::question::{KEY, shape};
@@ -146,32 +146,6 @@ impl Database {
 const ONE: &str = "SELECT * FROM answer WHERE account_id = $1";
 const MANY: &str = "SELECT * FROM answer WHERE account_id = ANY($1)";
 
-/// A connection whose statements are prepared once, opened and driven by the first thread that asks.
-struct Connected {
-    url: String,
-    runtime: Option<(tokio::runtime::Runtime, PgConnection)>,
-}
-
-impl Connected {
-    fn new(url: &str) -> Connected {
-        Connected { url: url.to_owned(), runtime: None }
-    }
-
-    fn with<T>(&mut self, ask: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>) -> Result<T> {
-        if self.runtime.is_none() {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let connection = runtime.block_on(PgConnection::connect(&self.url)).map_err(failed)?;
-            self.runtime = Some((runtime, connection));
-        }
-        let Some((runtime, connection)) = &mut self.runtime else { return Err(Error::internal("a connection was not made")) };
-        runtime.block_on(ask(connection)).map_err(failed)
-    }
-}
-
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<()> {
     sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(failed)
-}
-
-fn failed(error: sqlx::Error) -> Error {
-    Error::unavailable(format!("PostgreSQL failed: {error}"))
 }

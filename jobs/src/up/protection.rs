@@ -28,7 +28,8 @@ pub(super) async fn open(installation: &Installation) -> Result<Protection> {
         warn!("a token is required and there is none: make one with `basestream token create NAME --role admin`");
     }
     let public = auth.public.iter().copied().map(PublicPath::path).collect();
-    Ok(Protection { authenticator: Authenticator { is_required, keyring, issuer, clock: clock() }, public: Arc::new(public), tls })
+    let authenticator = Authenticator { is_required, keyring, issuer, clock: clock() };
+    Ok(Protection { authenticator, public: Arc::new(public), tls, hosts: Arc::new(auth.hosts.clone()) })
 }
 
 /// Follows what changes: tokens in the catalog, and the files of certificates.

@@ -46,6 +46,16 @@ impl Authenticator {
         }
     }
 
+    /// Whether a principal may go on with what it began: its token was not revoked since, its JWT has not expired. What
+    /// lasts long asks from time to time.
+    pub fn is_still_valid(&self, principal: &Arc<Principal>) -> bool {
+        let now = (self.clock)();
+        match principal.has_token() {
+            true => self.keyring.is_still_valid(principal, now),
+            false => !principal.is_expired(now),
+        }
+    }
+
     /// Returns whose credential it is: a token of the catalog, or a JWT of the issuer.
     pub async fn principal(&self, credential: &str) -> Result<Arc<Principal>> {
         let now = (self.clock)();
@@ -71,6 +81,22 @@ impl fmt::Debug for Authenticator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lasts_long_ends_with_the_credential() {
+        let now = Arc::new(std::sync::atomic::AtomicI64::new(0));
+        let clock: Clock = Arc::new({
+            let now = now.clone();
+            move || now.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        let authenticator = Authenticator::open(clock).unwrap();
+        let of_issuer = Arc::new(Principal::new("oidc:ann", Vec::new()).until(Some(10)));
+        assert!(authenticator.is_still_valid(&of_issuer) && authenticator.is_still_valid(&Principal::anonymous()));
+        now.store(10, std::sync::atomic::Ordering::Relaxed);
+        assert!(!authenticator.is_still_valid(&of_issuer));
+        assert!(authenticator.is_still_valid(&Principal::anonymous()));
+        assert_eq!(*of_issuer, Principal::new("oidc:ann", Vec::new()), "who renews a JWT stays who it is");
+    }
 
     #[test]
     fn only_a_bearer_with_a_credential_is_one() {

@@ -34,6 +34,8 @@ struct Inner {
     known: RwLock<Arc<Known>>,
     /// Makes the salts of names that have no token: they look like those that have one, always the same.
     salt_key: [u8; 32],
+    /// Keys that no password has, for those names: their logins take as long as others.
+    nobody: Keys,
     reads: Attempts,
 }
 
@@ -54,6 +56,7 @@ struct Token {
 pub struct ScramLogin {
     pub salt: Vec<u8>,
     pub iterations: u32,
+    keys: Keys,
     token: Option<Arc<Token>>,
 }
 
@@ -61,7 +64,7 @@ impl Keyring {
     /// Without tokens.
     pub fn new() -> Result<Keyring> {
         let reads = Attempts::new("the tokens cannot be read from the catalog");
-        Ok(Keyring(Arc::new(Inner { known: RwLock::default(), salt_key: random()?, reads })))
+        Ok(Keyring(Arc::new(Inner { known: RwLock::default(), salt_key: random()?, nobody: Keys::of_nobody(random()?, random()?), reads })))
     }
 
     /// With the catalog's tokens.
@@ -123,13 +126,12 @@ impl Keyring {
 
     /// Begins a login of a user of PostgreSQL: the user is the token's name, the password the token.
     pub fn scram(&self, name: &str, now: Micros) -> ScramLogin {
-        match self.known().by_name.get(name).filter(|token| token.record.is_valid(now)) {
-            Some(token) => ScramLogin { salt: token.scram.salt.clone(), iterations: token.scram.iterations, token: Some(token.clone()) },
-            None => {
-                let salt = scram::mac(&self.0.salt_key, name.as_bytes())[..scram::SALT_BYTES].to_vec();
-                ScramLogin { salt, iterations: scram::ITERATIONS.get(), token: None }
-            }
-        }
+        // Both are made for every name: how long it takes does not tell which was needed.
+        let made_up = scram::mac(&self.0.salt_key, name.as_bytes())[..scram::SALT_BYTES].to_vec();
+        let token = self.known().by_name.get(name).filter(|token| token.record.is_valid(now)).cloned();
+        let keys = token.as_ref().map_or(&self.0.nobody, |token| &token.scram).clone();
+        let salt = if token.is_some() { keys.salt.clone() } else { made_up };
+        ScramLogin { salt, iterations: keys.iterations, keys, token }
     }
 
     /// Whether a principal that began with this token may go on: long connections ask from time to time.
@@ -158,7 +160,8 @@ impl ScramLogin {
     ///
     /// Errors: `Unauthenticated`, the same for a wrong password and a name without a token.
     pub fn finish(&self, auth_message: &[u8], proof: &[u8]) -> Result<([u8; 32], Arc<Principal>)> {
-        let signed = self.token.as_ref().and_then(|token| Some((token.scram.signature(auth_message, proof)?, token.principal.clone())));
+        let signature = self.keys.signature(auth_message, proof);
+        let signed = signature.zip(self.token.as_ref().map(|token| token.principal.clone()));
         signed.ok_or_else(|| Error::unauthenticated("the user is no token's name, or the password is not that token"))
     }
 }

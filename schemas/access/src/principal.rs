@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use catalog::{Role, TokenRecord};
+use types::tiles::Micros;
 
 /// Who calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Principal {
     pub name: Arc<str>,
     /// Any one of them is enough.
     pub grants: Vec<Grant>,
     /// The hash of the token that it came with: another token of the same name is another principal.
     token: Option<Arc<str>>,
+    /// When the credential ends by itself, where it says so.
+    expires_at: Option<Micros>,
 }
 
 /// A role, and what it is limited to; `None` for everything.
@@ -29,9 +32,18 @@ pub struct Only {
     pub streams: BTreeSet<String>,
 }
 
+/// Whoever renews its JWT stays who it is.
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.grants, &self.token) == (&other.name, &other.grants, &other.token)
+    }
+}
+
+impl Eq for Principal {}
+
 impl Principal {
     pub fn new(name: &str, grants: Vec<Grant>) -> Self {
-        Self { name: name.into(), grants, token: None }
+        Self { name: name.into(), grants, token: None, expires_at: None }
     }
 
     /// Whoever calls where no principal is required: it may do everything.
@@ -58,6 +70,20 @@ impl Principal {
             .map(|(views, streams)| Only { views: views.iter().cloned().collect(), streams: streams.iter().cloned().collect() });
         let grants = vec![Grant { role: token.role, only }];
         Principal { token: Some(token.hash.as_str().into()), ..Principal::new(&token.name, grants) }
+    }
+
+    /// The same, with a credential that ends by itself.
+    pub(crate) fn until(self, expires_at: Option<Micros>) -> Principal {
+        Principal { expires_at, ..self }
+    }
+
+    pub(crate) fn is_expired(&self, now: Micros) -> bool {
+        self.expires_at.is_some_and(|expires_at| now >= expires_at)
+    }
+
+    /// Whether it came with a token of the catalog.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
     }
 
     /// Its roles, for messages.

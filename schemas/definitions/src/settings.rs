@@ -19,10 +19,12 @@ use types::{Error, Result};
 mod access;
 mod document;
 mod fields;
+mod limits;
 mod urls;
 mod variables;
 
 pub use access::{AuthSettings, PublicPath, TlsSettings};
+pub use limits::LimitSettings;
 pub use urls::ServiceUrl;
 pub use variables::Variables;
 
@@ -199,6 +201,7 @@ pub struct ServingSettings {
     pub cache_bytes: Option<u64>,
     pub auth: AuthSettings,
     pub tls: TlsSettings,
+    pub limits: LimitSettings,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -355,6 +358,7 @@ impl Default for ServingSettings {
             cache_bytes: None,
             auth: AuthSettings::default(),
             tls: TlsSettings::default(),
+            limits: LimitSettings::default(),
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Conflict,
     /// A service did not respond: try again later.
     Unavailable,
+    /// Too much is under way, of this caller or of all: try again in a moment.
+    Busy,
     /// Stored data is damaged or has an unknown format: do not merge it, rebuild it.
     Corrupt,
     /// A limit was reached (memory, state size, queue): ask for less or raise the limit.
@@ -67,6 +69,10 @@ impl Error {
 
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Busy, message)
     }
 
     pub fn corrupt(message: impl Into<String>) -> Self {

@@ -13,6 +13,7 @@ mod error;
 pub mod failpoint;
 pub mod failures;
 pub mod files;
+pub mod open_files;
 pub mod outage;
 pub mod record;
 pub mod redact;

@@ -7,7 +7,8 @@
 //! | [`LEASES`] | renewals of leases | 0 |
 //! | [`LOG`] | appends to the embedded log | 0 |
 //! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
-//! | [`QUESTIONS`] | questions that take longer, SQL, bodies with many events or keys | 5 |
+//! | [`QUESTIONS`] | lookups that take longer, PostgreSQL clients, planning of SQL, bodies with many events or keys | 5 |
+//! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a question | 9 |
 //! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
 //!
 //! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets,
@@ -32,6 +33,7 @@ pub static LEASES: Group = Group::new("leases", 0, Size::One);
 pub static LOG: Group = Group::new("log", 0, Size::One);
 pub static SPEED: Group = Group::new("speed", 0, Size::Processors);
 pub static QUESTIONS: Group = Group::new("questions", 5, Size::Processors);
+pub static SCANS: Group = Group::new("scans", 9, Size::Processors);
 pub static RUNS: Group = Group::new("runs", 10, Size::Processors);
 
 /// Threads for one kind of work, with a tokio runtime of their own.
@@ -44,7 +46,7 @@ pub struct Group {
     runtime: OnceLock<Option<Runtime>>,
 }
 
-static ALL: [&Group; 5] = [&LEASES, &LOG, &SPEED, &QUESTIONS, &RUNS];
+static ALL: [&Group; 6] = [&LEASES, &LOG, &SPEED, &QUESTIONS, &SCANS, &RUNS];
 
 /// How many threads run a group's tasks. Those that may block come in addition.
 #[derive(Debug, Clone, Copy)]

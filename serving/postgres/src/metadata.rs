@@ -34,6 +34,7 @@ use crate::question::text_schema;
 use crate::session::defaults;
 
 mod functions;
+mod spellings;
 
 /// The database that clients see, whatever they connect to.
 pub(crate) const DATABASE: &str = "basestream";
@@ -42,12 +43,8 @@ const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
 /// There are none.
 const INDEXES: &str = "pg_indexes";
-/// What drivers ask, and the same as the catalog's tables have it: functions are there by their names, and one that is
-/// none is `-`.
-const SPELLINGS: [(&str, &str); 3] =
-    [("typreceive != 0", "typreceive <> '-'"), ("typsend != 0", "typsend <> '-'"), ("FROM pg_indexes", "FROM pg_catalog.pg_indexes")];
 /// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
-const KEY_COLUMNS: [&str; 2] = ["_pg_expandarray", "conkey["];
+const KEY_COLUMNS: [&str; 3] = ["_pg_expandarray", "conkey[", "generate_subscripts(pg_catalog.pg_index.indkey"];
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
 
@@ -113,13 +110,10 @@ impl Metadata {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
         let without_keys = if KEY_COLUMNS.iter().any(|names| sql.contains(names)) { no_rows(sql) } else { None };
-        let mut sql = without_keys.unwrap_or_else(|| sql.to_owned());
-        for (asked, understood) in SPELLINGS {
-            sql = sql.replace(asked, understood);
-        }
-        let sql = sql.as_str();
+        let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
-        let [statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
+        let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
+        spellings::without_absent(&mut statement);
         let plan = parameters::plan(&self.0.session.state(), (sql, Statement::Statement(Box::new(statement))), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options
@@ -154,7 +148,8 @@ fn no_rows(sql: &str) -> Option<String> {
     };
     let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
     let columns: Vec<String> = names.iter().map(|name| format!("CAST(NULL AS TEXT) AS {name}")).collect();
-    Some(format!("SELECT {} WHERE false", columns.join(", ")))
+    let kept = spellings::placeholders(sql).into_iter().map(|name| format!(" AND CAST({name} AS TEXT) IS NULL"));
+    Some(format!("SELECT {} WHERE false{}", columns.join(", "), kept.collect::<String>()))
 }
 
 /// Without the columns that `*` leaves out.
@@ -387,6 +382,10 @@ mod tests {
         let sql = "SELECT r.TABLE_CAT, r.KEY_SEQ AS n FROM (SELECT (information_schema._pg_expandarray(i.indkey)) AS KEYS FROM pg_index i) r \
             WHERE r.A = (r.KEYS).x ORDER BY 1";
         assert_eq!(no_rows(sql).unwrap(), "SELECT CAST(NULL AS TEXT) AS TABLE_CAT, CAST(NULL AS TEXT) AS n WHERE false");
+        let bound = "SELECT x.pg_index.indrelid, 1 AS one FROM x WHERE a = $2 AND b = $1 AND c = $2";
+        let expected = "SELECT CAST(NULL AS TEXT) AS indrelid, CAST(NULL AS TEXT) AS one WHERE false AND CAST($1 AS TEXT) IS NULL \
+            AND CAST($2 AS TEXT) IS NULL";
+        assert_eq!(no_rows(bound).unwrap(), expected, "its parameters stay");
         assert_eq!(no_rows("DELETE FROM x"), None);
         assert_eq!(no_rows("SELECT * FROM x"), None);
     }

@@ -3,6 +3,7 @@
 use committed::damage::with_help;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+use serving::OUT_OF_TIME;
 use types::{Error, ErrorKind};
 
 /// An error on its way to a client.
@@ -33,6 +34,8 @@ pub(crate) const QUERY_CANCELED: &str = "57014";
 pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 pub(crate) const IN_FAILED_TRANSACTION: &str = "25P02";
 pub(crate) const IDLE_IN_TRANSACTION: &str = "25P03";
+const INSUFFICIENT_RESOURCES: &str = "53000";
+const OUT_OF_MEMORY: &str = "53200";
 pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 pub(crate) const SHUTTING_DOWN: &str = "57P01";
 pub(crate) const UNDEFINED_STATEMENT: &str = "26000";
@@ -42,6 +45,9 @@ pub(crate) const INVALID_TEXT: &str = "22P02";
 pub(crate) const INVALID_BINARY: &str = "22P03";
 pub(crate) const OUT_OF_RANGE: &str = "22003";
 pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
+
+/// The settings that limit memory.
+const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
 const BY_MESSAGE: [(&str, &str); 15] = [
@@ -152,8 +158,11 @@ fn state_of(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::Input => said.unwrap_or("42000"),
         ErrorKind::NotFound => said.unwrap_or("42P01"),
+        ErrorKind::Limit if error.fact("limit").is_some_and(|limit| MEMORY_LIMITS.contains(&limit)) => OUT_OF_MEMORY,
         ErrorKind::Limit => "54000",
+        ErrorKind::Busy => INSUFFICIENT_RESOURCES,
         ErrorKind::Conflict => "40001",
+        ErrorKind::Unavailable if message.starts_with(OUT_OF_TIME) => QUERY_CANCELED,
         ErrorKind::Unavailable => "57P03",
         ErrorKind::Unauthenticated => "28000",
         ErrorKind::Forbidden => "42501",
@@ -193,6 +202,15 @@ mod tests {
         assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
         let fields = problem.fields();
         assert!(fields.contains(&(b'P', "23".into())) && fields.contains(&(b'S', "ERROR".into())), "{fields:?}");
+    }
+
+    #[test]
+    fn what_is_beyond_a_limit_has_the_state_of_it() {
+        let state = |error: Error| Problem::from(error).state;
+        assert_eq!(state(Error::busy("the node is busy")), "53000");
+        assert_eq!(state(Error::limit("it needs more memory").with("limit", "serving.limits.query_memory")), "53200");
+        assert_eq!(state(Error::limit("it has more rows").with("limit", "serving.limits.result_rows")), "54000");
+        assert_eq!(state(Error::unavailable("the query was stopped after 1s, the setting serving.limits.query_time")), "57014");
     }
 
     #[test]

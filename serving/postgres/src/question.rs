@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::StreamExt;
-use serving::{Node, ReadView};
+use serving::{Node, ReadView, Turn};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -39,6 +39,7 @@ pub(crate) struct Answer {
     pub(crate) schema: SchemaRef,
     pub(crate) types: Vec<WireType>,
     batches: SendableRecordBatchStream,
+    turn: Turn,
     batch: Option<RecordBatch>,
     /// The first row of the batch that was not taken.
     next: usize,
@@ -76,24 +77,29 @@ impl Answerer {
         };
         if is_metadata(sql, &for_names) {
             let batches = self.metadata.ask(sql, params, for_names).await?;
-            return Ok(Answer::new(batches.schema(), Vec::new(), batches));
+            return Ok(Answer::new(batches.schema(), Vec::new(), (batches, Turn::default())));
         }
         let response = self.node.query_typed(read_view, sql, params, as_of).await?;
-        Ok(Answer::new(response.schema, response.uuids, response.batches))
+        Ok(Answer::new(response.schema, response.uuids, (response.batches, response.turn)))
     }
 }
 
 impl Answer {
-    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream) -> Self {
+    fn new(schema: SchemaRef, uuids: Vec<bool>, (batches, turn): (SendableRecordBatchStream, Turn)) -> Self {
         let types = wire_types(&schema, &uuids);
-        Self { schema, types, batches, batch: None, next: 0 }
+        Self { schema, types, batches, turn, batch: None, next: 0 }
     }
 
     /// One row of texts, or none.
     pub(crate) fn of_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
         let types = wire_types(&schema, &[]);
         let batches = Box::pin(datafusion::physical_plan::EmptyRecordBatchStream::new(schema.clone()));
-        Self { schema, types, batches, batch: rows, next: 0 }
+        Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0 }
+    }
+
+    /// Leaves its place among the queries that run until more rows are asked for.
+    pub(crate) fn pause(&self) {
+        self.turn.pause();
     }
 
     /// Waits until there is a row. Returns false after the last one.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use access::tls::ServerTls;
 use access::{Action, Authenticator, Object, Principal, may};
 use bytes::BytesMut;
-use serving::Node;
 use serving::http::Protection;
+use serving::{Node, allowed_connections, tune_socket};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,10 +28,9 @@ use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
 use crate::question::Answerer;
 use crate::startup::{Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 
-/// This many clients may be connected.
-const MAX_CLIENTS: usize = 500;
-/// This many sockets may be open: clients, those that are told that there is no room, and those that have said nothing.
-const MAX_SOCKETS: usize = 1_000;
+/// For each client this many sockets may be open: clients, those that are told that there is no room, and those that have
+/// said nothing.
+const SOCKETS_PER_CLIENT: usize = 2;
 /// The metadata of this many principals that may not read every table is kept: their tables keep their OIDs.
 const MAX_LIMITED: usize = 64;
 /// A client that does not take the end of an encrypted connection is left after this time.
@@ -63,13 +62,15 @@ pub fn listen(address: SocketAddr) -> Result<Bound> {
 ///
 /// Errors: when the tables of PostgreSQL's catalog cannot be made.
 pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
+    let most = allowed_connections(SOCKETS_PER_CLIENT * node.limits().postgres_connections) / SOCKETS_PER_CLIENT;
     let server = Arc::new(Server {
         answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
         limited: Mutex::default(),
         authenticator: protection.authenticator.clone(),
         tls: protection.tls.clone(),
         cancels: Cancels::default(),
-        clients: Arc::new(Semaphore::new(MAX_CLIENTS)),
+        clients: Arc::new(Semaphore::new(most)),
+        most,
         stop,
     });
     info!(address = %bound.address, "answering PostgreSQL clients");
@@ -85,13 +86,15 @@ struct Server {
     tls: Option<ServerTls>,
     cancels: Cancels,
     clients: Arc<Semaphore>,
+    /// How many clients may be connected.
+    most: usize,
     stop: CancellationToken,
 }
 
 impl Server {
     async fn accept(self: Arc<Self>, listener: StdListener) -> Result<()> {
         let listener = TcpListener::from_std(listener)?;
-        let (sockets, tasks) = (Arc::new(Semaphore::new(MAX_SOCKETS)), TaskTracker::new());
+        let (sockets, tasks) = (Arc::new(Semaphore::new(SOCKETS_PER_CLIENT * self.most)), TaskTracker::new());
         loop {
             let accepted = tokio::select! {
                 () = self.stop.cancelled() => break,
@@ -122,7 +125,7 @@ impl Server {
     }
 
     async fn answer(&self, socket: TcpStream, _permit: OwnedSemaphorePermit) {
-        let _ = socket.set_nodelay(true);
+        tune_socket(&socket);
         let mut buffer = BytesMut::new();
         let begun = Instant::now();
         let greeted = tokio::select! {
@@ -148,8 +151,14 @@ impl Server {
         // A client takes a place once it has said who it is.
         let Ok(_client) = self.clients.try_acquire() else {
             metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
-            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {MAX_CLIENTS}"));
-            return refuse(stream, problem.with_hint("close connections that are not used, or put a connection pool in front")).await;
+            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {}", self.most));
+            return refuse(
+                stream,
+                problem.with_hint(
+                    "close connections that are not used, put a connection pool in front, or raise serving.limits.postgres_connections",
+                ),
+            )
+            .await;
         };
         let key = self.cancels.register();
         let mut out = BytesMut::new();

@@ -79,6 +79,7 @@ impl Site {
             memory_limit_bytes: 64 << 20,
             max_rebuilt_events: crate::MAX_REBUILT_EVENTS,
             query_timeout: Duration::from_secs(30),
+            limits: crate::ServingLimits::default(),
         };
         let storage = ObjectStorage::over(self.gate.clone()).unwrap();
         let wall = Arc::new(AtomicI64::new(NOW));

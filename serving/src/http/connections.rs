@@ -1,7 +1,7 @@
 //! Connections: encrypted where that is configured, no more than a process can hold, and closed when nothing comes.
 //!
-//! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds. Past the most
-//! connections at a time, others wait in the system's queue.
+//! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds; one that takes
+//! nothing of its answer, for a minute. Past the most connections at a time, others are told so with 503 and closed.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,13 +21,17 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+
+use super::stalled::Stalled;
+use crate::limits::ServingLimits;
+use crate::sockets::{allowed_connections, tune_socket};
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
@@ -40,13 +44,34 @@ pub(super) struct Limits {
     next_header: Duration,
     /// Of a request's header.
     header_bytes: usize,
+    /// How long a client may take nothing of its answer.
+    stalled: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 4096, first_header: Duration::from_secs(10), next_header: Duration::from_secs(75), header_bytes: 64 << 10 }
+        Self {
+            connections: 4096,
+            first_header: Duration::from_secs(10),
+            next_header: Duration::from_secs(75),
+            header_bytes: 64 << 10,
+            stalled: Duration::from_secs(60),
+        }
     }
 }
+
+impl Limits {
+    pub(super) fn of(limits: &ServingLimits) -> Self {
+        Self { connections: allowed_connections(limits.http_connections), ..Self::default() }
+    }
+}
+
+/// This many that are refused are told so at a time; others are just closed.
+const MAX_REFUSALS: usize = 256;
+/// For one of them.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+const REFUSAL: &str = "{\"type\":\"urn:basestream:problem:busy\",\"title\":\"Service Unavailable\",\"status\":503,\
+    \"detail\":\"the server has as many connections as it may: close those that are not used, or try again\"}";
 
 /// How long to wait after a connection could not be accepted for want of files or memory.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
@@ -54,16 +79,24 @@ const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 /// Answers until `stop`; then requests under way are finished.
 pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(limits.connections));
+    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut connections = JoinSet::new();
     loop {
-        let accepting = async {
-            let place = places.clone().acquire_owned().await;
-            (place, accept(&listener).await)
-        };
-        let (place, stream) = tokio::select! {
+        let stream = tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accepting => accepted,
+            accepted = accept(&listener) => accepted,
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            metrics::counter!("basestream_serving_http_connections_refused_total").increment(1);
+            // What is encrypted has no place for it before a handshake.
+            if let (Ok(refusal), None) = (refusals.clone().try_acquire_owned(), &tls) {
+                connections.spawn(async move {
+                    let _ = tokio::time::timeout(REFUSAL_TIME, refuse(stream)).await;
+                    drop(refusal);
+                });
+            }
+            continue;
         };
         let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
         connections.spawn(async move {
@@ -73,6 +106,18 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Says why a connection is closed, and reads what was asked meanwhile: a client that still sends would not see the answer.
+async fn refuse(mut stream: TcpStream) {
+    let length = REFUSAL.len();
+    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
+    let answer = format!("{head}\r\ncontent-length: {length}\r\n\r\n{REFUSAL}");
+    if stream.write_all(answer.as_bytes()).await.is_err() || stream.shutdown().await.is_err() {
+        return;
+    }
+    let mut asked = [0; 1024];
+    while stream.read(&mut asked).await.is_ok_and(|read| read > 0) {}
 }
 
 async fn accept(listener: &TcpListener) -> TcpStream {
@@ -92,7 +137,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 async fn answer(stream: TcpStream, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
     let has_asked = Arc::new(AtomicBool::new(false));
     let answering = async {
-        let _ = stream.set_nodelay(true);
+        tune_socket(&stream);
         let Some(tls) = tls else { return requests(stream, router, has_asked.clone(), limits, stop).await };
         match TlsAcceptor::from(tls.config()).accept(stream).await {
             Ok(stream) => requests(stream, router, has_asked.clone(), limits, stop).await,
@@ -118,7 +163,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.next_header)
         .max_header_size(limits.header_bytes)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Stalled::new(stream, limits.stalled)), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,

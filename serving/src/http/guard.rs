@@ -10,21 +10,31 @@ use axum::response::{IntoResponse, Response};
 use definitions::durations::format_duration;
 use futures::FutureExt;
 
-use super::SQL_PATH;
+use super::hosts::Hosts;
 use super::problem::Problem;
+use super::{CURSOR_PATH, SQL_PATH};
 
 /// A request other than a query is answered in this time.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// `query_timeout`: a query is answered (a stream begun) in this time.
-pub(super) async fn guard(State(query_timeout): State<Duration>, request: Request, next: Next) -> Response {
+/// What requests are guarded by.
+#[derive(Debug, Clone)]
+pub(super) struct Guarding {
+    /// A query is answered (a stream begun) in this time.
+    pub(super) query_timeout: Duration,
+    pub(super) hosts: Hosts,
+}
+
+pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
-    let response = if is_from_another_site(&request) {
+    let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
+        unknown_host.into_response()
+    } else if is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
         Problem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
-        answered(&path, query_timeout, request, next).await
+        answered(&path, guarding.query_timeout, request, next).await
     };
     let status = response.status().as_u16().to_string();
     metrics::counter!("basestream_serving_http_requests_total", "path" => path.clone(), "status" => status).increment(1);
@@ -33,7 +43,7 @@ pub(super) async fn guard(State(query_timeout): State<Duration>, request: Reques
 }
 
 async fn answered(path: &str, query_timeout: Duration, request: Request, next: Next) -> Response {
-    let is_query = path == SQL_PATH;
+    let is_query = path == SQL_PATH || path == CURSOR_PATH;
     let limit = if is_query { query_timeout } else { TIME_LIMIT };
     match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => response,

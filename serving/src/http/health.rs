@@ -24,6 +24,8 @@ use types::Result;
 use types::outage::Outage;
 
 use super::connections::Limits;
+use super::guard::Guarding;
+use super::hosts::Hosts;
 use super::input::Json;
 use super::problem::{self, Problem};
 use super::rights::{Protection, sees_details};
@@ -54,7 +56,8 @@ pub fn serve_health(
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
     let tls = protection.tls.clone();
-    let router = routes(App { process, metrics, protection: Arc::new(protection) });
+    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts: Hosts::of(&protection, Some(bound.address)) };
+    let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(async move {
         connections::serve(bound.listener, router, tls, Limits::default(), stop).await;
@@ -62,7 +65,7 @@ pub fn serve_health(
     })
 }
 
-fn routes(app: App) -> Router {
+fn routes(app: App, guarding: Guarding) -> Router {
     Router::new()
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(readyz))
@@ -70,7 +73,7 @@ fn routes(app: App) -> Router {
         .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(from_fn_with_state(app.protection.clone(), rights::authorize))
-        .layer(from_fn_with_state(guard::TIME_LIMIT, guard::guard))
+        .layer(from_fn_with_state(guarding, guard::guard))
         .with_state(app)
 }
 

@@ -34,9 +34,19 @@ impl Problem {
 /// A path that is there, and asked by a method that it does not answer.
 pub(super) async fn no_such_method(path: Option<MatchedPath>) -> Problem {
     let path = path.as_ref().map_or("", MatchedPath::as_str);
-    let is_posted_to = ["/rows", "/runs", "/events", "/sql"].iter().any(|end| path.ends_with(end));
-    let expected = if is_posted_to { "POST" } else { "GET" };
+    let expected = super::methods(path).join(" or ");
     Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not support this method: expected {expected}"))
+}
+
+/// A problem repeats no more of a request, or of what is known, than this many characters in one member.
+const MAX_SAID_CHARS: usize = 1_000;
+
+/// The beginning of a text that is too long.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(MAX_SAID_CHARS) {
+        None => text,
+        Some((end, _)) => format!("{}..", &text[..end]),
+    }
 }
 
 /// What a client is asked to wait for a view that is being built.
@@ -63,6 +73,7 @@ fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Conflict => StatusCode::CONFLICT,
         ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
         ErrorKind::Corrupt | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -76,6 +87,7 @@ fn name_of(kind: ErrorKind) -> &'static str {
         ErrorKind::Conflict => "conflict",
         ErrorKind::Limit => "limit",
         ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Busy => "busy",
         ErrorKind::Corrupt => "corrupt",
         ErrorKind::Internal => "internal",
     }
@@ -113,13 +125,13 @@ impl IntoResponse for Problem {
         let retry_after = self.retry_after();
         let mut body = Map::new();
         for (key, value) in self.context {
-            body.insert(key.replace(' ', "_"), fact(key, value));
+            body.insert(key.replace(' ', "_"), fact(key, shortened(value)));
         }
         // Last: no context takes the place of these.
         body.insert("type".into(), format!("urn:basestream:problem:{}", self.kind).into());
         body.insert("title".into(), self.status.canonical_reason().unwrap_or("error").into());
         body.insert("status".into(), self.status.as_u16().into());
-        body.insert("detail".into(), self.detail.into());
+        body.insert("detail".into(), shortened(self.detail).into());
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {

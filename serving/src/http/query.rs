@@ -19,10 +19,10 @@ use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
+use super::cursors::{MAX_PAGE_ROWS, Pages};
 use super::input::{Body, json_bytes, parse, position};
 use super::problem::Problem;
 use crate::json::RowWriter;
-use crate::node::Node;
 use crate::sql::QueryResponse;
 use crate::value_errors::OnValueError;
 
@@ -31,7 +31,7 @@ mod streamed;
 use streamed::Form;
 
 /// A JSON answer is held in memory: it may have this many bytes.
-const MAX_JSON_BYTES: usize = 64 << 20;
+pub(super) const MAX_JSON_BYTES: usize = 64 << 20;
 /// A row of fewer bytes takes little more than the room, however it is escaped.
 const LARGE_ROW_BYTES: usize = 1 << 20;
 
@@ -48,9 +48,12 @@ struct Query {
     after: Option<String>,
     /// The query is stopped after this, where the server's own limit is longer.
     timeout_ms: Option<u64>,
+    /// The answer comes in pages of this many rows.
+    page_rows: Option<usize>,
 }
 
-const EXPECTED: &str = r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000}"#;
+const EXPECTED: &str =
+    r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000, "page_rows": 1000}"#;
 
 /// `POST /v1/sql`
 pub(super) async fn query(
@@ -59,22 +62,37 @@ pub(super) async fn query(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    apart(answer(app.node.acting_for(principal), headers, body)).await
+    apart(answer(app, principal, headers, body)).await
 }
 
-async fn answer(node: Node, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+async fn answer(app: App, principal: Arc<Principal>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    // It keeps its room until the answer has begun.
     let asked: Query = parse(&body, EXPECTED)?;
     let form = Form::accepted(headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));
     if form.is_some() && asked.on_value_error == OnValueError::List {
         let message = "on_value_error is \"list\", and a stream has no place for a list that is known at its end: expected JSON";
         return Err(Error::input(message).into());
     }
+    if let Some(page_rows) = asked.page_rows {
+        check_pages(page_rows, form)?;
+        app.cursors.check_room(&principal)?;
+    }
     let after = asked.after.as_deref().map(position).transpose()?;
-    let Some(limit) = asked.timeout_ms else { return Ok(rows(node, asked, after, (form, None)).await?) };
-    let deadline = Deadline { at: Instant::now() + Duration::from_millis(limit), limit_ms: limit };
-    match tokio::time::timeout_at(deadline.at, rows(node, asked, after, (form, Some(deadline)))).await {
+    let Some(limit) = asked.timeout_ms else { return Ok(rows(app, principal, (asked, after), (form, None)).await?) };
+    let deadline = Deadline::in_ms(limit);
+    match tokio::time::timeout_at(deadline.at, rows(app, principal, (asked, after), (form, Some(deadline)))).await {
         Ok(response) => Ok(response?),
         Err(_) => Err(deadline.passed().into()),
+    }
+}
+
+fn check_pages(page_rows: usize, form: Option<Form>) -> Result<()> {
+    if !(1..=MAX_PAGE_ROWS).contains(&page_rows) {
+        return Err(Error::input(format!("page_rows is {page_rows}: expected 1 to {MAX_PAGE_ROWS}")));
+    }
+    match form {
+        None => Ok(()),
+        Some(form) => Err(Error::input(format!("page_rows goes with JSON: found Accept: {}", form.media_type()))),
     }
 }
 
@@ -85,17 +103,31 @@ struct Deadline {
     limit_ms: u64,
 }
 
+/// For ever, for a clock.
+const YEAR_MS: u64 = 31_536_000_000;
+
 impl Deadline {
+    fn in_ms(limit_ms: u64) -> Self {
+        Self { at: Instant::now() + Duration::from_millis(limit_ms.min(YEAR_MS)), limit_ms }
+    }
+
     fn passed(self) -> Error {
         Error::unavailable(format!("the query was stopped after its timeout_ms of {}: select less, or wait longer", self.limit_ms))
     }
 }
 
-async fn rows(node: Node, asked: Query, after: Option<Vector>, (form, deadline): (Option<Form>, Option<Deadline>)) -> Result<Response> {
+async fn rows(
+    app: App,
+    principal: Arc<Principal>,
+    (asked, after): (Query, Option<Vector>),
+    (form, deadline): (Option<Form>, Option<Deadline>),
+) -> Result<Response> {
+    let node = app.node.acting_for(principal.clone());
     let response = node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;
-    match form {
-        Some(form) => streamed::answer(response, form, deadline).await,
-        None => Ok(json_bytes(as_json(response).await?)),
+    match (form, asked.page_rows) {
+        (Some(form), _) => streamed::answer(response, form, deadline, (app.protection.authenticator.clone(), principal)).await,
+        (None, Some(page_rows)) => Ok(json_bytes(app.cursors.first(principal, Pages::new(response, page_rows)).await?)),
+        (None, None) => Ok(json_bytes(as_json(response).await?)),
     }
 }
 
@@ -119,7 +151,7 @@ async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
 }
 
 /// Writes a row that the answer still has room for. One that it has none for is not begun: escaped, it could take six times its own bytes.
-fn append(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch, row: usize) -> Result<()> {
+pub(super) fn append(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch, row: usize) -> Result<()> {
     let has_no_room = |more: usize| out.len() + more > MAX_JSON_BYTES;
     let raw = row_bytes(batch, row, str::len);
     if has_no_room(raw) || (raw > LARGE_ROW_BYTES && has_no_room(row_bytes(batch, row, escaped_bytes))) {

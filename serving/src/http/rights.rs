@@ -6,7 +6,9 @@
 //! | `/`, `/healthz`, `/readyz`, `/metrics` | nothing, where the setting names it as public |
 //! | `/`, `/healthz` | a principal |
 //! | `/readyz`, `/metrics` | to read the process |
+//! | `/v1/openapi.json` | a principal |
 //! | `/v1/views`, `/v1/streams`, `/v1/sql` | a principal; the answer has what it may read |
+//! | `/v1/sql/cursors/{cursor}` | the principal whose answer it is |
 //! | `/v1/views/{view}`, `../row`, `../rows` | to read the view |
 //! | `/v1/views/{view}/runs` | to operate the view |
 //! | `/v1/streams/{stream}/events` | to append to the stream |
@@ -26,8 +28,8 @@ use types::outage::Outage;
 use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
-use super::SQL_PATH;
 use super::problem::Problem;
+use super::{CURSOR_PATH, OPENAPI_PATH, SQL_PATH};
 
 /// What anyone may ask for.
 pub type PublicPaths = BTreeSet<&'static str>;
@@ -40,12 +42,14 @@ pub struct Protection {
     pub public: Arc<PublicPaths>,
     /// Connections are encrypted with it; plain text is refused then.
     pub tls: Option<ServerTls>,
+    /// Names by which browsers of this machine may ask where no principal is needed, beside `localhost` and addresses.
+    pub hosts: Arc<BTreeSet<String>>,
 }
 
 impl Protection {
     /// None: everyone may do everything.
     pub fn none(clock: Clock) -> Result<Protection> {
-        Ok(Protection { authenticator: Authenticator::open(clock)?, public: Arc::default(), tls: None })
+        Ok(Protection { authenticator: Authenticator::open(clock)?, public: Arc::default(), tls: None, hosts: Arc::default() })
     }
 
     /// What fails of it at the moment.
@@ -103,7 +107,7 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
     match path {
         // A path that is not there is answered so to any principal.
         None => Needs::Principal,
-        Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | SQL_PATH) => Needs::Principal,
+        Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
         Some("/readyz" | "/metrics") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
         Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),

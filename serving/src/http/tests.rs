@@ -35,7 +35,7 @@ impl Client {
         Client::of_node(harness, node).await
     }
 
-    async fn of_node(harness: Harness, node: Node) -> Client {
+    pub(super) async fn of_node(harness: Harness, node: Node) -> Client {
         let protection = Protection::none(std::sync::Arc::new(|| NOW)).unwrap();
         Client::protected(harness, node, protection).await
     }
@@ -52,7 +52,7 @@ impl Client {
     /// HTTP/1.0: the body ends with the connection.
     pub(super) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
         let mut connection = TcpStream::connect(self.address).await.unwrap();
-        let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
         connection.write_all(head.as_bytes()).await.unwrap();
         // A server that refuses a body may close before it is all sent.
         let _ = connection.write_all(body).await;
@@ -63,11 +63,19 @@ impl Client {
         Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: all[end + 4..].to_vec() }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn harness(&self) -> &Harness {
+        &self.harness
+    }
+
     async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, "", b"").await
     }
 
-    async fn post(&self, path: &str, body: &str) -> Reply {
+    pub(super) async fn post(&self, path: &str, body: &str) -> Reply {
         self.send("POST", path, "", body.as_bytes()).await
     }
 }
@@ -78,7 +86,7 @@ impl Reply {
     }
 
     /// An error's status and detail.
-    fn problem(&self) -> (u16, String) {
+    pub(super) fn problem(&self) -> (u16, String) {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let problem = self.json();
         assert_eq!(problem["status"], self.status);
@@ -359,7 +367,7 @@ async fn events_are_appended_and_the_broken_ones_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_there_is_no_room_for_more_bodies_they_are_told_to_come_again() {
     let client = Client::new().await;
-    let head = format!("POST /v1/streams/payments/events HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", super::MAX_BODY_BYTES);
+    let head = format!("POST /v1/streams/payments/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", super::MAX_BODY_BYTES);
     let announce = async || {
         let mut connection = TcpStream::connect(client.address).await.unwrap();
         connection.write_all(head.as_bytes()).await.unwrap();
@@ -720,4 +728,39 @@ async fn of_many_broken_events_the_first_are_named_and_all_counted() {
 
     let answer = client.post("/v1/streams/payments/events", &good).await.json();
     assert_eq!((&answer["rejected"], &answer["rejected_count"]), (&json!([]), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_repeats_no_more_than_the_beginning_of_a_long_request() {
+    let client = Client::new().await;
+    let long = "x".repeat(20_000);
+    for path in
+        [format!("/v1/views/{long}"), format!("/v1/views/velocity/row?{long}=1"), format!("/v1/views/velocity/row?device=a&_as_of={long}")]
+    {
+        let reply = client.get(&path).await;
+        assert!(reply.body.len() < 3_000, "{} bytes", reply.body.len());
+        assert!(reply.problem().1.contains("xxx"), "it says what it is about");
+    }
+    let sql = client.post("/v1/sql", &json!({ "query": format!("SELECT {long} FROM velocity") }).to_string()).await;
+    assert!(sql.status == 400 && sql.body.len() < 3_000, "{} bytes", sql.body.len());
+}
+
+/// A page of another site whose name leads here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_for_the_name_of_another_site_is_refused() {
+    let client = Client::new().await;
+    let mut connection = TcpStream::connect(client.address).await.unwrap();
+    connection.write_all(b"GET /v1/views HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421") && answer.contains("evil.example") && !answer.contains("velocity"), "{answer}");
+    assert_eq!(client.get("/v1/views").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_of_this_is_answered() {
+    let client = Client::new().await;
+    let reply = client.get("/v1/openapi.json").await;
+    assert!(reply.head.contains("content-type: application/json"), "{}", reply.head);
+    assert!(reply.json()["paths"]["/v1/sql"]["post"].is_object());
 }

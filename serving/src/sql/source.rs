@@ -21,11 +21,13 @@ use arrow::array::RecordBatch;
 pub(super) type Open = Arc<dyn Fn(Arc<TaskContext>) -> BoxStream<'static, Result<RecordBatch>> + Send + Sync>;
 
 /// One partition of batches from `open`.
+#[derive(Clone)]
 pub(super) struct SourceExec {
     name: &'static str,
     detail: String,
     properties: Arc<PlanProperties>,
     schema: SchemaRef,
+    is_light: bool,
     open: Open,
 }
 
@@ -37,7 +39,16 @@ impl SourceExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Arc::new(Self { name, detail, properties: Arc::new(properties), schema, open })
+        Arc::new(Self { name, detail, properties: Arc::new(properties), schema, is_light: false, open })
+    }
+
+    /// The same of what is read in next to no time.
+    pub(super) fn light(self: Arc<Self>) -> Arc<Self> {
+        Arc::new(Self { is_light: true, ..Arc::unwrap_or_clone(self) })
+    }
+
+    pub(super) fn is_light(&self) -> bool {
+        self.is_light
     }
 }
 

@@ -28,6 +28,8 @@ use crate::query_runtime::QueryRuntime;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
 
+/// A lookup of more keys waits for its turn like a scan.
+const FEW_KEYS: usize = 100;
 /// Batches are handed on in pieces of this many rows at the most.
 const BATCH_ROWS: usize = 8_192;
 
@@ -78,7 +80,9 @@ impl TableProvider for ViewTable {
 
 impl ViewTable {
     fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
-        let detail = format!("view={} keys={}{}", self.live.name, keys.len(), self.archive_note());
+        let archive = self.archive_note();
+        let detail = format!("view={} keys={}{archive}", self.live.name, keys.len());
+        let is_light = archive.is_empty() && keys.len() <= FEW_KEYS;
         let (runtime, context, view) = (self.runtime.clone(), self.context.clone(), self.live.name.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
             let (context, view, keys, columns) = (context.clone(), view.clone(), keys.clone(), columns.clone());
@@ -90,7 +94,8 @@ impl ViewTable {
             })
             .boxed()
         };
-        SourceExec::new("LookupExec", detail, schema, Arc::new(open))
+        let source = SourceExec::new("LookupExec", detail, schema, Arc::new(open));
+        if is_light { source.light() } else { source }
     }
 
     fn scan_all(&self, columns: Vec<usize>, schema: SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod frames;
+mod limits;
 mod metadata;
 mod protocol;
 mod rights;

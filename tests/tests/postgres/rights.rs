@@ -29,6 +29,7 @@ fn protection(records: Vec<TokenRecord>) -> Protection {
         authenticator: Authenticator { is_required: true, keyring, issuer: None, clock: Arc::new(|| 1) },
         public: Arc::default(),
         tls: None,
+        hosts: Arc::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
 use serving::http::Protection;
-use serving::{Node, ServingClock};
+use serving::{Node, ServingLimits};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use tokio_util::sync::CancellationToken;
@@ -39,11 +39,15 @@ impl Server {
     }
 
     pub async fn protected(protection: &Protection) -> Server {
+        Server::limited(protection, ServingLimits::default()).await
+    }
+
+    pub async fn limited(protection: &Protection, limits: ServingLimits) -> Server {
         let harness = Harness::new().await.unwrap();
         harness.define(&[(Stream, "events", STREAM), (View, "per_device", PER_DEVICE), (View, "per_unit", PER_UNIT)]).await.unwrap();
         let fresh = Fresh::default();
         let worker = harness.worker("one", Duration::from_millis(100), Some(fresh.clone()));
-        let node = harness.node(ServingClock::Event, Some(fresh)).await.unwrap();
+        let node = harness.node_with_limits(Some(fresh), limits).await.unwrap();
         let (bound, stop) = (postgres_wire::listen("127.0.0.1:0".parse().unwrap()).unwrap(), CancellationToken::new());
         let address = bound.address;
         let task = postgres_wire::serve(node.clone(), protection, bound, stop.clone()).unwrap();

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use catalog::Role;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use types::tiles::Micros;
 
 use super::IssuerSettings;
 use super::keys::Key;
@@ -56,7 +57,8 @@ pub(super) fn verify(jwt: &str, keys: &[Key], expected: &IssuerSettings, now: i6
     let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
     let subject: String = subject.ok_or(Because("it has no subject"))?.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
     // No token of the catalog has a colon in its name.
-    Ok(Principal::new(&format!("oidc:{subject}"), grants(&claims, &expected.roles_claim)))
+    let expires_at = claims.get("exp").and_then(Value::as_f64).map(|seconds| ((seconds + LEEWAY_SECONDS) * 1e6) as Micros);
+    Ok(Principal::new(&format!("oidc:{subject}"), grants(&claims, &expected.roles_claim)).until(expires_at))
 }
 
 fn json<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, Refusal> {

@@ -62,6 +62,9 @@ fn a_login_by_scram_needs_the_token_and_does_not_tell_whether_a_name_has_one() {
     assert_eq!((nobody.salt.len(), nobody.iterations), (login.salt.len(), login.iterations));
     assert_eq!(nobody.salt, keyring.scram("nobody", 9).salt);
     assert_ne!(nobody.salt, keyring.scram("nobody2", 9).salt);
+    // The same is computed for it: a proof that fits made-up keys opens nothing either.
+    let made_up = keyring.0.nobody.clone();
+    assert!(nobody.keys.signature(b"message", &[7; 32]).is_none() && made_up.salt.is_empty() && login.keys.salt == login.salt);
     // Past its end it is as if it were not there.
     let expired = keyring.scram("grafana", 10);
     assert!(expired.finish(b"message", &proof(&expired, &text)).is_err());

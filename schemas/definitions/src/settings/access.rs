@@ -24,6 +24,9 @@ pub struct AuthSettings {
     pub audience: Option<String>,
     /// The claim that has the roles. Default: `roles`.
     pub roles_claim: String,
+    /// Names by which this machine's browsers may ask where no token is needed, beside `localhost` and addresses: a page
+    /// of another site could have its own name lead here. Default: none.
+    pub hosts: BTreeSet<String>,
 }
 
 /// A path that can be left open.
@@ -71,6 +74,7 @@ impl Default for AuthSettings {
             issuer: None,
             audience: None,
             roles_claim: "roles".to_owned(),
+            hosts: BTreeSet::new(),
         }
     }
 }

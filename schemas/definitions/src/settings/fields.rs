@@ -15,6 +15,8 @@ use crate::durations::{parse_bytes, parse_duration};
 const MOST_PARTITIONS: u32 = 1024;
 /// The most workers of one process.
 const MOST_WORKERS: u32 = 64;
+/// The most of what is merely counted: a limit beyond it is none.
+const MOST_COUNTED: u32 = 1_000_000_000;
 
 pub(super) fn storage_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
     url(deserializer, Kind::Storage)
@@ -69,6 +71,15 @@ pub(super) fn optional_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 
 pub(super) fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     number(deserializer, MOST_WORKERS)
+}
+
+/// Of something that there is at least one of.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    number(deserializer, MOST_COUNTED)
+}
+
+pub(super) fn optional_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    count(deserializer).map(Some)
 }
 
 pub(super) fn partitions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {

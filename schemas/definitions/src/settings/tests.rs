@@ -186,7 +186,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(
@@ -313,4 +313,14 @@ fn who_may_call_is_unsaid_by_default_and_read_in_full() {
     assert!(wrong("[serving.auth]\npublic = ['everything']", &[]).contains("everything"));
     assert!(wrong("[serving.auth]\nrequired = 'yes'", &[]).contains("boolean"));
     assert!(wrong("[serving.auth]\ntoken = 'x'", &[]).contains("token"));
+}
+
+#[test]
+fn limits_of_questions_are_read_and_nothing_is_limited_to_none() {
+    let limits =
+        parse("[serving.limits]\nconcurrent_queries = 4\nquery_time = '5m'\nquery_memory = '256MiB'\nresult_rows = 1000").serving.limits;
+    assert_eq!((limits.concurrent_queries, limits.query_time), (4, Some(Duration::from_secs(300))));
+    assert_eq!((limits.query_memory, limits.result_rows, limits.queued_queries), (Some(256 << 20), Some(1000), 256));
+    assert!(wrong("[serving.limits]\nconcurrent_queries = 0", &[]).contains("expected 1 to"));
+    assert!(wrong("[serving.limits]\nqueue_wait = 10", &[]).contains("has no unit"));
 }

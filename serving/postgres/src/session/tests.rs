@@ -132,3 +132,41 @@ fn a_transaction_waits_for_its_client_a_bounded_time() {
     session.set("idle_in_transaction_session_timeout", Some("7d"), false).unwrap();
     assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
 }
+
+fn begun(options: &str) -> Result<Session, Problem> {
+    Session::begin("ann", &[("options".to_owned(), options.to_owned())])
+}
+
+#[test]
+fn options_of_the_startup_are_settings() {
+    for options in [
+        "-c as_of=2026-03-01T10:00:00Z -c statement_timeout=5s",
+        "-cas_of=2026-03-01T10:00:00Z --statement-timeout=5s",
+        "  --as_of=2026-03-01T10:00:00Z   --statement_timeout=5s ",
+    ] {
+        let mut session = begun(options).unwrap_or_else(|problem| panic!("{options}: {problem:?}"));
+        assert_eq!(session.as_of(), Some(1_772_359_200_000_000), "{options}");
+        assert_eq!(session.statement_timeout(), Some(Duration::from_secs(5)), "{options}");
+        session.set("as_of", Some(""), false).unwrap();
+        session.reset_all();
+        assert!(session.as_of().is_some(), "RESET goes back to what the client connected with");
+    }
+    let spaced = begun(r"-c application_name=two\ words\\ -c jit=off").unwrap();
+    assert_eq!((spaced.get("application_name").unwrap().as_str(), spaced.get("jit").unwrap().as_str()), (r"two words\", "off"));
+}
+
+#[test]
+fn options_that_are_not_understood_are_refused() {
+    for (options, state) in [
+        ("-c as_of=yesterday", INVALID_PARAMETER_VALUE),
+        ("-c as_of", INVALID_PARAMETER_VALUE),
+        ("-c", INVALID_PARAMETER_VALUE),
+        ("-d 5", INVALID_PARAMETER_VALUE),
+        ("nothing", INVALID_PARAMETER_VALUE),
+        ("-c no_such_setting=1", UNDEFINED_OBJECT),
+        ("--server_version=9", "55P02"),
+    ] {
+        assert_eq!(begun(options).unwrap_err().state, state, "{options}");
+    }
+    assert!(begun("").is_ok());
+}

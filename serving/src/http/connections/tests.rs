@@ -36,7 +36,7 @@ impl Server {
 }
 
 fn limits() -> Limits {
-    Limits { connections: 100, first_header: LONG, next_header: LONG, header_bytes: 4096 }
+    Limits { connections: 100, first_header: LONG, next_header: LONG, header_bytes: 4096, stalled: LONG }
 }
 
 fn hello() -> Router {
@@ -101,8 +101,8 @@ async fn a_header_that_is_too_large_is_refused() {
     assert!(ask(server.connect().await).await.ends_with("hello"));
 }
 
-/// Ten thousand attempts, most of which say nothing: no more than the limit are ever answered at a time, and who asks is
-/// answered.
+/// Ten thousand attempts, most of which say nothing: no more than the limit are ever answered at a time, others are told why
+/// or, if they come all at once, just closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_connections_take_no_more_than_the_limit() {
     const MOST: usize = 16;
@@ -121,13 +121,61 @@ async fn ten_thousand_connections_take_no_more_than_the_limit() {
     let address = server.address;
     let attempts = stream::iter(0..10_000).map(move |number| async move {
         match TcpStream::connect(address).await {
-            Ok(connection) if number % 10 == 0 => usize::from(ask(connection).await.ends_with("hello")),
-            _ => 0,
+            Ok(connection) if number % 10 == 0 => match ask(connection).await {
+                answer if answer.ends_with("hello") => (1, 0),
+                refusal if refusal.starts_with("HTTP/1.1 503") && refusal.contains("as many connections") => (0, 1),
+                closed if closed.is_empty() => (0, 0),
+                other => panic!("{other}"),
+            },
+            _ => (0, 0),
         }
     });
-    let answered: usize = attempts.buffer_unordered(200).fold(0, |sum, one| async move { sum + one }).await;
-    assert_eq!(answered, 1_000);
+    let (answered, refused) = attempts.buffer_unordered(200).fold((0, 0), |sum, one| async move { (sum.0 + one.0, sum.1 + one.1) }).await;
+    assert!(answered > 0 && refused > 0 && answered + refused <= 1_000, "{answered} answered, {refused} refused");
+    assert!(ask(server.connect().await).await.ends_with("hello"), "the server is as it was");
     assert!(peak.load(Ordering::SeqCst) <= MOST, "{peak:?} at a time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn past_the_most_connections_others_are_refused_until_one_ends() {
+    let server = Server::start(hello(), None, Limits { connections: 1, ..limits() }).await;
+    let mut first = server.connect().await;
+    first.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    let mut answered = [0; 12];
+    first.read_exact(&mut answered).await.unwrap();
+    let refusal = ask(server.connect().await).await;
+    assert!(refusal.starts_with("HTTP/1.1 503") && refusal.contains("retry-after: 1"), "{refusal}");
+    let body: serde_json::Value = serde_json::from_str(refusal.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!((&body["status"], &body["type"]), (&503.into(), &"urn:basestream:problem:busy".into()));
+    drop(first);
+    while !ask(server.connect().await).await.ends_with("hello") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The answer is larger than what the system holds for a client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_nothing_of_its_answer_is_let_go() {
+    let (made, mut ends) = tokio::sync::mpsc::channel::<()>(1);
+    let endless = Router::new().route(
+        "/",
+        get(move || {
+            let kept = made.clone();
+            let pieces = stream::repeat_with(move || {
+                let _ = &kept;
+                Ok::<_, Infallible>(bytes::Bytes::from_static(&[b'x'; 1 << 16]))
+            });
+            async move { Body::from_stream(pieces) }
+        }),
+    );
+    let server = Server::start(endless, None, Limits { stalled: SHORT, ..limits() }).await;
+    let mut stalled = server.connect().await;
+    stalled.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    server.stop.cancel();
+    // The server ends only once the body, and what it is made from, is gone.
+    tokio::time::timeout(LONG, server.task).await.expect("it waits for the client for ever").unwrap();
+    assert!(ends.try_recv().is_err());
+    drop(stalled);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@ impl Readiness for Process {
 /// Sends a request over HTTP/1.0; returns the status, the lower-cased head and the body.
 async fn send(address: std::net::SocketAddr, method: &str, path: &str) -> (u16, String, Value) {
     let mut connection = TcpStream::connect(address).await.unwrap();
-    connection.write_all(format!("{method} {path} HTTP/1.0\r\nhost: test\r\n\r\n").as_bytes()).await.unwrap();
+    connection.write_all(format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
     let mut reply = String::new();
     connection.read_to_string(&mut reply).await.unwrap();
     let (head, body) = reply.split_once("\r\n\r\n").unwrap();

@@ -1,6 +1,11 @@
 //! Rows as a stream, each batch as it is made: Arrow, JSON lines or CSV. `meta` is in a header, because it is known before
 //! the first row.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::{Authenticator, Principal};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow_ipc::writer::StreamWriter;
@@ -57,23 +62,40 @@ impl Form {
 
 /// The head goes out with the first batch, then each batch as it is made. An error before the first batch is answered as
 /// any other; a later one breaks the stream off before its end.
-pub(super) async fn answer(mut response: QueryResponse, form: Form, deadline: Option<Deadline>) -> Result<Response> {
+///
+/// It ends with the rights of its caller: when a token is revoked, or a JWT expires.
+pub(super) async fn answer(
+    mut response: QueryResponse,
+    form: Form,
+    deadline: Option<Deadline>,
+    (authenticator, principal): (Authenticator, Arc<Principal>),
+) -> Result<Response> {
     let first = response.batches.next().await.transpose()?;
     let batches = stream::iter(first.map(Ok)).chain(response.batches);
     let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
         .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
     let encoder = Encoder::new(form, &response.schema)?;
-    let chunks = stream::try_unfold(Some((encoder, batches)), move |state| async move {
-        let Some((mut encoder, mut batches)) = state else { return Ok(None) };
-        let next = in_time(deadline, batches.next()).await.and_then(|batch| match batch.transpose()? {
-            Some(batch) => encoder.batch(&batch).map(|chunk| (chunk, true)),
-            None => encoder.end().map(|chunk| (chunk, false)),
-        });
-        match next {
-            Ok((chunk, more)) => Ok(Some((chunk, more.then_some((encoder, batches))))),
-            Err(error) => {
-                tracing::warn!(%error, media_type = form.media_type(), "a stream broke off");
-                Err(error)
+    let allowed = Arc::new(move || match authenticator.is_still_valid(&principal) {
+        true => Ok(()),
+        false => Err(Error::unauthenticated("the token was revoked, or has expired")),
+    });
+    let chunks = stream::try_unfold(Some((encoder, batches)), move |state| {
+        let allowed = allowed.clone();
+        async move {
+            let Some((mut encoder, mut batches)) = state else { return Ok(None) };
+            let next =
+                in_time(deadline, while_allowed(&*allowed, batches.next())).await.and_then(|next| next).and_then(|batch| {
+                    match batch.transpose()? {
+                        Some(batch) => encoder.batch(&batch).map(|chunk| (chunk, true)),
+                        None => encoder.end().map(|chunk| (chunk, false)),
+                    }
+                });
+            match next {
+                Ok((chunk, more)) => Ok(Some((chunk, more.then_some((encoder, batches))))),
+                Err(error) => {
+                    tracing::warn!(%error, media_type = form.media_type(), "a stream broke off");
+                    Err(error)
+                }
             }
         }
     });
@@ -81,6 +103,20 @@ pub(super) async fn answer(mut response: QueryResponse, form: Form, deadline: Op
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
     response.headers_mut().insert(META_HEADER, meta);
     Ok(response)
+}
+
+/// How often it is looked whether a caller still has its rights.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits for what comes next as long as its caller may have it.
+async fn while_allowed<T>(allowed: &(impl Fn() -> Result<()> + ?Sized), next: impl Future<Output = T>) -> Result<T> {
+    let mut next = pin!(next);
+    loop {
+        allowed()?;
+        if let Ok(next) = tokio::time::timeout(LOOK, &mut next).await {
+            return Ok(next);
+        }
+    }
 }
 
 async fn in_time<T>(deadline: Option<Deadline>, next: impl Future<Output = T>) -> Result<T> {

@@ -7,7 +7,7 @@ use crate::harness::{Harness, NOW};
 use crate::http::tests::{Client, Reply};
 
 /// Every path there is, with a view or stream where it names one.
-const PATHS: [(&str, &str); 12] = [
+const PATHS: [(&str, &str); 14] = [
     ("/", ""),
     ("/healthz", ""),
     ("/readyz", ""),
@@ -20,6 +20,8 @@ const PATHS: [(&str, &str); 12] = [
     ("/v1/views/{view}/rows", "velocity"),
     ("/v1/views/{view}/runs", "velocity"),
     ("/v1/streams/{stream}/events", "payments"),
+    ("/v1/openapi.json", ""),
+    ("/v1/sql/cursors/{cursor}", "0"),
 ];
 
 fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
@@ -48,18 +50,24 @@ fn the_table_of_paths() {
     let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
     //                                        / hrm vs q  vrrr e
-    assert_eq!(marks(&nobody, &[]), /*     */ "????????????");
-    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy?????????");
-    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..");
-    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....y");
-    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.");
-    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyy");
-    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..");
-    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....");
-    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....y");
-    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....");
-    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.");
-    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....y");
+    assert_eq!(marks(&nobody, &[]), /*     */ "??????????????");
+    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy???????????");
+    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yy");
+    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyy");
+    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yy");
+    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyy");
+    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yy");
+    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yy");
+    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyy");
+    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yy");
+    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yy");
+    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyy");
+}
+
+#[test]
+fn no_path_is_missing_here() {
+    let paths: BTreeSet<&str> = crate::http::table().into_iter().map(|route| route.path).collect();
+    assert_eq!(PATHS.map(|(path, _)| path).into_iter().collect::<BTreeSet<_>>(), paths);
 }
 
 #[test]
@@ -83,7 +91,7 @@ impl Protected {
         let authenticator = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
         let public = Arc::new(public.iter().copied().collect());
         let node = harness.node.clone();
-        let client = Client::protected(harness, node, Protection { authenticator, public, tls: None }).await;
+        let client = Client::protected(harness, node, Protection { authenticator, public, tls: None, hosts: Arc::default() }).await;
         Protected { client, keyring }
     }
 
@@ -208,4 +216,34 @@ async fn where_none_is_required_a_token_that_is_sent_still_counts() {
     let reader = server.token(Role::Reader, &["velocity"], &[], None);
     assert_eq!(server.get("/v1/views/totals/row", &reader).await.status, 403);
     assert_eq!(server.get("/v1/views/totals/row", "authorization: Bearer bst_unknown\r\n").await.status, 401);
+}
+
+/// Rows without an end: without the look at the token they would come for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Protected::new(&[]).await;
+    let token = server.token(Role::Admin, &[], &[], None);
+    let body = json!({ "query": "SELECT value FROM range(0, 9000000000)" }).to_string();
+    let request = format!(
+        "POST /v1/sql HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n{token}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = tokio::net::TcpStream::connect(server.client.address()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut piece = vec![0; 64 << 10];
+    assert!(connection.read(&mut piece).await.unwrap() > 0);
+    server.keyring.set(Vec::new());
+    let rest = async {
+        let mut last = Vec::new();
+        while let Ok(read) = connection.read(&mut piece).await {
+            if read == 0 {
+                break;
+            }
+            last = piece[..read].to_vec();
+        }
+        last
+    };
+    let last = tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("the rows go on");
+    assert!(!last.ends_with(b"0\r\n\r\n"), "it must not look whole");
 }

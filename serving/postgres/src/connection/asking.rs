@@ -1,0 +1,89 @@
+//! Statements that have rows: begun, and sent.
+
+use datafusion::common::ScalarValue;
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::copy::{CopyDone, CopyOutResponse};
+use pgwire::messages::response::CommandComplete;
+
+use super::answering::{self, Limits, Sent, Sink};
+use super::{Answered, Asked, Connection};
+use crate::copy::{CopyFormat, copy};
+use crate::problem::{IN_FAILED_TRANSACTION, Problem};
+use crate::question::{Answer, Position};
+use crate::rows::RowFormat;
+use crate::statement::{Command, Statement};
+
+impl Connection {
+    /// In a failed transaction, only its end is answered.
+    pub(super) fn refuse_if_failed(&self, command: &Command) -> Answered {
+        if !self.session.has_failed() || matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo) {
+            return Ok(());
+        }
+        Err(Problem::new(IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block").into())
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits::new(self.caller.clone(), self.cancel.begin(), self.answerer.node.query_timeout(), self.session.statement_timeout())
+    }
+
+    /// Plans a statement and begins it.
+    pub(super) async fn begin(&mut self, asked: &Asked<'_>, params: Vec<ScalarValue>, limits: &Limits) -> Answered<Answer> {
+        let node = self.answerer.node.clone();
+        let read_view = match self.session.in_transaction() {
+            true => Some(self.session.read_view(|| node.read_view())?),
+            false => None,
+        };
+        let position = Position { read_view, as_of: self.session.as_of() };
+        metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
+        let asking = self.answerer.ask(&asked.statement.sql, params, position);
+        match limits.first(asking, &mut self.socket).await? {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(Problem::from(error).within(asked.text, asked.statement.start).into()),
+        }
+    }
+
+    pub(super) async fn send_all(&mut self, asked: &Asked<'_>, mut answer: Answer, formats: Vec<i16>, limits: &Limits) -> Answered {
+        let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut Sink::Rows(&format), 0, limits).await?;
+        self.complete(&tag(asked.statement, rows))
+    }
+
+    pub(super) async fn copy_out(&mut self, asked: &Asked<'_>, limits: &Limits) -> Answered {
+        let copy = copy(&asked.statement.sql).map_err(|problem| problem.within(asked.text, asked.statement.start))?;
+        let select = Statement { sql: copy.sql, start: 0, command: Command::Rows };
+        // Its places are those of another text.
+        let mut answer = self.begin(&Asked { statement: &select, text: "" }, Vec::new(), limits).await?;
+        let value_format = copy.format.value_format();
+        let formats = vec![value_format; answer.types.len()];
+        let overall = i8::from(copy.format == CopyFormat::Binary);
+        let response = CopyOutResponse::new(overall, answer.types.len() as i16, formats.clone());
+        self.socket.put(PgWireBackendMessage::CopyOutResponse(response))?;
+        let mut begin = copy.format.begin(&answer.schema);
+        // Clients expect a line of names by itself, and what is binary together with the first row.
+        if copy.format != CopyFormat::Binary {
+            self.socket.put_copy(begin.take());
+        }
+        let values = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
+        let mut sink = Sink::Copy { format: &copy.format, values: &values, begin };
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut sink, 0, limits).await?;
+        if let Sink::Copy { begin, .. } = sink {
+            self.socket.put_copy(begin);
+        }
+        self.socket.put_copy(copy.format.end());
+        self.socket.put(PgWireBackendMessage::CopyDone(CopyDone::new()))?;
+        self.complete(&format!("COPY {rows}"))
+    }
+
+    pub(super) fn complete(&mut self, tag: &str) -> Answered {
+        Ok(self.socket.put(PgWireBackendMessage::CommandComplete(CommandComplete::new(tag.to_owned())))?)
+    }
+}
+
+pub(super) fn tag(statement: &Statement, rows: u64) -> String {
+    let is = |keyword: &str| statement.sql.get(..keyword.len()).is_some_and(|start| start.eq_ignore_ascii_case(keyword));
+    match statement.command {
+        Command::Show { .. } | Command::ShowAll => "SHOW".to_owned(),
+        _ if is("explain") => "EXPLAIN".to_owned(),
+        _ => format!("SELECT {rows}"),
+    }
+}

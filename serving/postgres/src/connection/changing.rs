@@ -1,0 +1,100 @@
+//! Statements without rows: settings, transactions, what is kept. And settings as rows.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+
+use super::extended::no_statement;
+use super::prepared::Descriptions;
+use super::{Answered, Connection};
+use crate::problem::{Problem, warning};
+use crate::question::{Answer, text_schema};
+use crate::statement::Command;
+
+impl Connection {
+    /// A statement without rows.
+    pub(super) fn change(&mut self, command: &Command) -> Answered {
+        let done = match command {
+            Command::Set { name, value, is_local } => {
+                self.session.set(name, value.as_deref(), *is_local)?;
+                "SET"
+            }
+            Command::Reset { name } => {
+                self.session.set(name, None, false)?;
+                "RESET"
+            }
+            Command::ResetAll => {
+                self.session.reset_all();
+                "RESET"
+            }
+            Command::Discard { what } => return self.discard(what),
+            Command::Begin => {
+                if !self.session.begin_transaction() {
+                    self.socket.put(warning("25001", "there is already a transaction in progress"))?;
+                }
+                "BEGIN"
+            }
+            Command::Commit | Command::Rollback => {
+                self.portals.clear();
+                let committed = self.session.end_transaction(*command == Command::Commit);
+                if committed.is_none() {
+                    self.socket.put(warning("25P01", "there is no transaction in progress"))?;
+                }
+                match (command, committed) {
+                    (Command::Rollback, _) | (_, Some(false)) => "ROLLBACK",
+                    _ => "COMMIT",
+                }
+            }
+            Command::RollbackTo => {
+                if !self.session.go_on_from_savepoint() {
+                    return Err(Problem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
+                }
+                "ROLLBACK"
+            }
+            Command::Deallocate { name: None } => {
+                self.statements.clear();
+                "DEALLOCATE ALL"
+            }
+            Command::Deallocate { name: Some(name) } => {
+                if self.statements.remove(name).is_none() {
+                    return Err(no_statement(name).into());
+                }
+                "DEALLOCATE"
+            }
+            Command::Nothing { tag } => tag,
+            Command::Rows | Command::Copy | Command::Show { .. } | Command::ShowAll => "SELECT 0",
+        };
+        self.complete(done)
+    }
+
+    fn discard(&mut self, what: &str) -> Answered {
+        match what {
+            "all" if self.session.in_transaction() => {
+                return Err(Problem::new("25001", "DISCARD ALL cannot run inside a transaction block").into());
+            }
+            "all" => {
+                self.session.reset_all();
+                self.statements.clear();
+                self.portals.clear();
+                self.descriptions = Descriptions::default();
+            }
+            "plans" | "sequences" | "temp" | "temporary" => {}
+            other => return Err(Problem::new("42601", format!("DISCARD {other}: expected ALL, PLANS, SEQUENCES or TEMP")).into()),
+        }
+        self.complete(&format!("DISCARD {}", what.to_uppercase()))
+    }
+
+    pub(super) fn shown(&self, command: &Command) -> Answered<Answer> {
+        let (names, columns): (Vec<&str>, Vec<Vec<String>>) = match command {
+            Command::Show { name } => (vec![name.as_str()], vec![vec![self.session.get(name)?]]),
+            _ => {
+                let (names, values) = self.session.all().into_iter().map(|(name, value)| (name.to_owned(), value)).unzip();
+                (vec!["name", "setting"], vec![names, values])
+            }
+        };
+        let schema = text_schema(&names);
+        let columns = columns.into_iter().map(|column| Arc::new(StringArray::from(column)) as ArrayRef).collect();
+        let batch = RecordBatch::try_new(schema.clone(), columns).map_err(types::Error::from)?;
+        Ok(Answer::of_texts(schema, Some(batch)))
+    }
+}

@@ -1,0 +1,191 @@
+//! The extended protocol: statements are prepared, bound to parameters as portals, described, and run in parts.
+
+use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::data::{NoData, ParameterDescription};
+use pgwire::messages::extendedquery::{BindComplete, ParseComplete, PortalSuspended};
+use pgwire::messages::response::EmptyQueryResponse;
+
+use super::answering::{self, Sink};
+use super::asking::tag;
+use super::prepared::{self, Portal, Prepared, Progress};
+use super::{Answered, Asked, Connection};
+use crate::columns::row_description;
+use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, Problem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
+use crate::question::Description;
+use crate::rows::RowFormat;
+use crate::statement::{Command, statements};
+
+/// A client may keep this many prepared statements, and this many portals.
+const MAX_KEPT: usize = 10_000;
+/// Their texts, and their parameters, may have this many bytes.
+const MAX_KEPT_BYTES: usize = 64 << 20;
+/// One of fewer bytes is not counted: as many as may be kept have little more.
+const SMALL_BYTES: usize = 4 << 10;
+
+impl Connection {
+    /// Keeps the text: it is planned when it is described, and again when it is run.
+    pub(super) fn parse(&mut self, name: String, sql: String, types: Vec<u32>) -> Answered {
+        let mut statements = statements(&sql)?;
+        if statements.len() > 1 {
+            return Err(Problem::new("42601", "cannot insert multiple commands into a prepared statement").into());
+        }
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            return Err(Problem::new(DUPLICATE_STATEMENT, format!("prepared statement \"{name}\" already exists")).into());
+        }
+        if self.statements.len() >= MAX_KEPT {
+            return Err(Problem::new(
+                CONFIGURATION_LIMIT,
+                format!("more than {MAX_KEPT} prepared statements: close those that are not used"),
+            )
+            .into());
+        }
+        let kept = self.statements.values().map(|prepared| prepared.sql.len());
+        if sql.len() > SMALL_BYTES && kept.sum::<usize>() + sql.len() > MAX_KEPT_BYTES {
+            return Err(too_much("prepared statements").into());
+        }
+        self.statements.insert(name, Prepared::new(sql, statements.pop(), types));
+        Ok(self.socket.put(PgWireBackendMessage::ParseComplete(ParseComplete::new()))?)
+    }
+
+    pub(super) async fn bind(
+        &mut self,
+        name: String,
+        statement: &str,
+        (formats, values): (&[i16], &[Option<Bytes>]),
+        result_formats: Vec<i16>,
+    ) -> Answered {
+        let prepared = self.statements.get(statement).ok_or_else(|| no_statement(statement))?.clone();
+        let types = match prepared.types_are_known(values.len()) || prepared.command() != Some(&Command::Rows) {
+            true => prepared.types.clone(),
+            false => self.described(&prepared).await?.params,
+        };
+        let params = prepared::values(&types, formats, values)?;
+        if !name.is_empty() && self.portals.contains_key(&name) {
+            return Err(Problem::new("42P03", format!("cursor \"{name}\" already exists")).into());
+        }
+        if self.portals.len() >= MAX_KEPT {
+            return Err(Problem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
+        }
+        let bytes_of = |params: &[ScalarValue]| params.iter().map(|param| param.size()).sum::<usize>();
+        let kept = self.portals.values().map(|portal| bytes_of(&portal.params));
+        if bytes_of(&params) > SMALL_BYTES && kept.sum::<usize>() + bytes_of(&params) > MAX_KEPT_BYTES {
+            return Err(too_much("parameters of portals").into());
+        }
+        self.portals.insert(name, Portal { prepared, params, formats: result_formats, progress: Progress::NotBegun });
+        Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
+    }
+
+    /// What a statement is, as of now. A text that was described since the catalog changed last is not planned again.
+    async fn described(&mut self, prepared: &Prepared) -> Answered<Description> {
+        let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
+        match &statement.command {
+            Command::Rows => {}
+            Command::Show { name } => return Ok(prepared::texts(&[name])),
+            Command::ShowAll => return Ok(prepared::texts(&["name", "setting"])),
+            _ => return Ok(prepared::nothing()),
+        }
+        self.refuse_if_failed(&statement.command)?;
+        let node = self.answerer.node.clone();
+        let read_view = self.session.read_view(|| node.read_view())?;
+        let revision = read_view.loaded.state.revision;
+        if let Some(known) = self.descriptions.get(prepared, revision) {
+            return Ok(known);
+        }
+        let limits = self.limits();
+        let describing = self.answerer.describe(&statement.sql, &prepared.types, read_view);
+        let described = limits.first(describing, &mut self.socket).await?;
+        self.cancel.end();
+        let described = described.map_err(|problem| problem.within(&prepared.sql, statement.start))?;
+        self.descriptions.keep(prepared, revision, described.clone());
+        Ok(described)
+    }
+
+    pub(super) async fn describe_statement(&mut self, name: &str) -> Answered {
+        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?.clone();
+        let described = self.described(&prepared).await?;
+        let parameters = ParameterDescription::new(described.params.clone());
+        self.socket.put(PgWireBackendMessage::ParameterDescription(parameters))?;
+        self.put_columns(&described, &[])?;
+        if let Some(kept) = self.statements.get_mut(name) {
+            kept.shown = Some(described.types);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn describe_portal(&mut self, name: &str) -> Answered {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        let (prepared, formats) = (portal.prepared.clone(), portal.formats.clone());
+        let described = self.described(&prepared).await?;
+        let formats = prepared::result_formats(&formats, described.types.len())?;
+        self.put_columns(&described, &formats)?;
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.prepared.shown = Some(described.types);
+        }
+        Ok(())
+    }
+
+    fn put_columns(&mut self, described: &Description, formats: &[i16]) -> Answered {
+        let message = match described.types.is_empty() {
+            true => PgWireBackendMessage::NoData(NoData::new()),
+            false => PgWireBackendMessage::RowDescription(row_description(&described.schema, &described.types, formats)),
+        };
+        Ok(self.socket.put(message)?)
+    }
+
+    pub(super) async fn execute(&mut self, name: &str, max_rows: i32) -> Answered {
+        // Taken out while it runs: one that fails is not run again.
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let Some(statement) = portal.prepared.statement.clone() else {
+            self.portals.insert(name.to_owned(), portal);
+            return Ok(self.socket.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))?);
+        };
+        self.refuse_if_failed(&statement.command)?;
+        let text = portal.prepared.sql.clone();
+        let asked = Asked { statement: &statement, text: &text };
+        let limits = self.limits();
+        let answer = match (&statement.command, &mut portal.progress) {
+            (Command::Copy, _) => return self.copy_out(&asked, &limits).await,
+            (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Ended) => {
+                self.complete(&tag(&statement, 0))?;
+                self.portals.insert(name.to_owned(), portal);
+                return Ok(());
+            }
+            (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Begun(answer)) => answer,
+            (Command::Rows, progress @ Progress::NotBegun) => {
+                let answer = self.begin(&asked, std::mem::take(&mut portal.params), &limits).await?;
+                if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(shown, &answer.types)) {
+                    return Err(Problem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
+                }
+                progress.begin(answer)
+            }
+            (Command::Show { .. } | Command::ShowAll, progress @ Progress::NotBegun) => progress.begin(self.shown(&statement.command)?),
+            (command, _) => return self.change(command),
+        };
+        let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
+        let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
+        let sent = answering::send(&mut self.socket, answer, &mut Sink::Rows(&format), max_rows.max(0) as usize, &limits).await?;
+        if sent.may_have_more {
+            answer.pause();
+            self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
+        } else {
+            portal.progress = Progress::Ended;
+            self.complete(&tag(&statement, sent.rows))?;
+        }
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+}
+
+fn too_much(what: &str) -> Problem {
+    Problem::new(CONFIGURATION_LIMIT, format!("found more than {MAX_KEPT_BYTES} bytes of {what}: close those that are not used"))
+}
+
+pub(super) fn no_statement(name: &str) -> Problem {
+    Problem::new(UNDEFINED_STATEMENT, format!("prepared statement \"{name}\" does not exist"))
+}
+
+fn no_portal(name: &str) -> Problem {
+    Problem::new(UNDEFINED_PORTAL, format!("portal \"{name}\" does not exist"))
+}

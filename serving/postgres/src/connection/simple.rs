@@ -1,0 +1,79 @@
+//! The simple protocol: a text of statements, each answered as it comes.
+
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::response::EmptyQueryResponse;
+
+use super::{Answered, Asked, Connection, Failure};
+use crate::columns::row_description;
+use crate::rows::TEXT;
+use crate::statement::{Command, Statement, statements};
+
+impl Connection {
+    /// A text of the simple protocol. Several statements are one transaction, as in PostgreSQL.
+    pub(super) async fn query(&mut self, text: &str) -> Answered {
+        self.portals.remove("");
+        let outcome = match statements(text) {
+            Ok(statements) if statements.is_empty() => {
+                self.socket.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))?;
+                Ok(())
+            }
+            Ok(statements) => self.statements_in_turn(text, &statements).await,
+            Err(problem) => Err(problem.into()),
+        };
+        self.cancel.end();
+        match outcome {
+            Ok(()) => {}
+            Err(Failure::Gone) => return Err(Failure::Gone),
+            Err(Failure::Problem(problem)) => {
+                metrics::counter!("basestream_serving_postgres_errors_total", "state" => problem.state).increment(1);
+                self.session.fail();
+                self.socket.put(problem.message())?;
+            }
+        }
+        self.ready().await
+    }
+
+    async fn statements_in_turn(&mut self, text: &str, statements: &[Statement]) -> Answered {
+        let mut implicit = statements.len() > 1 && self.session.begin_transaction();
+        for statement in statements {
+            let asked = Asked { statement, text };
+            if implicit && statement.command == Command::Begin {
+                implicit = false;
+                self.complete("BEGIN")?;
+                continue;
+            }
+            if let Err(failure) = self.run_simple(&asked).await {
+                if implicit {
+                    self.session.end_transaction(false);
+                }
+                return Err(failure);
+            }
+            implicit &= self.session.in_transaction();
+        }
+        if implicit {
+            self.session.end_transaction(true);
+        }
+        Ok(())
+    }
+
+    async fn run_simple(&mut self, asked: &Asked<'_>) -> Answered {
+        self.refuse_if_failed(&asked.statement.command)?;
+        let limits = self.limits();
+        match &asked.statement.command {
+            Command::Rows => {
+                let answer = self.begin(asked, Vec::new(), &limits).await?;
+                let formats = vec![TEXT; answer.types.len()];
+                self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
+                self.send_all(asked, answer, formats, &limits).await
+            }
+            Command::Copy => self.copy_out(asked, &limits).await,
+            Command::Show { .. } | Command::ShowAll => {
+                let answer = self.shown(&asked.statement.command)?;
+                let formats = vec![TEXT; answer.types.len()];
+                self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
+                self.send_all(asked, answer, formats, &limits).await
+            }
+            command => self.change(command),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What clients ask the catalog in words that DataFusion does not plan, and what means the same here.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions_mut};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+/// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
+const SPELLINGS: [(&str, &str); 7] = [
+    // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
+    ("typreceive != 0", "typreceive <> '-'"),
+    ("typsend != 0", "typsend <> '-'"),
+    ("FROM pg_indexes", "FROM pg_catalog.pg_indexes"),
+    // JDBC: whether a type is an array, by its function.
+    ("typinput='pg_catalog.array_in'::regproc", "typinput='array_in'"),
+    // SQLAlchemy: a column of pg_class that is not there.
+    ("pg_catalog.pg_class.reloptions, NULL AS relhasoids", "CAST(NULL AS TEXT) AS reloptions, NULL AS relhasoids"),
+    // psql's \du: which roles a role is a member of. There are no members.
+    (
+        "ARRAY(SELECT b.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid) WHERE m.member = r.oid)",
+        "'{}'",
+    ),
+    // JDBC's getTypeInfo: whether a type is that of a table's rows. Those that have a table are.
+    ("(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)", "false"),
+];
+
+static TOKENS: LazyLock<Vec<(Vec<Token>, &str)>> =
+    LazyLock::new(|| SPELLINGS.iter().filter_map(|(asked, instead)| Some((words(tokens(asked)?), *instead))).collect());
+
+/// The same text, in words that are understood.
+pub(super) fn understood(sql: &str) -> String {
+    let Some(mut tokens) = tokens(sql) else { return sql.to_owned() };
+    let mut is_changed = false;
+    for (asked, instead) in TOKENS.iter() {
+        while let Some(found) = find(&tokens, asked) {
+            // What it is asked as is one word to all that follows.
+            tokens.splice(found, [Token::Placeholder((*instead).to_owned())]);
+            is_changed = true;
+        }
+    }
+    match is_changed {
+        false => sql.to_owned(),
+        true => tokens.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The parameters of a text: `$1`, `$2`, ..
+pub(super) fn placeholders(sql: &str) -> BTreeSet<String> {
+    let placeholder = |token: Token| match token {
+        Token::Placeholder(name) => Some(name),
+        _ => None,
+    };
+    tokens(sql).unwrap_or_default().into_iter().filter_map(placeholder).collect()
+}
+
+/// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them of each
+/// column, and DataFusion plans no subquery that may answer several rows.
+const ABSENT: [&str; 4] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcollation"];
+
+/// Makes subqueries over what is not there NULL; their parameters stay.
+pub(super) fn without_absent(statement: &mut Statement) {
+    let _ = visit_expressions_mut(statement, |expr| {
+        if let Expr::Subquery(query) = expr {
+            let text = query.to_string();
+            if ABSENT.iter().any(|name| text.contains(name))
+                && let Some(null) = null_with(&placeholders(&text))
+            {
+                *expr = null;
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+fn null_with(placeholders: &BTreeSet<String>) -> Option<Expr> {
+    let kept: Vec<String> = placeholders.iter().map(|name| format!("CAST({name} AS TEXT)")).collect();
+    let text = match kept.is_empty() {
+        true => "(CAST(NULL AS TEXT))".to_owned(),
+        false => format!("(CASE WHEN false THEN concat({}) END)", kept.join(", ")),
+    };
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).ok()?.parse_expr().ok()
+}
+
+fn tokens(sql: &str) -> Option<Vec<Token>> {
+    Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize().ok()
+}
+
+fn words(tokens: Vec<Token>) -> Vec<Token> {
+    tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect()
+}
+
+/// Where these words are, spaces between them included.
+fn find(tokens: &[Token], words: &[Token]) -> Option<std::ops::Range<usize>> {
+    (0..tokens.len()).filter(|start| !matches!(tokens[*start], Token::Whitespace(_))).find_map(|start| {
+        let mut rest = tokens[start..].iter().enumerate().filter(|(_, token)| !matches!(token, Token::Whitespace(_)));
+        let mut end = start;
+        for word in words {
+            let (at, token) = rest.next()?;
+            if !is_same(token, word) {
+                return None;
+            }
+            end = start + at + 1;
+        }
+        Some(start..end)
+    })
+}
+
+fn is_same(a: &Token, b: &Token) -> bool {
+    match (a, b) {
+        (Token::Word(a), Token::Word(b)) => a.value.eq_ignore_ascii_case(&b.value) && a.quote_style == b.quote_style,
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_in_other_words_is_the_rest_of_the_text_as_it_was() {
+        let sql = "select a , ARRAY(SELECT b.rolname\n        FROM pg_catalog.pg_auth_members m\n        JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid)\n        \
+            WHERE m.member = r.oid) as memberof, 'typsend != 0' FROM t WHERE TYPSEND != 0 AND typsend\n!=\n0";
+        let found = understood(sql);
+        assert_eq!(found, "select a , '{}' as memberof, 'typsend != 0' FROM t WHERE typsend <> '-' AND typsend <> '-'");
+        for same in ["SELECT 1", "SELECT 'unfinished", "SELECT typsend != 1, x", ""] {
+            assert_eq!(understood(same), same);
+        }
+    }
+
+    #[test]
+    fn a_subquery_over_what_is_not_there_is_null_and_keeps_its_parameters() {
+        let sql = "SELECT CASE WHEN a.d THEN (SELECT e FROM pg_catalog.pg_attrdef WHERE adnum = a.n AND $2 = $1) END, (SELECT oid FROM pg_class) FROM a";
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+        without_absent(&mut statements[0]);
+        let expected = "SELECT CASE WHEN a.d THEN (CASE WHEN false THEN concat(CAST($1 AS TEXT), CAST($2 AS TEXT)) END) END, \
+            (SELECT oid FROM pg_class) FROM a";
+        assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn every_spelling_is_read() {
+        assert_eq!(TOKENS.len(), SPELLINGS.len());
+        for (asked, instead) in SPELLINGS {
+            assert_eq!(understood(asked), instead);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Whose turn it is: a query that reads more than a few keys takes a place among those that run, or waits for one. Places
+//! are given in the order of asking; of one principal no more than its share run or wait, so that the others come in.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use access::Principal;
+use definitions::durations::format_duration;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use types::{Error, Result};
+
+use crate::limits::ServingLimits;
+
+/// The places of a node. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Admission(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limits: ServingLimits,
+    all: Line,
+    /// Of those that run or wait; others have none.
+    principals: Mutex<HashMap<Arc<str>, Arc<Line>>>,
+}
+
+/// Places, and those that wait for one.
+#[derive(Debug)]
+struct Line {
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// A query's place: free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_principal: OwnedSemaphorePermit,
+    _membership: Membership,
+}
+
+/// Keeps a principal's line as long as it runs or waits for anything.
+#[derive(Debug)]
+struct Membership {
+    admission: Admission,
+    name: Arc<str>,
+    line: Arc<Line>,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: &ServingLimits) -> Self {
+        let all = Line::new(limits.concurrent_queries);
+        Self(Arc::new(Inner { limits: limits.clone(), all, principals: Mutex::default() }))
+    }
+
+    /// Waits for a place.
+    ///
+    /// Errors: `Busy` when too many wait already, and when it takes too long.
+    pub(crate) async fn place(&self, principal: &Principal) -> Result<Place> {
+        let membership = self.join(&principal.name);
+        let line = membership.line.clone();
+        let limits = &self.0.limits;
+        let begun = Instant::now();
+        let taking = async {
+            let of_principal = line
+                .place(limits.queued_queries_per_principal, || {
+                    refused("queue", format!("{} has too many queries waiting already", of(principal)))
+                        .with("limit", "serving.limits.queued_queries_per_principal")
+                        .with("found", limits.queued_queries_per_principal)
+                })
+                .await?;
+            let of_all = self
+                .0
+                .all
+                .place(limits.queued_queries, || {
+                    refused("queue", "too many queries are waiting already".to_owned())
+                        .with("limit", "serving.limits.queued_queries")
+                        .with("found", limits.queued_queries)
+                })
+                .await?;
+            Ok((of_principal, of_all))
+        };
+        let taken = tokio::time::timeout(limits.queue_wait, taking).await;
+        metrics::histogram!("basestream_serving_queue_seconds").record(begun.elapsed().as_secs_f64());
+        let (of_principal, of_all) = taken.unwrap_or_else(|_| {
+            let wait = format_duration(limits.queue_wait);
+            Err(refused("wait", format!("no turn came within {wait}: as many queries run as may at a time"))
+                .with("limit", "serving.limits.queue_wait")
+                .with("running", self.running()))
+        })?;
+        self.show();
+        Ok(Place { _of_all: of_all, _of_principal: of_principal, _membership: membership })
+    }
+
+    fn join(&self, name: &Arc<str>) -> Membership {
+        let mut principals = self.0.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Line::new(self.0.limits.concurrent_queries_per_principal));
+        let line = principals.entry(name.clone()).or_insert_with(new).clone();
+        Membership { admission: self.clone(), name: name.clone(), line }
+    }
+
+    /// How many queries have a place.
+    fn running(&self) -> usize {
+        self.0.limits.concurrent_queries.saturating_sub(self.0.all.places.available_permits())
+    }
+
+    fn show(&self) {
+        metrics::gauge!("basestream_serving_queries_running").set(self.running() as f64);
+    }
+
+    /// How many principals run or wait for something.
+    #[cfg(test)]
+    fn principals(&self) -> usize {
+        self.0.principals.lock().unwrap().len()
+    }
+}
+
+impl Line {
+    fn new(places: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Takes a place, at once or in its turn among at most `most` that wait.
+    async fn place(&self, most: usize, refuse: impl FnOnce() -> Error) -> Result<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = Waiting::one_of(&self.waiting, most).ok_or_else(refuse)?;
+        closed(self.places.clone().acquire_owned()).await
+    }
+}
+
+async fn closed(place: impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>>) -> Result<OwnedSemaphorePermit> {
+    place.await.map_err(|_| Error::internal("a semaphore was closed"))
+}
+
+/// One that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn one_of(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let before = waiting.fetch_add(1, Ordering::Relaxed);
+        let one = Self(waiting);
+        metrics::gauge!("basestream_serving_queries_waiting").increment(1.0);
+        (before < most).then_some(one)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        metrics::gauge!("basestream_serving_queries_waiting").decrement(1.0);
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut principals = self.admission.0.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        // This one and the map's: nobody else runs or waits.
+        if Arc::strong_count(&self.line) == 2 {
+            principals.remove(&self.name);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The permits go after this: one more than will be.
+        let running = self._membership.admission.running().saturating_sub(1);
+        metrics::gauge!("basestream_serving_queries_running").set(running as f64);
+    }
+}
+
+fn refused(reason: &'static str, message: String) -> Error {
+    metrics::counter!("basestream_serving_queries_refused_total", "reason" => reason).increment(1);
+    Error::busy(format!("the node is busy: {message}; try again in a moment"))
+}
+
+fn of(principal: &Principal) -> String {
+    format!("\"{}\"", principal.name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! A planned query as it runs: where, in whose turn, and within which limits.
+//!
+//! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries that
+//! run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use access::Principal;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use definitions::durations::format_duration;
+use futures::future::BoxFuture;
+use futures::stream::{self, Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::AbortOnDropHandle;
+use types::{Error, Result, threads};
+
+use super::light::is_light;
+use crate::admission::{Admission, Place};
+use crate::query_runtime::QueryRuntime;
+
+/// This many batches are made before they are taken.
+const MADE_AHEAD: usize = 1;
+
+/// Begins a query once it is its turn. `runtime` is that of the query.
+///
+/// Errors: `Busy` when its turn does not come.
+pub(super) async fn run(
+    runtime: &QueryRuntime,
+    principal: &Arc<Principal>,
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<(SendableRecordBatchStream, Turn)> {
+    let limits = runtime.limits();
+    let schema = plan.schema();
+    let (batches, turn) = match is_light(&plan) {
+        true => (execute_stream(plan, context)?, Turn::default()),
+        false => {
+            let place = runtime.admission().place(principal).await?;
+            (made_apart(plan, context), Turn::of(runtime.admission().clone(), principal.clone(), place))
+        }
+    };
+    let memory = runtime.query_memory().cloned();
+    let named = batches.map(move |batch| match &memory {
+        Some(memory) => batch.map_err(|error| memory.named(error)),
+        None => batch,
+    });
+    let time = limits.query_time.map(|limit| (Box::pin(tokio::time::sleep_until(Instant::now() + limit)), limit));
+    let rows = limits.result_rows.map(|most| Rows { most, sent: 0 });
+    let batches: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(schema, named));
+    Ok((Box::pin(Limited { batches, turn: turn.clone(), taking: None, time, rows }), turn))
+}
+
+/// Makes a query's batches on the threads for what reads much.
+fn made_apart(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+    let schema = plan.schema();
+    let (made, taken) = mpsc::channel(MADE_AHEAD);
+    let making = threads::SCANS.spawn(async move {
+        let mut batches = match execute_stream(plan, context) {
+            Ok(batches) => batches,
+            Err(error) => return drop(made.send(Err(error)).await),
+        };
+        while let Some(batch) = batches.next().await {
+            let failed = batch.is_err();
+            if made.send(batch).await.is_err() || failed {
+                return;
+            }
+        }
+    });
+    // What was begun ends with the stream; one whose maker panicked must not look whole.
+    let batches = stream::unfold(Some((taken, AbortOnDropHandle::new(making))), |state| async move {
+        let (mut taken, making) = state?;
+        match taken.recv().await {
+            Some(batch) => Some((batch, Some((taken, making)))),
+            None => making.await.err().map(|ended| (Err(Error::from(ended).into()), None)),
+        }
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
+/// A query's place among those that run, which it can leave while nobody takes its rows. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Turn(Option<Arc<Taken>>);
+
+struct Taken {
+    admission: Admission,
+    principal: Arc<Principal>,
+    place: Mutex<Option<Place>>,
+}
+
+impl Turn {
+    fn of(admission: Admission, principal: Arc<Principal>, place: Place) -> Self {
+        Self(Some(Arc::new(Taken { admission, principal, place: Mutex::new(Some(place)) })))
+    }
+
+    /// Leaves the place to others until rows are asked for again.
+    pub fn pause(&self) {
+        if let Some(taken) = &self.0 {
+            *taken.place() = None;
+        }
+    }
+
+    /// What takes a place again, if the query has none and needs one.
+    fn retake(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        let taken = self.0.clone()?;
+        if taken.place().is_some() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let place = taken.admission.place(&taken.principal).await?;
+            *taken.place() = Some(place);
+            Ok(())
+        }))
+    }
+}
+
+impl Taken {
+    fn place(&self) -> std::sync::MutexGuard<'_, Option<Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Batches within a query's limits, made while it is the query's turn.
+struct Limited {
+    batches: SendableRecordBatchStream,
+    turn: Turn,
+    taking: Option<BoxFuture<'static, Result<()>>>,
+    /// When the query's time is over, and how long it was.
+    time: Option<(Pin<Box<Sleep>>, Duration)>,
+    rows: Option<Rows>,
+}
+
+struct Rows {
+    most: u64,
+    sent: u64,
+}
+
+impl Stream for Limited {
+    type Item = DataFusionResult<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some((time, limit)) = &mut this.time
+            && time.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(out_of_time(*limit).into())));
+        }
+        if this.taking.is_none() {
+            this.taking = this.turn.retake();
+        }
+        if let Some(taking) = &mut this.taking {
+            let taken = ready!(taking.as_mut().poll(cx));
+            this.taking = None;
+            taken?;
+        }
+        let batch = ready!(this.batches.poll_next_unpin(cx)).transpose()?;
+        let Some(batch) = batch else {
+            this.turn.pause();
+            return Poll::Ready(None);
+        };
+        if let Some(rows) = &mut this.rows {
+            rows.sent += batch.num_rows() as u64;
+            if rows.sent > rows.most {
+                return Poll::Ready(Some(Err(too_many_rows(rows.most).into())));
+            }
+        }
+        Poll::Ready(Some(Ok(batch)))
+    }
+}
+
+impl RecordBatchStream for Limited {
+    fn schema(&self) -> SchemaRef {
+        self.batches.schema()
+    }
+}
+
+/// How an error begins that a query's time ended.
+pub const OUT_OF_TIME: &str = "the query was stopped after";
+
+fn out_of_time(limit: Duration) -> Error {
+    metrics::counter!("basestream_serving_queries_refused_total", "reason" => "time").increment(1);
+    let limit = format_duration(limit);
+    Error::unavailable(format!("{OUT_OF_TIME} {limit}, the setting serving.limits.query_time: select less, or raise the setting"))
+        .with("limit", "serving.limits.query_time")
+}
+
+fn too_many_rows(most: u64) -> Error {
+    metrics::counter!("basestream_serving_queries_refused_total", "reason" => "rows").increment(1);
+    Error::limit(format!("the answer has more than {most} rows, the setting serving.limits.result_rows: add a LIMIT, or raise the setting"))
+        .with("limit", "serving.limits.result_rows")
+}
+
+#[cfg(test)]
+mod tests;

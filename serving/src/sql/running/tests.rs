@@ -1,0 +1,126 @@
+use types::ErrorKind;
+
+use crate::harness::Harness;
+use crate::limits::ServingLimits;
+use crate::sql::QueryResponse;
+use crate::{Node, NodeSettings};
+
+use super::*;
+
+/// Takes hours, if it is let.
+const ENDLESS: &str = "SELECT a.value FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
+const BRIEF: Duration = Duration::from_millis(50);
+
+/// A node, and what it stands on.
+async fn node(limits: ServingLimits) -> (Harness, Node) {
+    let harness = Harness::with_settings(|settings| NodeSettings { limits, ..settings }).await;
+    let node = harness.node.clone();
+    (harness, node)
+}
+
+fn one() -> ServingLimits {
+    ServingLimits { concurrent_queries: 1, queue_wait: BRIEF, ..ServingLimits::default() }
+}
+
+async fn begin(node: &Node, sql: &str) -> Result<QueryResponse> {
+    node.query(sql, Vec::new()).await
+}
+
+async fn rows(response: QueryResponse) -> Result<usize> {
+    Ok(response.collect().await?.iter().map(RecordBatch::num_rows).sum())
+}
+
+async fn ask(node: &Node, sql: &str) -> Result<usize> {
+    rows(begin(node, sql).await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_a_few_keys_waits_for_nobody() {
+    let (_harness, node) = node(one()).await;
+    let running = begin(&node, ENDLESS).await.unwrap();
+    for light in [
+        "SELECT 1",
+        "SELECT * FROM velocity WHERE device = 'a'",
+        "SELECT device, n_7d + 1 AS n FROM velocity WHERE device IN ('a', 'b') AND n_7d > 1 ORDER BY n LIMIT 3",
+        "SELECT count(*) FROM velocity WHERE device = 'a'",
+        "EXPLAIN SELECT * FROM velocity",
+        "SELECT * FROM totals",
+    ] {
+        ask(&node, light).await.unwrap_or_else(|error| panic!("{light}: {error}"));
+    }
+    for heavy in [
+        "SELECT * FROM velocity",
+        "SELECT value FROM range(0, 3)",
+        "SELECT * FROM velocity a JOIN velocity b ON a.device = b.device WHERE a.device = 'a'",
+    ] {
+        let error = ask(&node, heavy).await.expect_err(heavy);
+        assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Busy, Some("serving.limits.queue_wait")), "{heavy}");
+    }
+    drop(running);
+    ask(&node, "SELECT * FROM velocity").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_whose_rows_nobody_takes_leaves_its_place_and_takes_one_again() {
+    let (_harness, node) = node(one()).await;
+    let mut paused = begin(&node, "SELECT value FROM range(0, 30000)").await.unwrap();
+    let first = paused.batches.next().await.unwrap().unwrap().num_rows();
+    paused.turn.pause();
+    assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10);
+    let running = begin(&node, ENDLESS).await.unwrap();
+    let refused = paused.batches.next().await.unwrap().expect_err("another query runs");
+    assert_eq!(Error::from(refused).kind(), ErrorKind::Busy);
+    drop(running);
+    assert_eq!(first + rows(paused).await.unwrap(), 30_000, "no row was lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_ends_when_its_time_is_over() {
+    let (_harness, node) = node(ServingLimits { query_time: Some(Duration::from_millis(500)), ..one() }).await;
+    let error = ask(&node, ENDLESS).await.expect_err("it takes hours");
+    assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Unavailable, Some("serving.limits.query_time")));
+    assert!(error.message().starts_with(OUT_OF_TIME) && error.message().contains("500ms"), "{error}");
+    assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10, "its place is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_has_no_more_rows_than_may_be() {
+    let (_harness, node) = node(ServingLimits { result_rows: Some(10), ..one() }).await;
+    assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10);
+    let error = ask(&node, "SELECT value FROM range(0, 11)").await.expect_err("one more");
+    assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.result_rows")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_past_its_share_of_the_memory_names_the_setting_and_others_go_on() {
+    let (_harness, node) = node(ServingLimits { query_memory_bytes: Some(4 << 20), ..ServingLimits::default() }).await;
+    let texts = |count: u32| format!("SELECT array_agg(CAST(value AS TEXT) || repeat('x', 100)) AS texts FROM range(0, {count})");
+    let other = begin(&node, "SELECT value FROM range(0, 30000)").await.unwrap();
+    let error = ask(&node, &texts(200_000)).await.expect_err("20 MB do not fit 4 MiB");
+    assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.query_memory")), "{error}");
+    assert_eq!(rows(other).await.unwrap(), 30_000);
+    assert_eq!(ask(&node, &texts(1_000)).await.unwrap(), 1);
+    let held = node.runtime().memory_reserved();
+    assert!(held < 1 << 20, "{held} bytes are still counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_much_runs_on_threads_of_its_own() {
+    let session = datafusion::prelude::SessionContext::new();
+    let thread = datafusion::logical_expr::create_udf(
+        "thread",
+        vec![arrow::datatypes::DataType::Int64],
+        arrow::datatypes::DataType::Utf8,
+        datafusion::logical_expr::Volatility::Volatile,
+        Arc::new(|_| {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            Ok(datafusion::logical_expr::ColumnarValue::Scalar(datafusion::common::ScalarValue::Utf8(Some(name))))
+        }),
+    );
+    session.register_udf(thread);
+    let plan = session.sql("SELECT DISTINCT thread(value) AS t FROM range(0, 10)").await.unwrap().create_physical_plan().await.unwrap();
+    let batches: Vec<_> = made_apart(plan, session.task_ctx()).collect().await;
+    let shown = arrow::util::pretty::pretty_format_batches(&batches.into_iter().map(|batch| batch.unwrap()).collect::<Vec<_>>()).unwrap();
+    let threads: Vec<String> = shown.to_string().lines().skip(3).map(|line| line.trim_matches(['|', ' ']).to_owned()).collect();
+    assert_eq!(threads[0], "scans", "{shown}");
+}

@@ -1,0 +1,91 @@
+//! What is beyond a limit, as a PostgreSQL client gets it.
+
+use std::time::Duration;
+
+use serving::ServingLimits;
+use serving::http::Protection;
+
+use crate::server::{Server, error_of, one};
+
+const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
+const BRIEF: Duration = Duration::from_millis(100);
+
+async fn server(limits: ServingLimits) -> Server {
+    let mut server = Server::limited(&Protection::none(std::sync::Arc::new(|| 0)).unwrap(), limits).await;
+    server.append(&[r#""device":"a""#]).await;
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_whose_turn_does_not_come_is_refused_and_a_lookup_is_answered() {
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: BRIEF, ..ServingLimits::default() }).await;
+    let (busy, other) = (server.connect().await, server.connect().await);
+    let cancel = busy.cancel_token();
+    let running = tokio::spawn(async move { busy.simple_query(ENDLESS).await });
+    let error = loop {
+        match other.simple_query("SELECT * FROM per_device").await {
+            // The other one is not under way yet.
+            Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) => break error_of(&error),
+        }
+    };
+    assert_eq!(error.0, "53000", "{}", error.1);
+    assert_eq!(one(&other, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    assert_eq!(error_of(&running.await.unwrap().unwrap_err()).0, "57014");
+    assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    server.stop().await;
+}
+
+/// A portal that waits for its client must not keep others from their turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_between_two_fetches_takes_no_place() {
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: BRIEF, ..ServingLimits::default() }).await;
+    let (mut one_client, other) = (server.connect().await, server.connect().await);
+    let transaction = one_client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT value FROM range(0, 100000)", &[]).await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 10).await.unwrap().len(), 10);
+    assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    assert_eq!(transaction.query_portal(&portal, 0).await.unwrap().len(), 99_990);
+    drop(transaction);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_and_memory_have_their_states() {
+    let limits = ServingLimits { query_time: Some(BRIEF), query_memory_bytes: Some(4 << 20), ..ServingLimits::default() };
+    let server = server(limits).await;
+    let client = server.connect().await;
+    assert_eq!(error_of(&client.simple_query(ENDLESS).await.unwrap_err()).0, "57014");
+    let large = "SELECT array_agg(CAST(value AS TEXT) || repeat('x', 1000)) AS texts FROM range(0, 100000)";
+    let (state, message, _) = error_of(&client.simple_query(large).await.unwrap_err());
+    assert!(state == "53200" || state == "57014", "{state}: {message}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn past_the_most_clients_others_are_refused() {
+    let server = server(ServingLimits { postgres_connections: 2, ..ServingLimits::default() }).await;
+    let (_first, second) = (server.connect().await, server.connect().await);
+    let refused = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.err().unwrap();
+    let (state, message, _) = error_of(&refused);
+    assert!(state == "53300" && message.contains("at most 2"), "{state}: {message}");
+    drop(second);
+    while tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_of_the_startup_name_the_time_of_queries() {
+    let mut server = server(ServingLimits::default()).await;
+    server.append(&[r#""device":"a""#]).await;
+    let url = format!("{} options='-c as_of=2026-03-01T10:01:00Z'", server.url());
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    assert_eq!(one(&server.connect().await, "SELECT n FROM per_device WHERE device = 'a'").await, "2");
+    drop(client);
+    server.stop().await;
+}
