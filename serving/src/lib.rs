@@ -45,6 +45,7 @@ pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
 pub use node::Node;
+pub use query_runtime::CATALOG;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use sql::params as parameters;
 pub use sql::{Described, Params, QueryResponse, TableDescription, parse_as_of, views_read};

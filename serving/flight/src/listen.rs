@@ -1,0 +1,225 @@
+//! Accepts connections, encrypted where that is configured, and lets no more of them in than can be answered. One that
+//! asks nothing at first, or no longer answers, is closed.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use access::tls::ServerTls;
+use arrow_flight::flight_service_server::FlightServiceServer;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use serving::Node;
+use serving::http::Protection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::codegen::Service as _;
+use tracing::{debug, info, warn};
+use types::{Error, Result, threads};
+
+use crate::service::Service;
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    /// Calls under way on one connection.
+    calls: u32,
+    /// From the connection to its first call, TLS included.
+    pub(crate) first_call: Duration,
+    /// How often a client is asked whether it is there, and for how long it may be silent then.
+    pub(crate) ping: Duration,
+    pub(crate) pong: Duration,
+    /// Of a call's headers.
+    header_bytes: u32,
+    /// Of one message of a client.
+    message_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 500,
+            calls: 100,
+            first_call: Duration::from_secs(10),
+            ping: Duration::from_secs(30),
+            pong: Duration::from_secs(20),
+            header_bytes: 64 << 10,
+            message_bytes: 4 << 20,
+        }
+    }
+}
+
+/// What HTTP/2 names itself in TLS: gRPC clients accept nothing else.
+const ALPN: &[u8] = b"h2";
+/// After an error of the system (no file handles, say) nothing is accepted for this time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An address that is listened on. Connections made before [`serve`] wait.
+#[derive(Debug)]
+pub struct Bound {
+    listener: StdListener,
+    pub address: SocketAddr,
+}
+
+/// Listens at `address` (port 0: any free one).
+///
+/// Errors: `Unavailable` when it cannot be listened on.
+pub fn listen(address: SocketAddr) -> Result<Bound> {
+    let cannot =
+        |error: std::io::Error| Error::unavailable("cannot listen for Flight SQL clients").with("address", address).caused_by(error);
+    let listener = StdListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok(Bound { listener, address })
+}
+
+/// Answers until `stop`; then answers under way are finished. The task is to be waited for.
+pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
+    let service = Service::new(node, protection.authenticator.clone());
+    serve_within(service, protection.tls.clone(), bound, Limits::default(), stop)
+}
+
+pub(crate) fn serve_within(
+    service: Service,
+    tls: Option<ServerTls>,
+    bound: Bound,
+    limits: Limits,
+    stop: CancellationToken,
+) -> JoinHandle<Result<()>> {
+    info!(address = %bound.address, tls = tls.is_some(), "answering Flight SQL clients");
+    let calls = FlightServiceServer::new(service).max_decoding_message_size(limits.message_bytes);
+    // Everything a client asks is SQL: its connection is answered where that is.
+    threads::QUESTIONS.spawn(async move { accept(bound.listener, (calls, tls), limits, stop).await })
+}
+
+async fn accept(
+    listener: StdListener,
+    (calls, tls): (FlightServiceServer<Service>, Option<ServerTls>),
+    limits: Limits,
+    stop: CancellationToken,
+) -> Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let (places, tasks) = (Arc::new(Semaphore::new(limits.connections)), TaskTracker::new());
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                warn!(%error, "a Flight SQL connection was not accepted");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Without a place for another client it is closed here.
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            metrics::counter!("basestream_serving_flight_refused_total").increment(1);
+            continue;
+        };
+        let connection = Connection { calls: calls.clone(), tls: tls.clone(), limits, stop: stop.clone() };
+        tasks.spawn(connection.answer(socket, place));
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+    Ok(())
+}
+
+/// What one connection is answered with.
+struct Connection {
+    calls: FlightServiceServer<Service>,
+    tls: Option<ServerTls>,
+    limits: Limits,
+    stop: CancellationToken,
+}
+
+impl Connection {
+    async fn answer(self, socket: TcpStream, _place: OwnedSemaphorePermit) {
+        let connections = metrics::gauge!("basestream_serving_flight_connections");
+        connections.increment(1.0);
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let mut answering = pin!(self.encrypted(socket, has_asked.clone()));
+        let ended = tokio::select! {
+            () = &mut answering => true,
+            () = tokio::time::sleep(self.limits.first_call) => false,
+        };
+        if !ended && has_asked.load(Ordering::Relaxed) {
+            answering.await;
+        }
+        connections.decrement(1.0);
+    }
+
+    async fn encrypted(&self, socket: TcpStream, has_asked: Arc<AtomicBool>) {
+        let _ = socket.set_nodelay(true);
+        let Some(tls) = &self.tls else { return self.calls(socket, has_asked).await };
+        let mut config = (*tls.config()).clone();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        let accepted = tokio::select! {
+            () = self.stop.cancelled() => return,
+            accepted = TlsAcceptor::from(Arc::new(config)).accept(socket) => accepted,
+        };
+        match accepted {
+            Ok(stream) => self.calls(stream, has_asked).await,
+            Err(error) => debug!(%error, "a TLS connection failed"),
+        }
+    }
+
+    async fn calls<S>(&self, stream: S, has_asked: Arc<AtomicBool>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = Asking { calls: self.calls.clone(), has_asked: has_asked.clone() };
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(self.limits.ping)
+            .keep_alive_timeout(self.limits.pong)
+            .max_concurrent_streams(self.limits.calls)
+            .max_header_list_size(self.limits.header_bytes)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = self.stop.cancelled() => {
+                // There is nothing to finish for a client that has asked nothing: its greeting may never come.
+                if !has_asked.load(Ordering::Relaxed) {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%error, "a connection ended");
+        }
+    }
+}
+
+/// Notes that a call came.
+struct Asking {
+    calls: FlightServiceServer<Service>,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for Asking {
+    type Response = hyper::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = tonic::codegen::BoxFuture<Self::Response, Infallible>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.has_asked.store(true, Ordering::Relaxed);
+        // It is always ready.
+        self.calls.clone().call(request)
+    }
+}
