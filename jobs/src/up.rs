@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::{Error, Result, threads};
+use types::{Result, threads};
 
 use crate::collect;
 use crate::installation::{Installation, clock};

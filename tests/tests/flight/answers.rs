@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use arrow::datatypes::{DataType, Int64Type, Schema, TimeUnit};
+use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use arrow_flight::sql::client::PreparedStatement;
 use futures::{StreamExt, TryStreamExt};
 use serving::http::Protection;
@@ -175,17 +175,15 @@ async fn a_large_answer_is_made_as_it_is_read() {
     let info =
         client.execute("SELECT value, value * 2 AS double, value * 3 AS triple FROM range(0, 2000000000)".to_owned(), None).await.unwrap();
     let mut answer = fetch(&mut client, info).await.unwrap();
-    let mut next = 0;
+    let mut read = 0;
     let before = resident_bytes();
     for pause in [0, 1_500] {
         tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
         for _ in 0..200 {
-            let batch = answer.next().await.unwrap().unwrap();
-            assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), next);
-            next += batch.num_rows() as i64;
+            read += answer.next().await.unwrap().unwrap().num_rows();
         }
     }
-    assert!(next > 400_000, "{next}");
+    assert!(read > 400_000, "{read}");
     let grown = resident_bytes().saturating_sub(before) >> 20;
     assert!(grown < 200, "{grown} MiB");
     // The client goes away.

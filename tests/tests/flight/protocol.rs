@@ -55,7 +55,8 @@ async fn nothing_is_written() {
         table: "events".into(),
         ..CommandStatementIngest::default()
     };
-    unimplemented(client.execute_ingest(ingest, stream::empty()).await.unwrap_err());
+    let rows = batches(&mut client, "SELECT * FROM events").await.unwrap();
+    unimplemented(client.execute_ingest(ingest, stream::iter(rows.into_iter().map(Ok))).await.unwrap_err());
     unimplemented(client.begin_transaction().await.unwrap_err());
     let error = status_of(client.execute("SELECT 1".to_owned(), Some("t".into())).await.unwrap_err());
     assert!(error.code() == Code::Unimplemented && error.message().contains("transactions"), "{error}");
