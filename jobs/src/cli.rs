@@ -121,7 +121,7 @@ enum Command {
     Status(status::StatusArgs),
     /// Show where the bytes are, by stream, view and kind, and what another retention would free
     Storage(storage::StorageArgs),
-    /// Create, list and revoke tokens: who may do what over HTTP and PostgreSQL
+    /// Create, list and revoke tokens: who may do what over HTTP, PostgreSQL and Flight SQL
     Token(token::TokenArgs),
 }
 

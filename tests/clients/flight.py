@@ -63,6 +63,8 @@ def parameters():
             equal(f"ADBC {column}", cursor.fetchall(), [("o1",)])
         cursor.execute("SELECT orders FROM orders_by_customer WHERE customer_id = $1", ("c7",))
         equal("ADBC lookup", cursor.fetchall(), [(10,)])
+        cursor.execute("SELECT orders FROM orders_by_customer WHERE customer_id = ? AND orders > ?", ("c7", 1))
+        equal("ADBC question marks", cursor.fetchall(), [(10,)])
         schema = cursor.adbc_prepare("SELECT orders FROM orders_by_customer WHERE customer_id = $1 AND orders > $2")
         equal("ADBC parameters", [str(field.type) for field in schema], ["string", "int64"])
 

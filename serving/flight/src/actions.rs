@@ -68,7 +68,7 @@ pub(crate) async fn answer(
 async fn prepare(body: &[u8], node: &Node, as_of: Option<Micros>) -> Result<Bytes> {
     let asked: ActionCreatePreparedStatementRequest = unpacked(body)?;
     statements::refuse_transaction(asked.transaction_id.as_ref())?;
-    let question = Question::new(asked.query, as_of);
+    let question = Question::new(parameters::numbered(&asked.query), as_of);
     let described = statements::describe(node, &question).await?;
     let made = ActionCreatePreparedStatementResult {
         prepared_statement_handle: question.handle()?,

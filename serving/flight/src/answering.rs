@@ -1,13 +1,14 @@
 //! Rows on their way to a client. They are made on a task of their own, a message ahead of what is sent. It ends when the
 //! query is cancelled, when the client has gone or takes nothing for too long, and when its token is revoked.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::FlightData;
 use datafusion::physical_plan::EmptyRecordBatchStream;
+use definitions::durations::format_duration;
 use futures::{Stream, StreamExt, stream};
 use serving::Meta;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -47,16 +48,28 @@ pub(crate) struct UnderWay {
 
 /// Sends an answer.
 pub(crate) fn send(begun: Begun, under_way: UnderWay) -> Result<Messages> {
-    send_within(begun, under_way, STALLED)
+    Ok(ahead(made(begun)?, under_way, STALLED))
 }
 
-fn send_within(begun: Begun, under_way: UnderWay, stalled: Duration) -> Result<Messages> {
+/// An answer's messages. The last one is its end, which is an error with the code of none.
+fn made(begun: Begun) -> Result<impl Stream<Item = Result<FlightData, Status>> + Send + 'static> {
     let schema = with_meta(&begun.response.schema, &begun.response.meta)?;
+    let Begun { mut response, first } = begun;
+    let empty = Box::pin(EmptyRecordBatchStream::new(response.schema.clone()));
+    let batches = std::mem::replace(&mut response.batches, empty);
+    let batches = stream::iter(first.map(Ok)).chain(batches).map(|batch| batch.map_err(Error::from));
+    let messages = encode(schema, batches).map(|message| message.map_err(Status::from));
+    // Made once the rows are.
+    Ok(messages.chain(stream::once(async move { Err(end(&response.meta_so_far())) })))
+}
+
+/// Makes messages on a task, ahead of what is sent, up to their first error.
+fn ahead(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static, under_way: UnderWay, stalled: Duration) -> Messages {
     let (made, sent) = mpsc::channel(MADE_AHEAD);
     let cancelled = under_way.running.cancelled.clone();
-    let making = AbortOnDropHandle::new(tokio::spawn(make(begun, schema, under_way, (made, stalled))));
+    let making = AbortOnDropHandle::new(tokio::spawn(make(messages, under_way, made, stalled)));
     let state = Some((sent, making));
-    Ok(Box::pin(stream::unfold(state, move |state| {
+    Box::pin(stream::unfold(state, move |state| {
         let cancelled = cancelled.clone();
         async move {
             let (mut sent, making) = state?;
@@ -68,38 +81,28 @@ fn send_within(begun: Begun, under_way: UnderWay, stalled: Duration) -> Result<M
                 None => Some((Err(ended(left(making, stalled).await)), None)),
             }
         }
-    })))
-}
-
-/// Why the rows ended before their end.
-async fn left(making: AbortOnDropHandle<()>, stalled: Duration) -> Error {
-    match making.await {
-        Ok(()) => Error::conflict(format!("the client took nothing of the answer for {} s: it was given up", stalled.as_secs())),
-        Err(error) => Error::from(error),
-    }
+    }))
 }
 
 async fn make(
-    begun: Begun,
-    schema: SchemaRef,
+    messages: impl Stream<Item = Result<FlightData, Status>>,
     UnderWay { caller, running, place: _place }: UnderWay,
-    (out, stalled): (mpsc::Sender<Result<FlightData, Status>>, Duration),
+    out: mpsc::Sender<Result<FlightData, Status>>,
+    stalled: Duration,
 ) {
-    let Begun { mut response, first } = begun;
-    let empty = Box::pin(EmptyRecordBatchStream::new(response.schema.clone()));
-    let batches = std::mem::replace(&mut response.batches, empty);
-    let batches = stream::iter(first.map(Ok)).chain(batches).map(|batch| batch.map_err(Error::from));
-    let mut messages = encode(schema, batches);
+    let mut messages = pin!(messages);
     loop {
         let next = tokio::select! {
             biased;
             () = running.cancelled.cancelled() => Some(Err(status(was_cancelled()))),
-            next = messages.next() => next.map(|message| message.map_err(Status::from)),
+            next = messages.next() => next,
         };
-        let Some(message) = next else { break };
+        let Some(message) = next else { return };
         let message = message.and_then(|message| caller.may_go_on().map(|()| message).map_err(status));
-        let is_over = message.is_err();
-        if let Err(end) = &message {
+        let is_last = message.is_err();
+        if let Err(end) = &message
+            && end.code() != Code::Ok
+        {
             count(end);
         }
         let is_taken = tokio::select! {
@@ -107,11 +110,18 @@ async fn make(
             () = running.cancelled.cancelled() => false,
             sent = out.send_timeout(message, stalled) => sent.is_ok(),
         };
-        if is_over || !is_taken {
+        if is_last || !is_taken {
             return;
         }
     }
-    let _ = out.send_timeout(Err(end(&response.meta_so_far())), stalled).await;
+}
+
+/// Why the messages ended before their end.
+async fn left(making: AbortOnDropHandle<()>, stalled: Duration) -> Error {
+    match making.await {
+        Ok(()) => Error::conflict(format!("the client took nothing of the answer for {}: it was given up", format_duration(stalled))),
+        Err(error) => Error::from(error),
+    }
 }
 
 fn was_cancelled() -> Error {
@@ -144,4 +154,80 @@ fn end(meta: &Meta) -> Status {
 
 fn json(meta: &Meta) -> Result<String> {
     Ok(serde_json::to_string(meta)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use access::Authenticator;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::cancel::Queries;
+    use crate::login::caller;
+
+    async fn under_way(queries: &Queries) -> UnderWay {
+        let caller = caller(&Authenticator::open(Arc::new(|| 0)).unwrap(), &Default::default()).await.unwrap();
+        let running = queries.begin(&bytes::Bytes::from_static(b"id"), &caller.principal.name);
+        UnderWay { caller, running, place: Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap() }
+    }
+
+    /// Messages without end, and how many of them were made.
+    fn endless() -> (impl Stream<Item = Result<FlightData, Status>> + Send + 'static, Arc<AtomicUsize>) {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counting = made.clone();
+        let messages = stream::repeat_with(move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+            Ok(FlightData::new())
+        });
+        (messages, made)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_is_left() {
+        let (queries, (messages, made)) = (Queries::default(), endless());
+        let mut answer = ahead(messages, under_way(&queries).await, Duration::from_secs(1));
+        answer.next().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The one that was taken, the one ahead of it, and the one that has no room.
+        assert_eq!((made.load(Ordering::Relaxed), queries.count()), (3, 1));
+        while queries.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 3);
+        answer.next().await.unwrap().unwrap();
+        let end = answer.next().await.unwrap().unwrap_err();
+        assert_eq!((end.code(), end.message()), (Code::Aborted, "the client took nothing of the answer for 1s: it was given up"));
+        assert!(answer.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_dropped_or_cancelled_is_over() {
+        let queries = Queries::default();
+        let answer = ahead(endless().0, under_way(&queries).await, STALLED);
+        drop(answer);
+        while queries.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let under_way = under_way(&queries).await;
+        let cancelled = under_way.running.cancelled.clone();
+        let mut answer = ahead(endless().0, under_way, STALLED);
+        answer.next().await.unwrap().unwrap();
+        cancelled.cancel();
+        let end = loop {
+            if let Err(end) = answer.next().await.unwrap() {
+                break end;
+            }
+        };
+        assert_eq!((end.code(), queries.count()), (Code::Cancelled, 0));
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_an_error() {
+        let queries = Queries::default();
+        let messages = stream::iter([Ok(FlightData::new()), Err(Status::data_loss("damaged")), Err(Status::ok(""))]);
+        let found: Vec<_> = ahead(messages, under_way(&queries).await, STALLED).collect().await;
+        assert!(matches!(&found[..], [Ok(_), Err(end)] if end.code() == Code::DataLoss), "{found:?}");
+    }
 }

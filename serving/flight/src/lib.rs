@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! listen         accepts connections, encrypted where that is configured, up to a limit
-//!   service      the calls of Flight: who asks, what is asked, and its answer
-//!     login      who a client is, by a bearer or by a token's name and the token
+//!   login        who a client is, by a bearer or by a token's name and the token
+//!   service      the calls of Flight: what is asked, and its answer
 //!     actions    prepared statements; queries cancelled
 //!     statements a query: described, and begun
 //!       tickets  what clients hold of a query

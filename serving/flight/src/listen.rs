@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use access::Authenticator;
 use access::tls::ServerTls;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use hyper::body::Incoming;
@@ -26,39 +27,23 @@ use tonic::codegen::Service as _;
 use tracing::{debug, info, warn};
 use types::{Error, Result, threads};
 
+use crate::login::caller;
 use crate::service::Service;
+use crate::status::{count, status};
 
-/// What connections may take.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) connections: usize,
-    /// Calls under way on one connection.
-    calls: u32,
-    /// From the connection to its first call, TLS included.
-    pub(crate) first_call: Duration,
-    /// How often a client is asked whether it is there, and for how long it may be silent then.
-    pub(crate) ping: Duration,
-    pub(crate) pong: Duration,
-    /// Of a call's headers.
-    header_bytes: u32,
-    /// Of one message of a client.
-    message_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 500,
-            calls: 100,
-            first_call: Duration::from_secs(10),
-            ping: Duration::from_secs(30),
-            pong: Duration::from_secs(20),
-            header_bytes: 64 << 10,
-            message_bytes: 4 << 20,
-        }
-    }
-}
-
+/// This many clients may be connected.
+const CONNECTIONS: usize = 500;
+/// Calls under way on one connection.
+const CALLS: u32 = 100;
+/// From the connection to its first call, TLS included.
+const FIRST_CALL: Duration = Duration::from_secs(10);
+/// How often a client is asked whether it is there, and for how long it may be silent then.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(20);
+/// Of a call's headers.
+const HEADER_BYTES: u32 = 64 << 10;
+/// Of one message of a client.
+const MESSAGE_BYTES: usize = 4 << 20;
 /// What HTTP/2 names itself in TLS: gRPC clients accept nothing else.
 const ALPN: &[u8] = b"h2";
 /// After an error of the system (no file handles, say) nothing is accepted for this time.
@@ -85,34 +70,23 @@ pub fn listen(address: SocketAddr) -> Result<Bound> {
 
 /// Answers until `stop`; then answers under way are finished. The task is to be waited for.
 pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
-    let service = Service::new(node, protection.authenticator.clone());
-    serve_within(service, protection.tls.clone(), bound, Limits::default(), stop)
-}
-
-pub(crate) fn serve_within(
-    service: Service,
-    tls: Option<ServerTls>,
-    bound: Bound,
-    limits: Limits,
-    stop: CancellationToken,
-) -> JoinHandle<Result<()>> {
-    info!(address = %bound.address, tls = tls.is_some(), "answering Flight SQL clients");
-    let calls = FlightServiceServer::new(service).max_decoding_message_size(limits.message_bytes);
+    let connection = Connection {
+        calls: FlightServiceServer::new(Service::new(node)).max_decoding_message_size(MESSAGE_BYTES),
+        authenticator: protection.authenticator.clone(),
+        tls: protection.tls.clone(),
+        stop,
+    };
+    info!(address = %bound.address, tls = protection.tls.is_some(), "answering Flight SQL clients");
     // Everything a client asks is SQL: its connection is answered where that is.
-    threads::QUESTIONS.spawn(async move { accept(bound.listener, (calls, tls), limits, stop).await })
+    threads::QUESTIONS.spawn(async move { accept(bound.listener, connection).await })
 }
 
-async fn accept(
-    listener: StdListener,
-    (calls, tls): (FlightServiceServer<Service>, Option<ServerTls>),
-    limits: Limits,
-    stop: CancellationToken,
-) -> Result<()> {
+async fn accept(listener: StdListener, connection: Connection) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let (places, tasks) = (Arc::new(Semaphore::new(limits.connections)), TaskTracker::new());
+    let (places, tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => break,
+            () = connection.stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         let socket = match accepted {
@@ -128,8 +102,7 @@ async fn accept(
             metrics::counter!("basestream_serving_flight_refused_total").increment(1);
             continue;
         };
-        let connection = Connection { calls: calls.clone(), tls: tls.clone(), limits, stop: stop.clone() };
-        tasks.spawn(connection.answer(socket, place));
+        tasks.spawn(connection.clone().answer(socket, place));
     }
     drop(listener);
     tasks.close();
@@ -137,11 +110,12 @@ async fn accept(
     Ok(())
 }
 
-/// What one connection is answered with.
+/// What a connection is answered with.
+#[derive(Clone)]
 struct Connection {
     calls: FlightServiceServer<Service>,
+    authenticator: Authenticator,
     tls: Option<ServerTls>,
-    limits: Limits,
     stop: CancellationToken,
 }
 
@@ -153,7 +127,7 @@ impl Connection {
         let mut answering = pin!(self.encrypted(socket, has_asked.clone()));
         let ended = tokio::select! {
             () = &mut answering => true,
-            () = tokio::time::sleep(self.limits.first_call) => false,
+            () = tokio::time::sleep(FIRST_CALL) => false,
         };
         if !ended && has_asked.load(Ordering::Relaxed) {
             answering.await;
@@ -180,13 +154,14 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = Asking { calls: self.calls.clone(), has_asked: has_asked.clone() };
+        let (calls, authenticator) = (self.calls.clone(), self.authenticator.clone());
+        let service = Asking { calls, authenticator, has_asked: has_asked.clone() };
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(self.limits.ping)
-            .keep_alive_timeout(self.limits.pong)
-            .max_concurrent_streams(self.limits.calls)
-            .max_header_list_size(self.limits.header_bytes)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .max_concurrent_streams(CALLS)
+            .max_header_list_size(HEADER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
@@ -206,9 +181,10 @@ impl Connection {
     }
 }
 
-/// Notes that a call came.
+/// Finds out who calls before anything but the headers is read, and notes that somebody may.
 struct Asking {
     calls: FlightServiceServer<Service>,
+    authenticator: Authenticator,
     has_asked: Arc<AtomicBool>,
 }
 
@@ -217,9 +193,22 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Asking {
     type Error = Infallible;
     type Future = tonic::codegen::BoxFuture<Self::Response, Infallible>;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        self.has_asked.store(true, Ordering::Relaxed);
-        // It is always ready.
-        self.calls.clone().call(request)
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        let (mut calls, authenticator, has_asked) = (self.calls.clone(), self.authenticator.clone(), self.has_asked.clone());
+        Box::pin(async move {
+            match caller(&authenticator, request.headers()).await {
+                Ok(caller) => {
+                    has_asked.store(true, Ordering::Relaxed);
+                    request.extensions_mut().insert(caller);
+                    // It is always ready.
+                    calls.call(request).await
+                }
+                Err(error) => {
+                    let refused = status(error);
+                    count(&refused);
+                    Ok(refused.into_http())
+                }
+            }
+        })
     }
 }

@@ -6,7 +6,7 @@ use access::{Authenticator, Principal, TOKEN_PREFIX};
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use tonic::metadata::MetadataMap;
+use tonic::codegen::http::HeaderMap;
 use types::{Error, ErrorKind, Result};
 
 pub(crate) const AUTHORIZATION: &str = "authorization";
@@ -34,11 +34,11 @@ impl Caller {
     }
 }
 
-/// Returns who sends this `authorization`. A credential is checked also where none is required.
+/// Returns who sends these headers. A credential is checked also where none is required.
 ///
 /// Errors: `Unauthenticated`; `Unavailable` while the keys of the issuer cannot be read.
-pub(crate) async fn caller(authenticator: &Authenticator, metadata: &MetadataMap) -> Result<Caller> {
-    let authorization = metadata.get(AUTHORIZATION).map(|value| value.as_bytes());
+pub(crate) async fn caller(authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller> {
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let found = match authorization.and_then(basic) {
         Some(login) => principal(authenticator, login?).await,
         None => authenticator.caller(authorization).await,
@@ -49,8 +49,8 @@ pub(crate) async fn caller(authenticator: &Authenticator, metadata: &MetadataMap
 }
 
 /// Returns the `authorization` of the calls that follow a login, if it named a user.
-pub(crate) fn bearer(metadata: &MetadataMap) -> Option<String> {
-    let login = basic(metadata.get(AUTHORIZATION)?.as_bytes())?.ok()?;
+pub(crate) fn bearer(authorization: &[u8]) -> Option<String> {
+    let login = basic(authorization)?.ok()?;
     Some(format!("Bearer {}", login.password))
 }
 

@@ -13,12 +13,36 @@ use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::{Stream, StreamExt, TryStreamExt};
 use tonic::Status;
 use types::{Error, Result};
 
 /// All messages that bind parameters may have this many bytes.
 const MAX_BYTES: usize = 2 << 20;
+
+/// Numbers the parameters of a text that has `?` for each, as JDBC and Python's drivers write them: `$1`, `$2`, ..
+pub(crate) fn numbered(sql: &str) -> String {
+    let is_unnumbered = |token: &Token| matches!(token, Token::Placeholder(name) if name == "?");
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().unwrap_or_default();
+    let mut places = tokens.iter().filter(|found| is_unnumbered(&found.token)).map(|found| found.span.start).peekable();
+    if places.peek().is_none() {
+        return sql.to_owned();
+    }
+    let (mut numbered, mut count) = (String::with_capacity(sql.len() + 8), 0);
+    for (line, text) in (1..).zip(sql.split_inclusive('\n')) {
+        for (column, character) in (1..).zip(text.chars()) {
+            if places.next_if(|place| (place.line, place.column) == (line, column)).is_some() {
+                count += 1;
+                numbered.push_str(&format!("${count}"));
+            } else {
+                numbered.push(character);
+            }
+        }
+    }
+    numbered
+}
 
 /// Reads the one row that a client binds.
 ///
@@ -120,6 +144,21 @@ mod tests {
 
     fn row(columns: Vec<ArrayRef>) -> RecordBatch {
         RecordBatch::try_from_iter(columns.into_iter().enumerate().map(|(index, column)| (index.to_string(), column))).unwrap()
+    }
+
+    #[test]
+    fn question_marks_are_numbered_and_those_in_texts_are_not() {
+        for (sql, expected) in [
+            ("SELECT 1", "SELECT 1"),
+            ("SELECT $1, '?'", "SELECT $1, '?'"),
+            (
+                "SELECT ?, '?', \"é?\"\nFROM t -- ?\nWHERE é = ? AND b IN (?,?)",
+                "SELECT $1, '?', \"é?\"\nFROM t -- ?\nWHERE é = $2 AND b IN ($3,$4)",
+            ),
+            ("SELECT '", "SELECT '"),
+        ] {
+            assert_eq!(numbered(sql), expected);
+        }
     }
 
     #[tokio::test]

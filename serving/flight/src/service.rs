@@ -1,10 +1,9 @@
-//! The calls of Flight. Each says who asks and what; an error is one of the call, and leaves the connection as it was.
+//! The calls of Flight. Each says what is asked; an error is one of the call, and leaves the connection as it was.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use access::Authenticator;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::flight_service_server::FlightService;
@@ -23,7 +22,7 @@ use types::{Error, Result};
 
 use crate::answering::{self, Messages, UnderWay};
 use crate::cancel::Queries;
-use crate::login::{AUTHORIZATION, Caller, bearer, caller};
+use crate::login::{AUTHORIZATION, Caller, bearer};
 use crate::messages::{encode, schema_bytes, wire_schema};
 use crate::statements::{as_of, begin, describe, refuse_transaction};
 use crate::status::{count, status, unsupported};
@@ -39,8 +38,7 @@ type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Service {
     node: Node,
-    authenticator: Authenticator,
-    pub(crate) queries: Queries,
+    queries: Queries,
     places: Arc<Semaphore>,
 }
 
@@ -52,19 +50,20 @@ enum Asked {
 }
 
 impl Service {
-    pub(crate) fn new(node: Node, authenticator: Authenticator) -> Self {
-        Self { node, authenticator, queries: Queries::default(), places: Arc::new(Semaphore::new(MAX_ANSWERS)) }
+    pub(crate) fn new(node: Node) -> Self {
+        Self { node, queries: Queries::default(), places: Arc::new(Semaphore::new(MAX_ANSWERS)) }
     }
 
-    /// Who calls, and the node with its rights.
-    async fn caller(&self, metadata: &MetadataMap) -> Result<(Caller, Node), Status> {
-        let caller = caller(&self.authenticator, metadata).await.map_err(status)?;
+    /// Who calls, as its connection found out, and the node with its rights.
+    fn caller<T>(&self, request: &Request<T>) -> Result<(Caller, Node), Status> {
+        let caller = request.extensions().get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| status(Error::internal("a call came without a caller")))?;
         let node = self.node.acting_for(caller.principal.clone());
         Ok((caller, node))
     }
 
     async fn info(&self, request: Request<FlightDescriptor>) -> Result<FlightInfo, Status> {
-        let (_, node) = self.caller(request.metadata()).await?;
+        let (_, node) = self.caller(&request)?;
         let asked = asked(request.metadata(), &request.get_ref().cmd)?;
         let schema = columns(&node, &asked).await.map_err(status)?;
         let ticket = match &asked {
@@ -77,7 +76,7 @@ impl Service {
     }
 
     async fn get(&self, request: Request<Ticket>) -> Result<Messages, Status> {
-        let (caller, node) = self.caller(request.metadata()).await?;
+        let (caller, node) = self.caller(&request)?;
         let question = match command(&request.get_ref().ticket).map_err(status)? {
             Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle),
             Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
@@ -104,7 +103,7 @@ impl Service {
 
     /// Binds the parameters of a prepared statement: the handle that comes back has them.
     async fn put(&self, request: Request<Streaming<FlightData>>) -> Result<PutResult, Status> {
-        self.caller(request.metadata()).await?;
+        self.caller(&request)?;
         let mut messages = request.into_inner();
         let missing = || status(Error::input("found no descriptor in the first message: expected a command"));
         let first = messages.message().await?.ok_or_else(missing)?;
@@ -167,11 +166,12 @@ impl FlightService for Service {
     /// A login by user and password: the answer names the bearer for what follows.
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Result<Response<Self::HandshakeStream>, Status> {
         let answer = counted(async {
-            self.caller(request.metadata()).await?;
+            self.caller(&request)?;
             Ok(one(Some(HandshakeResponse::default())))
         });
         let mut answer: Response<Self::HandshakeStream> = answer.await?;
-        if let Some(Ok(bearer)) = bearer(request.metadata()).map(MetadataValue::try_from) {
+        let authorization = request.metadata().get(AUTHORIZATION).map(|value| value.as_bytes());
+        if let Some(Ok(bearer)) = authorization.and_then(bearer).map(MetadataValue::try_from) {
             answer.metadata_mut().insert(AUTHORIZATION, bearer);
         }
         Ok(answer)
@@ -191,7 +191,7 @@ impl FlightService for Service {
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
         counted(async {
-            let (_, node) = self.caller(request.metadata()).await?;
+            let (_, node) = self.caller(&request)?;
             let asked = asked(request.metadata(), &request.get_ref().cmd)?;
             let schema = columns(&node, &asked).await.map_err(status)?;
             Ok(SchemaResult { schema: schema_bytes(&schema).map_err(status)? })
@@ -213,7 +213,7 @@ impl FlightService for Service {
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         counted(async {
-            let (caller, node) = self.caller(request.metadata()).await?;
+            let (caller, node) = self.caller(&request)?;
             let as_of = as_of(request.metadata()).map_err(status)?;
             let body = actions::answer(request.into_inner(), (&node, &caller), as_of, &self.queries).await?;
             Ok(one(body.map(|body| arrow_flight::Result { body })))
@@ -223,7 +223,7 @@ impl FlightService for Service {
 
     async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         counted(async {
-            self.caller(request.metadata()).await?;
+            self.caller(&request)?;
             let all: Self::ListActionsStream = Box::pin(stream::iter(actions::all().map(Ok)));
             Ok(all)
         })

@@ -103,6 +103,9 @@ async fn parameters_are_typed_by_the_plan_and_bound_by_a_row() {
     let columns: Vec<ArrayRef> =
         vec![Arc::new(Int64Array::from(vec![5])), Arc::new(StringArray::from(vec!["b"])), Arc::new(arrow::array::Int8Array::from(vec![1]))];
     assert_eq!(run(&mut client, &mut statement, row(columns)).await.concat(), ["5", "1"]);
+    let columns = |device: ArrayRef| row(vec![Arc::new(arrow::array::NullArray::new(1)), device, Arc::new(Int64Array::from(vec![1]))]);
+    assert_eq!(run(&mut client, &mut statement, columns(Arc::new(StringArray::from(vec!["b"])))).await.concat(), ["", "1"]);
+    assert_eq!(run(&mut client, &mut statement, columns(Arc::new(arrow::array::NullArray::new(1)))).await.concat(), [""; 0]);
     statement.close().await.unwrap();
     server.stop().await;
 }

@@ -41,6 +41,9 @@ async fn a_token_reads_what_it_was_granted_and_nothing_else() {
 
     let mut nobody = server.connect().await;
     assert_eq!(refused(&mut nobody, "SELECT 1").await.0, Code::Unauthenticated);
+    // Before that is known, nothing but headers is read: this message would be too large.
+    let long = format!("SELECT '{}'", "x".repeat(5 << 20));
+    assert_eq!(status_of(nobody.execute(long, None).await.unwrap_err()).code(), Code::Unauthenticated);
     let mut wrong = with_token(&server, "bst_wrong").await;
     assert_eq!(refused(&mut wrong, "SELECT 1").await.0, Code::Unauthenticated);
     let error = wrong.get_tables(CommandGetTables::default()).await.unwrap_err();
