@@ -50,7 +50,7 @@ async fn no_query_reaches_a_table_without_its_right() {
         "EXPLAIN ANALYZE SELECT * FROM totals",
         "SET as_of = '2026-03-02T11:00:00Z'; SELECT * FROM totals",
         "SELECT * FROM system.views",
-        "SELECT * FROM datafusion.system.runs",
+        "SELECT * FROM basestream.system.runs",
         "SELECT count(*) FROM velocity, system.checkpoints",
     ];
     for sql in secret {
