@@ -131,13 +131,14 @@ fn not_understood(error: FlightError) -> Error {
 mod tests {
     use arrow::array::{ArrayRef, DictionaryArray, Int64Array, NullArray, StringArray};
     use arrow::datatypes::Int8Type;
-    use arrow_flight::encode::FlightDataEncoderBuilder;
+    use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
     use futures::stream;
 
     use super::*;
 
     async fn bind(batches: Vec<RecordBatch>) -> Result<Vec<ScalarValue>> {
-        let messages = FlightDataEncoderBuilder::new().build(stream::iter(batches.into_iter().map(Ok))).map_err(Status::from);
+        let encoder = FlightDataEncoderBuilder::new().with_dictionary_handling(DictionaryHandling::Resend);
+        let messages = encoder.build(stream::iter(batches.into_iter().map(Ok))).map_err(Status::from);
         let command = FlightData::new();
         values(&bound(stream::iter([Ok(command)]).chain(messages)).await?)
     }

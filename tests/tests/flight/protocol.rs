@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, Any, CommandStatementIngest, ProstMessageExt, TableDefinitionOptions,
@@ -125,19 +126,32 @@ async fn a_query_is_cancelled_by_its_ticket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_ends_its_query() {
-    let server = Server::start().await;
-    let mut client = server.connect().await;
-    let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
-    let mut asking = client.clone();
-    let running = tokio::spawn(async move { fetch(&mut asking, info).await.map(|_| ()) });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    // First one call of a connection, then the connection with another.
-    running.abort();
-    let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
-    let running = tokio::spawn(async move { fetch(&mut client, info).await.map(|_| ()) });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    running.abort();
-    // It waits for what is under way.
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    // A query holds the state that it reads.
+    let sql = "SELECT count(*) FROM per_device p CROSS JOIN range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b \
+        WHERE a.value * b.value = p.n + 17";
+    let loaded = server.node.loaded().unwrap();
+    let idle = Arc::strong_count(&loaded);
+    let until = async |is_so: &dyn Fn(usize) -> bool| {
+        let waiting = async {
+            while !is_so(Arc::strong_count(&loaded)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(SOON, waiting).await.unwrap();
+    };
+    let fetching = async |mut client: Client| {
+        let info = client.execute(sql.to_owned(), None).await.unwrap();
+        tokio::spawn(async move { fetch(&mut client, info).await.map(|_| ()) })
+    };
+    // First a call of a connection that stays, then the connection with its call.
+    for client in [client.clone(), client] {
+        let running = fetching(client).await;
+        until(&|held| held > idle).await;
+        running.abort();
+        until(&|held| held == idle).await;
+    }
     server.stop().await;
 }
 
@@ -201,6 +215,7 @@ async fn past_the_most_clients_others_are_closed_until_one_leaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_asks_nothing_is_closed() {
     let server = Server::start().await;
+    let began = Instant::now();
     let mut socket = TcpStream::connect(server.address).unwrap();
     let read = tokio::task::block_in_place(|| {
         socket.set_read_timeout(Some(SOON)).unwrap();
@@ -209,5 +224,7 @@ async fn a_client_that_asks_nothing_is_closed() {
         socket.read_to_end(&mut Vec::new())
     });
     assert!(read.is_ok() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    // Before it is asked whether it is there.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     server.stop().await;
 }
