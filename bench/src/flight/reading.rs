@@ -86,7 +86,7 @@ pub(super) async fn batches(address: &str, sql: &str) -> Result<Vec<RecordBatch>
     let mut client = connect(address).await?;
     let info = client.execute(sql.to_owned(), None).await.map_err(failed)?;
     let ticket = info.endpoint.into_iter().next().and_then(|endpoint| endpoint.ticket).unwrap_or_default();
-    let answer = client.do_get(ticket).await.map_err(|error| failed(error.into()))?;
+    let answer = client.do_get(ticket).await.map_err(failed)?;
     answer.try_collect().await.map_err(failed)
 }
 

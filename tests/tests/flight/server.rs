@@ -124,7 +124,7 @@ pub async fn connect(address: SocketAddr) -> Client {
 
 /// Begins to fetch what a FlightInfo names.
 pub async fn fetch(client: &mut Client, info: FlightInfo) -> Result<FlightRecordBatchStream, FlightError> {
-    client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.map_err(FlightError::from)
+    client.do_get(info.endpoint[0].ticket.clone().unwrap()).await
 }
 
 /// The rows of a query.
