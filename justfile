@@ -101,7 +101,7 @@ measure:
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
-# one benchmark: just bench batch|cost|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
+# one benchmark: just bench batch|cost|flight|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
 use basestream_bench::{
-    batch, compaction, cost, freshness, history, hot, ingest, isolation, lookup, lookups_during_run, scan, soak, start,
+    batch, compaction, cost, flight, freshness, history, hot, ingest, isolation, lookup, lookups_during_run, scan, soak, start,
 };
 use clap::Args;
 
@@ -196,6 +196,29 @@ impl Ingest {
             sizes: self.sizes.iter().copied().filter(|size| *size > 0).collect(),
             timeout: Duration::from_secs(self.timeout),
         }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Flight {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, default_value_t = flight::Options::default().rows)]
+    rows: u64,
+    /// With the key
+    #[arg(long, default_value_t = flight::Options::default().columns)]
+    columns: usize,
+    /// Reads of each way
+    #[arg(long, default_value_t = flight::Options::default().repeats)]
+    repeats: usize,
+    /// A running PostgreSQL (just services up postgres)
+    #[arg(long, env = "BASESTREAM_TEST_POSTGRES", hide_env_values = true)]
+    postgres: Option<String>,
+}
+
+impl Flight {
+    pub(crate) fn options(&self) -> flight::Options {
+        flight::Options { rows: self.rows, columns: self.columns, repeats: self.repeats, postgres: self.postgres.clone() }
     }
 }
 

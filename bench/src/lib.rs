@@ -16,6 +16,7 @@ pub mod contest;
 pub mod cost;
 pub mod events;
 pub mod feed;
+pub mod flight;
 pub mod freshness;
 pub mod graph;
 pub mod history;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, compaction, contest, cost, freshness, history, hot, ingest, isolation, links_batch, links_lookup, lookup,
+    Programs, Report, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch, links_lookup, lookup,
     lookups_during_run, scan, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
@@ -37,6 +37,8 @@ enum Command {
     Compaction(cli::Compaction),
     /// Bytes stored per event and per key, objects per hour, processor time per million events
     Cost(cli::Cost),
+    /// A whole view read over Flight SQL, as HTTP's Arrow stream and by COPY; compared with COPY of PostgreSQL
+    Flight(cli::Flight),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
     /// What batch runs cost as history grows: full, and incremental after a little more of it
@@ -164,6 +166,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Cost(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&cost::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Flight(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&flight::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Freshness(args) => {
             let (folder, _kept) = folder(&args.common)?;

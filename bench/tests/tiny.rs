@@ -14,6 +14,8 @@ mod batch;
 mod compaction;
 #[path = "tiny/cost.rs"]
 mod cost;
+#[path = "tiny/flight.rs"]
+mod flight;
 #[path = "tiny/freshness.rs"]
 mod freshness;
 #[path = "tiny/history.rs"]

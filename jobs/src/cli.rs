@@ -124,7 +124,7 @@ enum Command {
     Storage(storage::StorageArgs),
     /// List the sinks, and print what one puts out
     Sink(sink::SinkArgs),
-    /// Create, list and revoke tokens: who may do what over HTTP and PostgreSQL
+    /// Create, list and revoke tokens: who may do what over HTTP, PostgreSQL and Flight SQL
     Token(token::TokenArgs),
 }
 

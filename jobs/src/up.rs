@@ -13,20 +13,20 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use access::{audit, local_user, may_listen};
+use access::{audit, local_user};
 use catalog::DefinitionKind;
 use definitions::Definitions;
 use definitions::settings::ClockKind;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
-use serving::http::{BoundListener, Protection, listen, serve_health};
+use serving::http::{BoundListener, Protection, serve_health};
 use speed::Progress;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::{Error, Result, threads};
+use types::{Result, threads};
 
 use crate::collect;
 use crate::installation::{Installation, clock};
@@ -35,6 +35,7 @@ use crate::scheduler::Looks;
 mod answers;
 mod health;
 mod lag;
+mod listeners;
 mod metrics;
 mod parts;
 mod process;
@@ -48,6 +49,7 @@ pub use signals::stop_on_signals;
 
 use answers::{Answers, ask};
 use health::{Health, Layer};
+use listeners::{Listeners, bind_optional};
 use parts::{Parts, Stage};
 use waiting::Waiting;
 
@@ -71,6 +73,8 @@ pub struct Ready {
     pub tls: bool,
     /// Where PostgreSQL clients are answered, if they are.
     pub postgres: Option<SocketAddr>,
+    /// Where Arrow Flight SQL clients are answered, if they are.
+    pub flight: Option<SocketAddr>,
 }
 
 impl Ready {
@@ -85,14 +89,12 @@ impl Ready {
 /// part that fails stops all, and its error is returned.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
-    let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
-    let protection = protection::open(&installation).await?;
-    let postgres = bind_postgres(&installation).await?;
+    let (listeners, protection) = Listeners::bind(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection, postgres), Some(fresh.clone())).await
+        start_serving(&mut parts, &installation, (listeners, protection), Some(fresh.clone())).await
     };
     if let Some((ready, node)) = unless_stopped(&stop, starting).await? {
         start_speed(&mut parts, &installation, Some((fresh, node)));
@@ -104,7 +106,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 
 /// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_optional_listener("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
+    let listener = bind_optional("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
@@ -118,13 +120,11 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
 
 /// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
-    let protection = protection::open(&installation).await?;
-    let postgres = bind_postgres(&installation).await?;
+    let (listeners, protection) = Listeners::bind(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection, postgres), None).await
+        start_serving(&mut parts, &installation, (listeners, protection), None).await
     };
     if let Some((ready, _)) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -134,7 +134,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 
 /// Runs the scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_optional_listener("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
+    let listener = bind_optional("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
@@ -164,37 +164,10 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
     Ok(())
 }
 
-/// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
-/// node is loading wait for it. An address that other machines reach needs a word on who may do what.
-async fn bind_listener(setting: &str, address: &str, installation: &Installation) -> Result<BoundListener> {
-    let address = socket_address(setting, address).await?;
-    may_listen(setting, address, installation.settings.serving.auth.required)?;
-    listen(address).await.map_err(|error| error.with("setting", setting))
-}
-
-async fn bind_optional_listener(
-    setting: &str,
-    address: Option<&str>,
-    installation: &Installation,
-) -> Result<Option<(BoundListener, Protection)>> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = bind_listener(setting, address, installation).await?;
-    Ok(Some((listener, protection::open(installation).await?)))
-}
-
-/// The same for PostgreSQL clients, if the settings name an address.
-async fn bind_postgres(installation: &Installation) -> Result<Option<postgres_wire::Bound>> {
-    let setting = "serving.postgres";
-    let Some(address) = &installation.settings.serving.postgres else { return Ok(None) };
-    let address = socket_address(setting, address).await?;
-    may_listen(setting, address, installation.settings.serving.auth.required)?;
-    postgres_wire::listen(address).map(Some).map_err(|error| error.with("setting", setting))
-}
-
 async fn start_serving(
     parts: &mut Parts,
     installation: &Installation,
-    (listener, protection, postgres): (BoundListener, Protection, Option<postgres_wire::Bound>),
+    (listeners, protection): (Listeners, Protection),
     fresh: Option<Fresh>,
 ) -> Result<(Ready, Node)> {
     let recorder = start_upkeep(parts);
@@ -202,14 +175,23 @@ async fn start_serving(
     let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
     protection::follow(parts, Stage::Http, installation, &protection);
-    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
+    let Listeners { http, postgres, flight } = listeners;
+    let ready = Ready {
+        http: http.address,
+        tls: protection.tls.is_some(),
+        postgres: postgres.as_ref().map(|bound| bound.address),
+        flight: flight.as_ref().map(|bound| bound.address),
+    };
     let stopping = parts.token(Stage::Http);
-    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection.clone(), listener, stopping);
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection.clone(), http, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
-    let postgres_address = postgres.as_ref().map(|bound| bound.address);
     if let Some(bound) = postgres {
         let task = postgres_wire::serve(node.clone(), &protection, bound, parts.token(Stage::Http))?;
         parts.start(Stage::Http, "postgres", |_| async move { task.await? });
+    }
+    if let Some(bound) = flight {
+        let task = flight_sql::serve(node.clone(), &protection, bound, parts.token(Stage::Http));
+        parts.start(Stage::Http, "flight", |_| async move { task.await? });
     }
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
@@ -224,7 +206,7 @@ async fn start_serving(
         Ok(())
     });
     run_node(parts, node.clone());
-    Ok((Ready { postgres: postgres_address, ..ready }, node))
+    Ok((ready, node))
 }
 
 /// Loading and copying snapshots may take as long as it likes: questions come first.
@@ -241,12 +223,6 @@ async fn node_for_sinks(parts: &mut Parts, installation: &Installation) -> Resul
     let node = installation.node_at_once(Some(fresh.clone())).await?;
     run_node(parts, node.clone());
     Ok(Some((fresh, node)))
-}
-
-async fn socket_address(setting: &str, address: &str) -> Result<SocketAddr> {
-    let wrong = || Error::input("the address cannot be found").with("setting", setting).with("found", address);
-    let mut found = tokio::net::lookup_host(address).await.map_err(|error| wrong().caused_by(error))?;
-    found.next().ok_or_else(wrong)
 }
 
 /// Starts the HTTP of a process without a node, and what asks the services for it.
@@ -286,7 +262,7 @@ fn start_health(
         });
     }
     protection::follow(parts, Stage::Health, installation, &protection);
-    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None, flight: None };
     let stopping = parts.token(Stage::Health);
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
     let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
@@ -365,6 +341,9 @@ fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
         println!("{what} is up: {}", ready.url());
         if let Some(address) = ready.postgres {
             println!("PostgreSQL clients: postgresql://{address}/basestream");
+        }
+        if let Some(address) = ready.flight {
+            println!("Flight SQL clients: {}://{address}", if ready.tls { "grpc+tls" } else { "grpc" });
         }
     }
     info!(http = %ready.http, "{what} is up");

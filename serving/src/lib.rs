@@ -51,6 +51,7 @@ pub use limits::ServingLimits;
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
 pub use node::Node;
+pub use query_runtime::CATALOG;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use sockets::{allowed_connections, tune_socket};
 pub use sql::params as parameters;

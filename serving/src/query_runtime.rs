@@ -18,6 +18,10 @@ use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::query_memory::QueryMemory;
 
+/// The catalog of all tables, as PostgreSQL clients know the database: `basestream.public.orders` is `orders`.
+pub const CATALOG: &str = "basestream";
+const SCHEMA: &str = "public";
+
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryRuntime {
@@ -67,7 +71,7 @@ impl QueryRuntime {
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
         let state = asking_session_builder()
-            .with_config(session_config().with_information_schema(true))
+            .with_config(session_config().with_default_catalog_and_schema(CATALOG, SCHEMA).with_information_schema(true))
             .with_runtime_env(self.runtime.clone())
             .build();
         let session = SessionContext::new_with_state(state);

@@ -160,7 +160,8 @@ async fn begin(
     let runtime = &runtime.for_query();
     let types: Vec<Option<DataType>> = match &params {
         Params::Json(_) => Vec::new(),
-        Params::Typed(values) => values.iter().map(|value| Some(value.data_type())).collect(),
+        // A NULL may have no type.
+        Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
     let Planned { session, context, plan, uuids, .. } =
         Box::pin(plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types)).await?;

@@ -22,8 +22,8 @@ enum TokenCommand {
     #[command(after_help = "Examples:\n  basestream token create ops --role admin\n  \
         basestream token create grafana --role reader --views device_velocity --expires 90d\n  \
         basestream token create shop --role writer --streams payments\n\n\
-        Clients send it as `Authorization: Bearer <token>`, over PostgreSQL as the password of the user NAME. Every process\n\
-        knows it within a second.")]
+        Clients send it as `Authorization: Bearer <token>`, or as the password of the user NAME (PostgreSQL, Flight SQL).\n\
+        Every process knows it within a second.")]
     Create {
         name: String,
         /// What it allows: reader, writer, operator or admin

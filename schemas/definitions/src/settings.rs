@@ -180,13 +180,17 @@ pub struct ServingSettings {
     /// none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub postgres: Option<String>,
+    /// The address at which Arrow Flight SQL clients are answered, `host:port`, of this machine. Default: absent or
+    /// empty, none.
+    #[serde(deserialize_with = "fields::optional_address")]
+    pub flight: Option<String>,
     /// Which clock gives `t` without `as_of`: `wall` or `event`. Default: `wall`.
     pub clock: ClockKind,
     /// Memory for queries (bytes). Default: `2GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
-    /// How long an SQL query over HTTP or the PostgreSQL protocol may take until its answer, or the first part of a
-    /// stream, is ready. Default: `30s`.
+    /// How long an SQL query over HTTP, the PostgreSQL protocol or Flight SQL may take until its answer, or the first
+    /// part of a stream, is ready. Default: `30s`.
     #[serde(deserialize_with = "fields::duration")]
     pub query_timeout: Duration,
     /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
@@ -237,6 +241,7 @@ impl Settings {
         let absolute = std::path::absolute(path).map_err(|error| Error::from(error).with("file", path.display()))?;
         let project = absolute.parent().unwrap_or(&absolute).to_path_buf();
         let settings: Settings = document::read(text, path, &project, variables)?;
+        settings.serving.refuse_shared_addresses().map_err(|message| Error::input(format!("{}: error: {message}", path.display())))?;
         Ok(settings.in_project(project))
     }
 
@@ -272,6 +277,20 @@ impl Settings {
     /// Returns the folder of local copies: the configured one, or the project's.
     pub fn cache_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
+    }
+}
+
+impl ServingSettings {
+    /// Two protocols cannot listen at one address. Port 0 is any free one.
+    fn refuse_shared_addresses(&self) -> Result<(), String> {
+        let named = [("http", Some(&self.http)), ("postgres", self.postgres.as_ref()), ("flight", self.flight.as_ref())];
+        let given: Vec<(&str, &String)> = named.into_iter().filter_map(|(name, address)| Some((name, address?))).collect();
+        for (index, (name, address)) in given.iter().enumerate() {
+            if let Some((other, _)) = given[..index].iter().find(|(_, other)| other == address && !address.ends_with(":0")) {
+                return Err(format!("serving.{name} = \"{address}\" is the address of serving.{other}, too; expected another port"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -350,6 +369,7 @@ impl Default for ServingSettings {
         Self {
             http: "127.0.0.1:8080".to_owned(),
             postgres: None,
+            flight: None,
             clock: ClockKind::Wall,
             memory_limit: 2 << 30,
             query_timeout: Duration::from_secs(30),

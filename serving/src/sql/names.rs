@@ -2,7 +2,7 @@
 
 use committed::registry::{LiveView, Registry};
 
-pub(super) const DEFAULT_CATALOG: &str = "datafusion";
+pub(super) use crate::query_runtime::CATALOG as DEFAULT_CATALOG;
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 pub(super) const SYSTEM_SCHEMA: &str = "system";
 pub(super) const INFORMATION_SCHEMA: &str = "information_schema";

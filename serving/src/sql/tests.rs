@@ -235,7 +235,7 @@ async fn the_catalog_can_be_asked() {
     );
     assert_eq!(lines(&harness, "SELECT count(*) AS n FROM system.checkpoints").await, [r#"{"n":3}"#]);
     assert_eq!(lines(&harness, "SELECT * FROM system.runs").await.len(), 0);
-    assert_eq!(lines(&harness, "SELECT * FROM datafusion.system.runs r JOIN public.totals t ON true").await.len(), 0);
+    assert_eq!(lines(&harness, "SELECT * FROM basestream.system.runs r JOIN public.totals t ON true").await.len(), 0);
 }
 
 /// A log that does not answer.

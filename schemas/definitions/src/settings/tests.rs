@@ -28,6 +28,7 @@ memory_limit = "1GiB"
 [serving]
 http = "127.0.0.1:8081"
 postgres = "127.0.0.1:5433"
+flight = "127.0.0.1:5434"
 clock = "event"
 memory_limit = "3GiB"
 "#;
@@ -64,6 +65,7 @@ fn the_design_example_is_read_in_full() {
     assert_eq!(settings.batch.memory_limit, 1 << 30);
     assert_eq!(settings.serving.http, "127.0.0.1:8081");
     assert_eq!(settings.serving.postgres.as_deref(), Some("127.0.0.1:5433"));
+    assert_eq!(settings.serving.flight.as_deref(), Some("127.0.0.1:5434"));
     assert_eq!(settings.serving.clock, ClockKind::Event);
     assert_eq!(settings.serving.memory_limit, 3 << 30);
 }
@@ -80,6 +82,19 @@ fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses
         wrong("[scheduler]\nhttp = '8082'", &[]),
         "2:8: error: found the address \"8082\"; expected host:port, such as \"127.0.0.1:8080\""
     );
+}
+
+#[test]
+fn protocols_have_addresses_of_their_own() {
+    assert_eq!(
+        wrong("[serving]\npostgres = 'h:1'\nflight = 'h:1'", &[]).trim(),
+        "error: serving.flight = \"h:1\" is the address of serving.postgres, too; expected another port"
+    );
+    assert_eq!(
+        wrong("", &[("BASESTREAM__SERVING__FLIGHT", "127.0.0.1:8080")]).trim(),
+        "error: serving.flight = \"127.0.0.1:8080\" is the address of serving.http, too; expected another port"
+    );
+    parse("[serving]\nhttp = 'h:0'\npostgres = 'h:0'\nflight = 'h:0'");
 }
 
 #[test]
@@ -101,7 +116,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");
     assert_eq!(settings.log.url.as_str(), "file:///project/data/log");
     assert_eq!(settings.cache_dir(), Path::new("/project/data/cache"));
-    assert_eq!(settings.serving.postgres, None);
+    assert_eq!((settings.serving.postgres, settings.serving.flight), (None, None));
 }
 
 #[test]
@@ -186,7 +201,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(

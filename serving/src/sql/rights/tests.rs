@@ -27,7 +27,7 @@ async fn no_query_reaches_a_table_without_its_right() {
     let secret = [
         "SELECT * FROM totals",
         "SELECT * FROM public.totals",
-        "SELECT * FROM datafusion.public.totals",
+        "SELECT * FROM basestream.public.totals",
         "SELECT * FROM \"totals\"",
         "SELECT * FROM TOTALS",
         "SELECT * FROM totals__batch",
@@ -50,7 +50,7 @@ async fn no_query_reaches_a_table_without_its_right() {
         "EXPLAIN ANALYZE SELECT * FROM totals",
         "SET as_of = '2026-03-02T11:00:00Z'; SELECT * FROM totals",
         "SELECT * FROM system.views",
-        "SELECT * FROM datafusion.system.runs",
+        "SELECT * FROM basestream.system.runs",
         "SELECT count(*) FROM velocity, system.checkpoints",
     ];
     for sql in secret {
@@ -120,7 +120,7 @@ async fn a_plan_is_refused_by_what_it_scans() {
     for (name, is_allowed) in [
         ("velocity", true),
         ("velocity__batch", true),
-        ("datafusion.public.velocity", true),
+        ("basestream.public.velocity", true),
         ("information_schema.tables", true),
         ("totals__speed", false),
         ("payments", false),

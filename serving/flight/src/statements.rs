@@ -1,0 +1,66 @@
+//! A query: what its columns and parameters are, and the beginning of its answer.
+
+use std::future::Future;
+
+use arrow::array::RecordBatch;
+use definitions::durations::format_duration;
+use futures::StreamExt;
+use serving::{Described, Node, QueryResponse, parse_as_of};
+use tonic::metadata::MetadataMap;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use crate::parameters;
+use crate::tickets::Question;
+
+/// Names the time of the queries of a call whose text names none: RFC 3339 with a zone.
+pub const AS_OF: &str = "basestream-as-of";
+
+/// An answer that has begun.
+pub(crate) struct Begun {
+    pub(crate) response: QueryResponse,
+    pub(crate) first: Option<RecordBatch>,
+}
+
+/// The time that a call asks for.
+pub(crate) fn as_of(metadata: &MetadataMap) -> Result<Option<Micros>> {
+    let Some(value) = metadata.get(AS_OF) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Error::input(format!("as_of: the header {AS_OF} is no text")))?;
+    if text.trim().is_empty() { Ok(None) } else { parse_as_of(text).map(Some) }
+}
+
+/// The columns of a query's answer, and its parameters.
+pub(crate) async fn describe(node: &Node, question: &Question) -> Result<Described> {
+    let given = parameters::types(&parameters::values(&question.params)?);
+    in_time(node, node.describe(node.read_view()?, &question.sql, &given)).await
+}
+
+/// Plans a query and waits for its first rows: what fails until then is answered without any.
+pub(crate) async fn begin(node: &Node, question: &Question) -> Result<Begun> {
+    metrics::counter!("basestream_serving_flight_queries_total").increment(1);
+    let params = parameters::values(&question.params)?;
+    in_time(node, async {
+        let mut response = node.query_typed(None, &question.sql, params, question.as_of).await?;
+        let first = response.batches.next().await.transpose()?;
+        Ok(Begun { response, first })
+    })
+    .await
+}
+
+async fn in_time<T>(node: &Node, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let limit = node.query_timeout();
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let limit = format_duration(limit);
+        Err(Error::unavailable(format!(
+            "the query was stopped after {limit}, the setting serving.query_timeout: select less, or raise the setting"
+        )))
+    })
+}
+
+/// Each query is answered from one state by itself.
+pub(crate) fn refuse_transaction(id: Option<&bytes::Bytes>) -> Result<()> {
+    match id.is_some_and(|id| !id.is_empty()) {
+        true => Err(Error::input("not supported: transactions, each query is answered from one state by itself")),
+        false => Ok(()),
+    }
+}
