@@ -10,7 +10,7 @@ use arrow_flight::FlightData;
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use definitions::durations::format_duration;
 use futures::{Stream, StreamExt, stream};
-use serving::Meta;
+use serving::{Meta, Turn};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -48,7 +48,8 @@ pub(crate) struct UnderWay {
 
 /// Sends an answer.
 pub(crate) fn send(begun: Begun, under_way: UnderWay) -> Result<Messages> {
-    Ok(ahead(made(begun)?, under_way, STALLED))
+    let turn = begun.response.turn.clone();
+    Ok(ahead(made(begun)?, under_way, turn, STALLED))
 }
 
 /// An answer's messages. The last one is its end, which is an error with the code of none.
@@ -64,10 +65,15 @@ fn made(begun: Begun) -> Result<impl Stream<Item = Result<FlightData, Status>> +
 }
 
 /// Makes messages on a task, ahead of what is sent, up to their first error.
-fn ahead(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static, under_way: UnderWay, stalled: Duration) -> Messages {
+fn ahead(
+    messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    under_way: UnderWay,
+    turn: Turn,
+    stalled: Duration,
+) -> Messages {
     let (made, sent) = mpsc::channel(MADE_AHEAD);
     let cancelled = under_way.running.cancelled.clone();
-    let making = AbortOnDropHandle::new(tokio::spawn(make(messages, under_way, made, stalled)));
+    let making = AbortOnDropHandle::new(tokio::spawn(make(messages, under_way, (made, turn), stalled)));
     let state = Some((sent, making));
     Box::pin(stream::unfold(state, move |state| {
         let cancelled = cancelled.clone();
@@ -87,7 +93,7 @@ fn ahead(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'stat
 async fn make(
     messages: impl Stream<Item = Result<FlightData, Status>>,
     UnderWay { caller, running, place: _place }: UnderWay,
-    out: mpsc::Sender<Result<FlightData, Status>>,
+    (out, turn): (mpsc::Sender<Result<FlightData, Status>>, Turn),
     stalled: Duration,
 ) {
     let mut messages = pin!(messages);
@@ -104,6 +110,10 @@ async fn make(
             && end.code() != Code::Ok
         {
             count(end);
+        }
+        if out.capacity() == 0 {
+            // Others take its place among the queries that run until the client takes more.
+            turn.pause();
         }
         let is_taken = tokio::select! {
             biased;
@@ -187,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_takes_nothing_is_left() {
         let (queries, (messages, made)) = (Queries::default(), endless());
-        let mut answer = ahead(messages, under_way(&queries).await, Duration::from_secs(1));
+        let mut answer = ahead(messages, under_way(&queries).await, Turn::default(), Duration::from_secs(1));
         answer.next().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         // The one that was taken, the one ahead of it, and the one that has no room.
@@ -205,14 +215,14 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_dropped_or_cancelled_is_over() {
         let queries = Queries::default();
-        let answer = ahead(endless().0, under_way(&queries).await, STALLED);
+        let answer = ahead(endless().0, under_way(&queries).await, Turn::default(), STALLED);
         drop(answer);
         while queries.count() > 0 {
             tokio::task::yield_now().await;
         }
         let under_way = under_way(&queries).await;
         let cancelled = under_way.running.cancelled.clone();
-        let mut answer = ahead(endless().0, under_way, STALLED);
+        let mut answer = ahead(endless().0, under_way, Turn::default(), STALLED);
         answer.next().await.unwrap().unwrap();
         cancelled.cancel();
         let end = loop {
@@ -227,7 +237,7 @@ mod tests {
     async fn nothing_follows_an_error() {
         let queries = Queries::default();
         let messages = stream::iter([Ok(FlightData::new()), Err(Status::data_loss("damaged")), Err(Status::ok(""))]);
-        let found: Vec<_> = ahead(messages, under_way(&queries).await, STALLED).collect().await;
+        let found: Vec<_> = ahead(messages, under_way(&queries).await, Turn::default(), STALLED).collect().await;
         assert!(matches!(&found[..], [Ok(_), Err(end)] if end.code() == Code::DataLoss), "{found:?}");
     }
 }

@@ -14,7 +14,7 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use serving::Node;
+use serving::{Node, allowed_connections, tune_socket};
 use serving::http::Protection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -83,7 +83,7 @@ pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: Cancellati
 
 async fn accept(listener: StdListener, connection: Connection) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let (places, tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
+    let (places, tasks) = (Arc::new(Semaphore::new(allowed_connections(CONNECTIONS))), TaskTracker::new());
     loop {
         let accepted = tokio::select! {
             () = connection.stop.cancelled() => break,
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     async fn encrypted(&self, socket: TcpStream, has_asked: Arc<AtomicBool>) {
-        let _ = socket.set_nodelay(true);
+        tune_socket(&socket);
         let Some(tls) = &self.tls else { return self.calls(socket, has_asked).await };
         let mut config = (*tls.config()).clone();
         config.alpn_protocols = vec![ALPN.to_vec()];

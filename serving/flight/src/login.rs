@@ -19,15 +19,13 @@ const BASE64: GeneralPurpose =
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
-    /// What let it in, if that was a token: it may be revoked.
-    by_token: Option<Authenticator>,
+    authenticator: Authenticator,
 }
 
 impl Caller {
     /// Errors: `Unauthenticated` for a token that was revoked, or has expired, since the call began.
     pub(crate) fn may_go_on(&self) -> Result<()> {
-        let is_valid = |by: &Authenticator| by.keyring.is_still_valid(&self.principal, (by.clock)());
-        match self.by_token.as_ref().is_none_or(is_valid) {
+        match self.authenticator.is_still_valid(&self.principal) {
             true => Ok(()),
             false => Err(Error::unauthenticated("the token was revoked, or has expired")),
         }
@@ -44,8 +42,7 @@ pub(crate) async fn caller(authenticator: &Authenticator, headers: &HeaderMap) -
         None => authenticator.caller(authorization).await,
     };
     let principal = found.inspect_err(count_refused)?;
-    let is_token = authenticator.keyring.is_still_valid(&principal, (authenticator.clock)());
-    Ok(Caller { principal, by_token: is_token.then(|| authenticator.clone()) })
+    Ok(Caller { principal, authenticator: authenticator.clone() })
 }
 
 /// Returns the `authorization` of the calls that follow a login, if it named a user.
