@@ -30,4 +30,4 @@ pub use listening::may_listen;
 pub use may::{Action, Object, allow, may};
 pub use principal::{Grant, Only, Principal};
 pub use scram::{proof_of_client, salted};
-pub use token::{NewToken, hash, new_token};
+pub use token::{NewToken, TOKEN_PREFIX, hash, new_token};

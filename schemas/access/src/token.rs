@@ -11,7 +11,7 @@ use types::{Error, Result};
 use crate::scram;
 
 /// How every token begins, so that scanners for secrets know one.
-pub(crate) const TOKEN_PREFIX: &str = "bst_";
+pub const TOKEN_PREFIX: &str = "bst_";
 
 const SECRET_BYTES: usize = 32;
 /// PostgreSQL's user names are no longer.
