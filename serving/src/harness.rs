@@ -13,7 +13,7 @@ use catalog::{
 };
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
-use engine::fresh::{Fresh, FreshLayer};
+use engine::fresh::{Complete, Fresh, FreshLayer};
 use engine::functions::Functions;
 use engine::states::{Partial, bucket_of, merge_rows, rollup};
 use event_log::Log;
@@ -217,14 +217,15 @@ impl Harness {
             failures,
             max_event_time: BTreeMap::from([(self.stream.name.clone(), newest)]),
         };
-        self.fresh.publish(layer, [(id, NOW + 1)]);
+        let complete = Complete { position: layer.end.get(&id), partition: id, time: NOW + 1 };
+        self.fresh.publish(layer, [complete]);
     }
 
     /// Withdraws what is not checkpointed of a partition, as when its worker goes: it is to be read again.
     pub(crate) fn withdraw(&self, partition: i32) {
         let (id, committed) = (PartitionId::new("payments", partition), self.node.loaded().unwrap().vector.clone());
         self.next.lock().unwrap().insert(partition, committed.get(&id).0);
-        self.fresh.withdraw_leftovers(&committed, &[id]);
+        self.fresh.take_over(0, &committed, &[id]);
     }
 
     /// What the speed layer of this process says of its commits.

@@ -83,6 +83,21 @@ fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses
 }
 
 #[test]
+fn nodes_ask_workers_by_default_and_no_worker_offers_anything_by_default() {
+    let settings = parse("");
+    assert_eq!((settings.speed.flight, settings.speed.flight_advertise, settings.serving.fresh), (None, None, FreshKind::Stream));
+    let text = "[speed]\nflight = '0.0.0.0:0'\nflight_advertise = 'worker-1'\n[serving]\nfresh = 'committed'\nfresh_token = ' bst_hush '\nfresh_ca = 'ca.pem'";
+    let settings = parse(text);
+    assert_eq!((settings.speed.flight.as_deref(), settings.speed.flight_advertise.as_deref()), (Some("0.0.0.0:0"), Some("worker-1")));
+    assert_eq!(settings.serving.fresh, FreshKind::Committed);
+    assert_eq!(settings.serving.fresh_token.as_ref().map(Secret::as_str), Some("bst_hush"));
+    assert_eq!(settings.serving.fresh_ca.as_deref(), Some(Path::new("/project/ca.pem")));
+    assert!(!format!("{settings:?}").contains("hush"));
+    assert!(wrong("[speed]\nflight = '7000'", &[]).contains("expected host:port"));
+    assert!(wrong("[serving]\nfresh = 'soon'", &[]).contains("soon"));
+}
+
+#[test]
 fn the_scheduler_runs_one_view_at_a_time_unless_it_may_more() {
     assert_eq!(parse("").scheduler.max_concurrent_runs, 1);
     assert_eq!((parse("").serving.cache_bytes, parse("[serving]\ncache_bytes = '1GiB'").serving.cache_bytes), (None, Some(1 << 30)));
