@@ -118,6 +118,7 @@ impl Installation {
             log: self.log.clone(),
             functions: self.functions.clone(),
             fresh,
+            registration: None,
             settings,
             clock: clock(),
             progress: Default::default(),

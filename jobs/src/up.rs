@@ -4,7 +4,7 @@
 //! ```text
 //! start -> address bound -> definitions applied -> node loaded -> HTTP served
 //!       -> speed (shares its fresh layers with the node), scheduler, collector -> ready
-//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> health -> catalog
+//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node, feed -> health -> catalog
 //! ```
 //!
 //! A process without a node answers HTTP about its health alone, if its setting names an address.
@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use access::{audit, local_user, may_listen};
 use definitions::Definitions;
-use definitions::settings::ClockKind;
+use definitions::settings::{ClockKind, FreshKind};
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::http::{BoundListener, Protection, listen, serve_health};
-use speed::Progress;
+use speed::{Progress, Registration, Speed};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ use crate::scheduler::Looks;
 mod answers;
 mod health;
 mod lag;
+mod layers;
 mod metrics;
 mod parts;
 mod process;
@@ -86,14 +87,16 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
     let protection = protection::open(&installation).await?;
     let postgres = bind_postgres(&installation).await?;
+    let offering = layers::bind(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection, postgres), Some(fresh.clone())).await
+        let ready = start_serving(&mut parts, &installation, (listener, protection, postgres), Reads::Shared(fresh.clone())).await?;
+        Ok((ready, offer(&mut parts, &installation, offering, &fresh).await?))
     };
-    if let Some(ready) = unless_stopped(&stop, starting).await? {
-        start_speed(&mut parts, &installation, Some(fresh));
+    if let Some((ready, registration)) = unless_stopped(&stop, starting).await? {
+        start_speed(&mut parts, &installation, Some(fresh), registration);
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -103,17 +106,21 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 /// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_optional_listener("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
+    let offering = layers::bind(&installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let workers = start_speed(&mut parts, &installation, None);
+    let fresh = offering.is_some().then(Fresh::unread);
+    let registration = offer(&mut parts, &installation, offering, fresh.as_ref().unwrap_or(&Fresh::unread())).await?;
+    let workers = start_speed(&mut parts, &installation, fresh, registration);
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
 }
 
-/// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
+/// Runs the serving layer alone: it answers from checkpoints, snapshots and the fresh layers that workers offer, and
+/// appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_listener("serving.http", &installation.settings.serving.http, &installation).await?;
     let protection = protection::open(&installation).await?;
@@ -121,7 +128,11 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listener, protection, postgres), None).await
+        let reads = match installation.settings.serving.fresh {
+            FreshKind::Stream => Reads::Followed,
+            FreshKind::Committed => Reads::Committed,
+        };
+        start_serving(&mut parts, &installation, (listener, protection, postgres), reads).await
     };
     if let Some(ready) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -188,16 +199,48 @@ async fn bind_postgres(installation: &Installation) -> Result<Option<postgres_wi
     postgres_wire::listen(address).map(Some).map_err(|error| error.with("setting", setting))
 }
 
+/// What a node reads beside what is committed.
+enum Reads {
+    Committed,
+    /// What workers of other processes offer.
+    Followed,
+    /// That, and what the workers of this process share.
+    Shared(Fresh),
+}
+
+impl Reads {
+    fn fresh(self) -> Option<Fresh> {
+        match self {
+            Reads::Committed => None,
+            Reads::Followed => Some(Fresh::default()),
+            Reads::Shared(fresh) => Some(fresh),
+        }
+    }
+}
+
+async fn offer(
+    parts: &mut Parts,
+    installation: &Installation,
+    offering: Option<layers::Offering>,
+    fresh: &Fresh,
+) -> Result<Option<Registration>> {
+    match offering {
+        Some(offering) => layers::offer(parts, installation, offering, fresh).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 async fn start_serving(
     parts: &mut Parts,
     installation: &Installation,
     (listener, protection, postgres): (BoundListener, Protection, Option<postgres_wire::Bound>),
-    fresh: Option<Fresh>,
+    reads: Reads,
 ) -> Result<Ready> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
-    let reads_itself = fresh.is_some();
-    let node = installation.node_at_once(fresh).await?;
+    let reads_itself = matches!(reads, Reads::Shared(_));
+    let node = installation.node_at_once(reads.fresh()).await?;
+    layers::follow(parts, installation, &node);
     protection::follow(parts, Stage::Http, installation, &protection);
     let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None };
     let stopping = parts.token(Stage::Http);
@@ -276,9 +319,15 @@ fn start_health(
 }
 
 /// Returns what each worker is doing.
-fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Vec<Progress> {
+fn start_speed(
+    parts: &mut Parts,
+    installation: &Installation,
+    fresh: Option<Fresh>,
+    registration: Option<Registration>,
+) -> Vec<Progress> {
     let mut workers = Vec::new();
     for speed in installation.speed_workers(fresh) {
+        let speed = Speed { registration: registration.clone(), ..speed };
         workers.push(speed.progress.clone());
         // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
         // that answer HTTP.

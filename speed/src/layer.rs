@@ -13,6 +13,7 @@ use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
 use crate::progress::Progress;
+use crate::registration::Registration;
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
@@ -38,8 +39,10 @@ pub struct Speed {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
-    /// Where a serving node in this process reads fresh layers.
+    /// Where nodes read fresh layers: one in this process, or those of others.
     pub fresh: Option<Fresh>,
+    /// Where nodes of other processes find them, if they are offered.
+    pub registration: Option<Registration>,
     pub settings: SpeedSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.

@@ -68,6 +68,9 @@ impl<'a> Worker<'a> {
         stop: CancellationToken,
     ) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
+        if let Some(fresh) = &speed.fresh {
+            fresh.keep(views.stamps());
+        }
         let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::default(), Instant::now());
         Ok(Self { speed, session, registry, views, epoch, under_way: None, ids, revision, polled_at, stop })

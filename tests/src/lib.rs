@@ -96,6 +96,7 @@ impl Harness {
             log: self.log.clone(),
             functions: self.functions.clone(),
             fresh,
+            registration: None,
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: "basestream".into(),

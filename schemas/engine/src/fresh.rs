@@ -76,6 +76,8 @@ struct Shared<S> {
     subscribers: Subscribers<S>,
     /// Whether a node of this process reads the layers. It then releases what its vector has passed.
     is_read: bool,
+    /// The formats of the states that the workers keep.
+    stamps: BTreeMap<ViewVersion, Arc<str>>,
 }
 
 impl<S> Clone for Fresh<S> {
@@ -86,7 +88,7 @@ impl<S> Clone for Fresh<S> {
 
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
-        let shared = Shared { state: State::default(), subscribers: Subscribers::default(), is_read: true };
+        let shared = Shared { state: State::default(), subscribers: Subscribers::default(), is_read: true, stamps: BTreeMap::new() };
         Self { shared: Arc::new(RwLock::new(shared)), owner: 0, commits: Attempts::new("the speed layer cannot commit") }
     }
 }
@@ -212,6 +214,16 @@ impl<S> Fresh<S> {
         let mut shared = self.write();
         shared.state.raise_claims(epoch);
         shared.subscribers = Subscribers::default();
+    }
+
+    /// Says of which format the states are that a worker keeps from now on.
+    pub fn keep(&self, views: impl IntoIterator<Item = (ViewVersion, Arc<str>)>) {
+        self.write().stamps.extend(views);
+    }
+
+    /// The format of a view version's states.
+    pub fn stamp(&self, view: &ViewVersion) -> Option<Arc<str>> {
+        self.read().stamps.get(view).cloned()
     }
 
     /// The epoch of each partition's last owner.

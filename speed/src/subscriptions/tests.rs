@@ -19,6 +19,7 @@ async fn speed_layer(folder: &Path) -> Speed {
         log: event_log::open(&url("log"), &BTreeMap::new()).await.unwrap(),
         functions: Functions::standard(),
         fresh: None,
+        registration: None,
         settings: SpeedSettings {
             worker: "w".into(),
             group: "g".into(),

@@ -98,6 +98,7 @@ impl Engines {
             log: self.harness.log.clone(),
             functions: self.harness.functions.clone(),
             fresh,
+            registration: None,
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: self.topic.clone(),

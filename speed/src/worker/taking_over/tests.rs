@@ -100,6 +100,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         log: log.clone(),
         functions: Functions::standard(),
         fresh: None,
+        registration: None,
         settings: SpeedSettings {
             worker: "worker".into(),
             group: "basestream".into(),
