@@ -201,7 +201,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(

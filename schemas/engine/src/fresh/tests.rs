@@ -41,7 +41,9 @@ fn what_a_dead_worker_left_is_not_counted_beside_what_its_successor_made() {
     let fresh = fresh(&[&[(0, 0, 20)], &[(0, 0, 15)], &[(0, 15, 25)]]);
     let chain = fresh.after(&Vector::new());
     assert_eq!((chain.layers.len(), end_of(&chain)), (1, "s/0:20".into()));
-    assert!(chain.complete_to.is_empty(), "the layers that the time was told with are not all in the chain");
+    assert_eq!(chain.complete_to, BTreeMap::from([(PartitionId::new("s", 0), 7)]), "all records before that time are before 20");
+    fresh.complete([Complete { partition: PartitionId::new("s", 0), position: Offset(25), time: 8 }]);
+    assert!(fresh.after(&Vector::new()).complete_to.is_empty(), "what the time was told with is not all in the chain");
     fresh.withdraw(&Vector::new(), &[PartitionId::new("s", 0)]);
     assert!(fresh.after(&Vector::new()).layers.is_empty());
 }
@@ -122,5 +124,5 @@ fn a_subscriber_that_does_not_keep_up_is_cut_off_and_holds_nobody_up() {
     while let Ok(change) = slow.changes.try_recv() {
         received += usize::from(matches!(change.change, Change::Published { .. }));
     }
-    assert!(slow.changes.is_closed() && received >= subscription::QUEUE / 2, "{received}");
+    assert!(slow.changes.is_closed() && received > subscription::QUEUE / 3, "{received}");
 }
