@@ -9,6 +9,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use catalog::{
     Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, SnapshotRecord,
+    WorkerRecord,
     checkpoint_commit,
 };
 use definitions::StreamDefinition;
@@ -105,6 +106,26 @@ impl Harness {
     pub(crate) async fn node_of(&self, views: WantedViews) -> Node {
         let settings = node_settings(&self.folder.path().join("another"), views);
         Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
+    }
+
+    /// Another node, as in a process without a worker, with these fresh layers.
+    pub(crate) async fn node_apart(&self, fresh: &Fresh) -> Node {
+        let settings = node_settings(&self.folder.path().join(format!("apart-{}", Uuid::new_v4())), WantedViews::All);
+        Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW))
+            .await
+            .unwrap()
+    }
+
+    /// Registers this process at an address, as the owner of both partitions, and returns what its worker shares.
+    pub(crate) async fn register(&self, name: &str, address: &str) -> Fresh {
+        let worker = WorkerRecord { name: name.into(), address: address.into(), epoch: 0, expires_at: NOW + 1_000_000 };
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Worker(worker)], ..Commit::default() };
+        let epoch = self.catalog.commit(commit).await.unwrap();
+        let partitions = [0, 1].map(|partition| PartitionId::new("payments", partition));
+        self.fresh.take_over(epoch, &self.node.loaded().unwrap().vector, &partitions);
+        let views = self.node.loaded().unwrap().registry.views.clone();
+        self.fresh.keep(views.iter().map(|view| ((view.name.clone(), view.version), view.plan.stamp.as_str().into())));
+        self.fresh.clone()
     }
 
     /// What follows the catalog in another node; nothing is loaded yet.

@@ -97,3 +97,6 @@ fn begin(following: &Following, worker: &str, address: &str) -> Followed {
     let task = threads::SPEED.spawn(async move { following.follow(&worker, &address, stopping).await });
     Followed { stop, task }
 }
+
+#[cfg(test)]
+mod tests;
