@@ -15,6 +15,8 @@ mod compaction;
 mod cost;
 #[path = "tiny/freshness.rs"]
 mod freshness;
+#[path = "tiny/freshness_apart.rs"]
+mod freshness_apart;
 #[path = "tiny/history.rs"]
 mod history;
 #[path = "tiny/hot.rs"]

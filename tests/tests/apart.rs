@@ -118,7 +118,8 @@ impl Node {
 
 fn events(ids: std::ops::Range<usize>) -> Vec<Value> {
     let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-    ids.map(|id| json!({"id": format!("e{id}"), "ts": now, "device": ["a", "b", "c"][id % 3], "amount": format!("{id}.25")})).collect()
+    let event = |id: usize| json!({"id": format!("e{id}"), "ts": now, "device": (["a", "b", "c"][id % 3]), "amount": format!("{id}.25")});
+    ids.map(event).collect()
 }
 
 fn committed(project: &Project) -> i64 {
