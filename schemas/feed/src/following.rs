@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use arrow_flight::FlightData;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
-use engine::fresh::{Applied, Change, Fresh, FreshLayer, Mirror, Snapshot, ViewVersion};
-use engine::plan::ViewPlan;
-use engine::states::KeyCodec;
+use engine::fresh::{Applied, Change, Fresh, FreshLayer, Mirror, Snapshot};
+use engine::states::StateRows;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
@@ -17,12 +16,9 @@ use tracing::{debug, info, warn};
 use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
-use crate::layer;
+use crate::layer::{self, Plans};
 use crate::message::{FORMAT, Head, LayerHead, Request, head};
 use crate::requests::{Credentials, begin, error_of};
-
-/// The plans and codecs of the view versions that a node serves.
-pub type Plans = BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>;
 
 /// The pause before a second attempt, and at most before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -181,7 +177,7 @@ impl Following {
 }
 
 /// Receives what a stream begins with.
-async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans) -> Result<Snapshot<engine::states::StateRows>> {
+async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans) -> Result<Snapshot<StateRows>> {
     let Head::Snapshot { format, claims, complete_to, layers } = head(&next(stream).await?)? else {
         return Err(Error::corrupt("a worker's stream does not begin with a snapshot"));
     };

@@ -1,5 +1,6 @@
 //! The states of a layer as bytes, view by view, and back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -8,13 +9,15 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use bytes::Bytes;
-use engine::fresh::FreshLayer;
+use engine::fresh::{FreshLayer, ViewVersion};
 use engine::plan::ViewPlan;
 use engine::states::{KeyCodec, StateRows, conform};
 use types::{Error, Result};
 
-use crate::following::Plans;
 use crate::message::LayerHead;
+
+/// The plans and codecs of the view versions that a node serves.
+pub type Plans = BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>;
 
 /// Less than this is sent faster than it is compressed.
 const MIN_COMPRESSED_BYTES: usize = 16 << 10;

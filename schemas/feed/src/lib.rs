@@ -35,7 +35,8 @@ mod requests;
 mod server;
 mod tls;
 
-pub use following::{Following, Link, LinkState, Links, Plans};
+pub use following::{Following, Link, LinkState, Links};
+pub use layer::Plans;
 pub use requests::Credentials;
 pub use server::{Bound, Offer, listen, serve};
 pub use tls::ClientTls;

@@ -104,8 +104,8 @@ fn newest(id: &str) -> [String; 1] {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_another_process_answers_as_the_one_beside_the_worker() {
     let harness = Harness::filled().await;
-    harness.fresh(1, &newest("7")).await;
     let served = Served::start(&harness, "w", |offer| offer).await;
+    harness.fresh(1, &newest("7")).await;
     let apart = Apart::start(&harness, Credentials::default()).await;
     harness.fresh(0, &newest("8")).await;
     harness.fresh(1, &newest("9")).await;
