@@ -319,12 +319,7 @@ fn start_health(
 }
 
 /// Returns what each worker is doing.
-fn start_speed(
-    parts: &mut Parts,
-    installation: &Installation,
-    fresh: Option<Fresh>,
-    registration: Option<Registration>,
-) -> Vec<Progress> {
+fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>, registration: Option<Registration>) -> Vec<Progress> {
     let mut workers = Vec::new();
     for speed in installation.speed_workers(fresh) {
         let speed = Speed { registration: registration.clone(), ..speed };

@@ -9,8 +9,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use catalog::{
     Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, SnapshotRecord,
-    WorkerRecord,
-    checkpoint_commit,
+    WorkerRecord, checkpoint_commit,
 };
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};

@@ -49,7 +49,10 @@ fn advertised(settings: &Settings, bound: SocketAddr, is_encrypted: bool) -> Res
         Some(host) => Ok(format!("{scheme}://{host}:{}", bound.port())),
         None if bound.ip().is_unspecified() => {
             let message = format!("speed.flight = \"{bound}\" is every address of this machine, and none that others know it by");
-            Err(Error::input(message).with("setting", "speed.flight_advertise").with("found", "nothing").with("expected", "a host, as nodes know it"))
+            Err(Error::input(message)
+                .with("setting", "speed.flight_advertise")
+                .with("found", "nothing")
+                .with("expected", "a host, as nodes know it"))
         }
         None => Ok(format!("{scheme}://{bound}")),
     }

@@ -63,9 +63,7 @@ pub enum LinkState {
     /// Its layers are read.
     Followed,
     /// What it has not committed is not read.
-    Lost {
-        error: String,
-    },
+    Lost { error: String },
 }
 
 /// Why a stream came to its end without an error.

@@ -35,13 +35,32 @@ pub(crate) struct Request {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Head {
     /// This many layers follow that belong to it.
-    Snapshot { format: u32, claims: Vec<(u64, Claim)>, complete_to: Vec<Complete>, layers: usize },
+    Snapshot {
+        format: u32,
+        claims: Vec<(u64, Claim)>,
+        complete_to: Vec<Complete>,
+        layers: usize,
+    },
     Layer(LayerHead),
     /// The worker merged its layers between these vectors; a node merges its own.
-    Compacted { owner: u64, start: Vector, end: Vector },
-    TakenOver { owner: u64, claims: Vec<Claim> },
-    Completed { owner: u64, complete_to: Vec<Complete> },
-    Withdrawn { owner: u64, committed: Vector, partitions: Vec<PartitionId> },
+    Compacted {
+        owner: u64,
+        start: Vector,
+        end: Vector,
+    },
+    TakenOver {
+        owner: u64,
+        claims: Vec<Claim>,
+    },
+    Completed {
+        owner: u64,
+        complete_to: Vec<Complete>,
+    },
+    Withdrawn {
+        owner: u64,
+        committed: Vector,
+        partitions: Vec<PartitionId>,
+    },
 }
 
 /// A layer without its states.

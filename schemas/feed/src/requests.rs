@@ -46,7 +46,8 @@ pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &Wan
             return Err(Error::input(message).with("address", address));
         }
     };
-    let unreached = |error: tonic::transport::Error| Error::unavailable("a worker is not reached").with("address", address).caused_by(error);
+    let unreached =
+        |error: tonic::transport::Error| Error::unavailable("a worker is not reached").with("address", address).caused_by(error);
     // The connector encrypts.
     let endpoint = Endpoint::from_shared(format!("http://{host_and_port}")).map_err(unreached)?;
     let channel = endpoint

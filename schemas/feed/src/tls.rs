@@ -70,8 +70,9 @@ pub struct ClientTls {
 
 impl ClientTls {
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Connection> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| Error::input("a worker's address has no name that a certificate can have").with("found", host).caused_by(error))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| {
+            Error::input("a worker's address has no name that a certificate can have").with("found", host).caused_by(error)
+        })?;
         let connector = TlsConnector::from(Arc::new(self.config()?));
         let connected = connector.connect(name, stream).await;
         let stream = connected.map_err(|error| Error::unavailable("a connection to a worker cannot be encrypted").caused_by(error))?;

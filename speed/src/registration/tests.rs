@@ -16,10 +16,10 @@ async fn a_process_is_listed_from_its_start_to_its_end_and_each_takeover_has_a_g
     let catalog = catalog().await;
     let (one, other) = (begin(&catalog, "one").await, begin(&catalog, "other").await);
     let workers = catalog.state().await.unwrap().workers.clone();
-    assert_eq!(workers.iter().map(|worker| (worker.name.as_str(), worker.address.as_str())).collect::<Vec<_>>(), [
-        ("one", "http://host:7"),
-        ("other", "http://host:7")
-    ]);
+    assert_eq!(
+        workers.iter().map(|worker| (worker.name.as_str(), worker.address.as_str())).collect::<Vec<_>>(),
+        [("one", "http://host:7"), ("other", "http://host:7")]
+    );
     assert_eq!(workers[0].expires_at, 31_000_000);
     let epochs = [one.take_over().await.unwrap(), other.take_over().await.unwrap(), one.take_over().await.unwrap()];
     assert!(epochs.is_sorted_by(|a, b| a < b), "{epochs:?}");
@@ -34,7 +34,8 @@ async fn a_process_is_listed_from_its_start_to_its_end_and_each_takeover_has_a_g
 #[tokio::test]
 async fn an_owner_that_a_node_no_longer_believes_claims_its_partitions_again() {
     let catalog = catalog().await;
-    let (registration, fresh, stop) = (begin(&catalog, "one").await, Fresh::<engine::states::StateRows>::unread(), CancellationToken::new());
+    let (registration, fresh, stop) =
+        (begin(&catalog, "one").await, Fresh::<engine::states::StateRows>::unread(), CancellationToken::new());
     let epoch = registration.take_over().await.unwrap();
     let partition = PartitionId::new("s", 0);
     fresh.take_over(epoch, &Vector::new(), std::slice::from_ref(&partition));

@@ -129,8 +129,9 @@ impl<S> State<S> {
     }
 
     fn take_over(&mut self, owner: u64, claims: &[Claim]) -> Dropped<S> {
-        let is_left =
-            |layer: &FreshLayer<S>| claims.iter().any(|claim| has(&layer.end, &claim.partition) && layer.end.get(&claim.partition) > claim.from);
+        let is_left = |layer: &FreshLayer<S>| {
+            claims.iter().any(|claim| has(&layer.end, &claim.partition) && layer.end.get(&claim.partition) > claim.from)
+        };
         let dropped = self.layers.extract_if(.., |(_, layer)| is_left(layer)).collect();
         self.forget_complete(claims.iter().map(|claim| &claim.partition));
         for claim in claims {

@@ -62,7 +62,8 @@ impl Node {
     }
 
     async fn reads(&self, vector: &str) {
-        eventually(|| self.fresh.after(&Vector::new()).end.to_string() == vector, || self.fresh.after(&Vector::new()).end.to_string()).await;
+        eventually(|| self.fresh.after(&Vector::new()).end.to_string() == vector, || self.fresh.after(&Vector::new()).end.to_string())
+            .await;
     }
 
     async fn is_followed(&self, expected: bool) {
@@ -153,7 +154,8 @@ async fn a_node_that_does_not_keep_up_is_cut_off_and_no_worker_waits_for_it() {
     for at in 0..layers {
         let mut layer = layer(at, at + 1);
         // So large that the connection cannot hold all of it.
-        layer.max_event_time = (0..100).map(|number| (format!("a stream with a long name, the one of number {number}").into(), at)).collect();
+        layer.max_event_time =
+            (0..100).map(|number| (format!("a stream with a long name, the one of number {number}").into(), at)).collect();
         process.fresh.publish(layer, []);
         if at % 32 == 0 {
             // The other one keeps up.

@@ -130,14 +130,17 @@ async fn a_node_of_another_process_answers_as_the_one_beside_the_worker() {
 async fn a_node_shows_its_token_where_one_is_required() {
     let harness = Harness::filled().await;
     let keyring = Keyring::new().unwrap();
-    let new = |role| NewToken { name: "node".into(), role, views: Vec::new(), streams: Vec::new(), created_by: "me".into(), expires_at: None };
+    let new =
+        |role| NewToken { name: "node".into(), role, views: Vec::new(), streams: Vec::new(), created_by: "me".into(), expires_at: None };
     let (writer, writers) = new_token(new(Role::Writer), 0).unwrap();
     keyring.set(vec![writers]);
     let required = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
     let served = Served::start(&harness, "w", |offer| Offer { authenticator: required, ..offer }).await;
     let refused = async |token: Option<String>, word: &str| {
         let apart = Apart::start(&harness, Credentials { token, tls: None }).await;
-        let is_lost = |apart: &Apart| apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains(word)));
+        let is_lost = |apart: &Apart| {
+            apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains(word)))
+        };
         apart.until(word, is_lost).await;
         assert_eq!(apart.vector(), apart.node.loaded().unwrap().vector, "it answers from what is committed");
     };

@@ -142,14 +142,31 @@ fn an_owner_that_was_overtaken_by_mistake_is_read_once_it_claims_again() {
 /// What happens next; numbers choose among what there is.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Publish { worker: usize, records: [i64; PARTITIONS as usize] },
-    Merge { worker: usize },
-    Commit { worker: usize },
-    TakeOver { worker: usize, partition: i32 },
-    Deliver { worker: usize, messages: usize },
+    Publish {
+        worker: usize,
+        records: [i64; PARTITIONS as usize],
+    },
+    Merge {
+        worker: usize,
+    },
+    Commit {
+        worker: usize,
+    },
+    TakeOver {
+        worker: usize,
+        partition: i32,
+    },
+    Deliver {
+        worker: usize,
+        messages: usize,
+    },
     /// The connection breaks: what was under way is lost.
-    Cut { worker: usize },
-    Connect { worker: usize },
+    Cut {
+        worker: usize,
+    },
+    Connect {
+        worker: usize,
+    },
     /// The node loads the catalog's present state.
     Load,
 }
@@ -252,7 +269,8 @@ impl World {
                 self.ends.insert((partition.clone(), *next));
             }
         }
-        let complete = process.owned.iter().map(|(partition, (_, next))| Complete { partition: partition.clone(), position: *next, time: next.0 });
+        let complete =
+            process.owned.iter().map(|(partition, (_, next))| Complete { partition: partition.clone(), position: *next, time: next.0 });
         let complete: Vec<Complete> = complete.collect();
         if start.is_empty() {
             return process.worker.complete(complete);
