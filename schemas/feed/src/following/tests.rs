@@ -164,13 +164,16 @@ async fn a_node_that_does_not_keep_up_is_cut_off_and_no_worker_waits_for_it() {
     }
     good.reads(&format!("s/0:{layers}")).await;
     let mut received = 0;
-    let error = loop {
-        match stream.message().await {
-            Ok(Some(_)) => received += 1,
-            Ok(None) => panic!("the stream ended without a word"),
-            Err(status) => break error_of(&status),
+    let receiving = async {
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => received += 1,
+                Ok(None) => panic!("the stream ended without a word"),
+                Err(status) => return error_of(&status),
+            }
         }
     };
+    let error = tokio::time::timeout(Duration::from_secs(20), receiving).await.unwrap();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(received < layers, "{received}");
     process.end().await;
