@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// One worker: two would commit when they share the partitions out.
 const SETTINGS: &str = "[storage]\nurl = 'data/storage'\n[catalog]\nurl = 'sqlite:data/catalog.db'\n[log]\nurl = 'data/log'\npartitions = 3\n\
-    [speed]\nworkers = 2\ncheckpoint_interval = '10m'\nflight = '127.0.0.1:0'\n";
+    [speed]\nworkers = 1\ncheckpoint_interval = '10m'\nflight = '127.0.0.1:0'\n";
 
 const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device');\n";
