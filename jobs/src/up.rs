@@ -93,7 +93,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let starting = async {
         apply(&installation, &options).await?;
         let ready = start_serving(&mut parts, &installation, (listener, protection, postgres), Reads::Shared(fresh.clone())).await?;
-        Ok((ready, offer(&mut parts, &installation, offering, &fresh).await?))
+        Ok((ready, offer(&mut parts, &installation, offering, Some(&fresh)).await?))
     };
     if let Some((ready, registration)) = unless_stopped(&stop, starting).await? {
         start_speed(&mut parts, &installation, Some(fresh), registration);
@@ -112,7 +112,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
     let fresh = offering.is_some().then(Fresh::unread);
-    let registration = offer(&mut parts, &installation, offering, fresh.as_ref().unwrap_or(&Fresh::unread())).await?;
+    let registration = offer(&mut parts, &installation, offering, fresh.as_ref()).await?;
     let workers = start_speed(&mut parts, &installation, fresh, registration);
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
@@ -218,15 +218,16 @@ impl Reads {
     }
 }
 
+/// Offers the fresh layers of this process, if the settings name an address.
 async fn offer(
     parts: &mut Parts,
     installation: &Installation,
     offering: Option<layers::Offering>,
-    fresh: &Fresh,
+    fresh: Option<&Fresh>,
 ) -> Result<Option<Registration>> {
-    match offering {
-        Some(offering) => layers::offer(parts, installation, offering, fresh).await.map(Some),
-        None => Ok(None),
+    match (offering, fresh) {
+        (Some(offering), Some(fresh)) => layers::offer(parts, installation, offering, fresh).await.map(Some),
+        _ => Ok(None),
     }
 }
 
