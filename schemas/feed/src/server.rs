@@ -170,7 +170,7 @@ impl Service {
         let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it is to begin again")) });
         let counted = first.chain(layers).chain(later).chain(ended).map(move |sent| {
             let _place = &place;
-            sent.inspect(|sent| sent_one(sent)).map_err(|error| status(&error))
+            sent.inspect(sent_one).map_err(|error| status(&error))
         });
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
     }
