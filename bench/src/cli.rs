@@ -258,6 +258,41 @@ impl Freshness {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct FreshnessApart {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Events per second that arrive meanwhile
+    #[arg(long, value_delimiter = ',', default_values_t = freshness::apart::Options::default().rates)]
+    rates: Vec<u64>,
+    #[arg(long, default_value_t = freshness::apart::Options::default().keys)]
+    keys: u64,
+    /// Nodes that follow the worker, each a process
+    #[arg(long, default_value_t = freshness::apart::Options::default().nodes)]
+    nodes: u64,
+    /// Length of each stretch of measuring
+    #[arg(long, default_value_t = freshness::apart::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = freshness::apart::Options::default().repeats)]
+    repeats: usize,
+    /// Probes per second and node
+    #[arg(long, default_value_t = freshness::apart::Options::default().probes)]
+    probes: f64,
+}
+
+impl FreshnessApart {
+    pub(crate) fn options(&self) -> freshness::apart::Options {
+        freshness::apart::Options {
+            rates: self.rates.clone(),
+            keys: self.keys,
+            nodes: self.nodes,
+            seconds: self.seconds,
+            repeats: self.repeats,
+            probes: self.probes,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Hot {
     #[command(flatten)]
     pub(crate) common: Common,

@@ -17,6 +17,7 @@ use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, So
 use crate::probe::{Asked, Http, Probe, Prober, Sink};
 use crate::report::Report;
 
+pub mod apart;
 mod table;
 
 #[derive(Debug, Clone)]

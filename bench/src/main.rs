@@ -41,6 +41,8 @@ enum Command {
     Flight(cli::Flight),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
+    /// The same on nodes apart from their worker, and what the nodes cost it
+    FreshnessApart(cli::FreshnessApart),
     /// What batch runs cost as history grows: full, and incremental after a little more of it
     History(cli::History),
     /// What a hot key costs everybody else: `/healthz` and other lookups meanwhile
@@ -174,6 +176,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Freshness(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&freshness::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::FreshnessApart(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&freshness::apart::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::History(args) => {
             let (folder, _kept) = folder(&args.common)?;

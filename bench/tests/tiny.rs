@@ -18,6 +18,8 @@ mod cost;
 mod flight;
 #[path = "tiny/freshness.rs"]
 mod freshness;
+#[path = "tiny/freshness_apart.rs"]
+mod freshness_apart;
 #[path = "tiny/history.rs"]
 mod history;
 #[path = "tiny/hot.rs"]

@@ -120,6 +120,7 @@ impl Installation {
             functions: self.functions.clone(),
             fresh,
             sinks: None,
+            registration: None,
             settings,
             clock: clock(),
             progress: Default::default(),

@@ -4,7 +4,7 @@
 //! ```text
 //! start -> address bound -> definitions applied -> node loaded -> HTTP served
 //!       -> speed (shares its fresh layers with the node), scheduler, collector -> ready
-//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> health -> catalog
+//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node, feed -> health -> catalog
 //! ```
 //!
 //! A process without a node answers HTTP about its health alone, if its setting names an address.
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use access::{audit, local_user};
 use catalog::DefinitionKind;
 use definitions::Definitions;
-use definitions::settings::ClockKind;
+use definitions::settings::{ClockKind, FreshKind};
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
 use serving::http::{BoundListener, Protection, serve_health};
-use speed::Progress;
+use speed::{Progress, Registration, Speed};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,7 @@ use crate::scheduler::Looks;
 mod answers;
 mod health;
 mod lag;
+mod layers;
 mod listeners;
 mod metrics;
 mod parts;
@@ -90,14 +91,16 @@ impl Ready {
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
     let (listeners, protection) = Listeners::bind(&installation).await?;
+    let offering = layers::bind(&installation).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listeners, protection), Some(fresh.clone())).await
+        let (ready, node) = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
+        Ok((ready, node, offer(&mut parts, &installation, offering, Some(&fresh)).await?))
     };
-    if let Some((ready, node)) = unless_stopped(&stop, starting).await? {
-        start_speed(&mut parts, &installation, Some((fresh, node)));
+    if let Some((ready, node, registration)) = unless_stopped(&stop, starting).await? {
+        start_speed(&mut parts, &installation, Shared { fresh: Some(fresh), node: Some(node), registration });
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -107,24 +110,34 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 /// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_optional("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
+    let offering = layers::bind(&installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let node = node_for_sinks(&mut parts, &installation).await?;
-    let workers = start_speed(&mut parts, &installation, node);
+    let (fresh, node) = match has_sinks(&installation).await? {
+        true => node_for_sinks(&mut parts, &installation).await.map(|(fresh, node)| (Some(fresh), Some(node)))?,
+        false => (offering.is_some().then(Fresh::unread), None),
+    };
+    let registration = offer(&mut parts, &installation, offering, fresh.as_ref()).await?;
+    let workers = start_speed(&mut parts, &installation, Shared { fresh, node, registration });
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
 }
 
-/// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
+/// Runs the serving layer alone: it answers from checkpoints, snapshots and the fresh layers that workers offer, and
+/// appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        start_serving(&mut parts, &installation, (listeners, protection), None).await
+        let reads = match installation.settings.serving.fresh {
+            FreshKind::Stream => Reads::Followed,
+            FreshKind::Committed => Reads::Committed,
+        };
+        start_serving(&mut parts, &installation, (listeners, protection), reads).await
     };
     if let Some((ready, _)) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
@@ -164,16 +177,49 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
     Ok(())
 }
 
+/// What a node reads beside what is committed.
+enum Reads {
+    Committed,
+    /// What workers of other processes offer.
+    Followed,
+    /// That, and what the workers of this process share.
+    Shared(Fresh),
+}
+
+impl Reads {
+    fn fresh(self) -> Option<Fresh> {
+        match self {
+            Reads::Committed => None,
+            Reads::Followed => Some(Fresh::default()),
+            Reads::Shared(fresh) => Some(fresh),
+        }
+    }
+}
+
+/// Offers the fresh layers of this process, if the settings name an address.
+async fn offer(
+    parts: &mut Parts,
+    installation: &Installation,
+    offering: Option<layers::Offering>,
+    fresh: Option<&Fresh>,
+) -> Result<Option<Registration>> {
+    match (offering, fresh) {
+        (Some(offering), Some(fresh)) => layers::offer(parts, installation, offering, fresh).await.map(Some),
+        _ => Ok(None),
+    }
+}
+
 async fn start_serving(
     parts: &mut Parts,
     installation: &Installation,
     (listeners, protection): (Listeners, Protection),
-    fresh: Option<Fresh>,
+    reads: Reads,
 ) -> Result<(Ready, Node)> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
-    let reads_itself = fresh.is_some();
-    let node = installation.node_at_once(fresh).await?;
+    let reads_itself = matches!(reads, Reads::Shared(_));
+    let node = installation.node_at_once(reads.fresh()).await?;
+    layers::follow(parts, installation, &node);
     protection::follow(parts, Stage::Http, installation, &protection);
     let Listeners { http, postgres, flight } = listeners;
     let ready = Ready {
@@ -214,15 +260,16 @@ fn run_node(parts: &mut Parts, node: Node) {
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
 }
 
+async fn has_sinks(installation: &Installation) -> Result<bool> {
+    Ok(installation.catalog.state().await?.live(DefinitionKind::Sink).next().is_some())
+}
+
 /// Sinks read the rows of views in the process of the worker.
-async fn node_for_sinks(parts: &mut Parts, installation: &Installation) -> Result<Option<(Fresh, Node)>> {
-    if installation.catalog.state().await?.live(DefinitionKind::Sink).next().is_none() {
-        return Ok(None);
-    }
+async fn node_for_sinks(parts: &mut Parts, installation: &Installation) -> Result<(Fresh, Node)> {
     let fresh = Fresh::default();
     let node = installation.node_at_once(Some(fresh.clone())).await?;
     run_node(parts, node.clone());
-    Ok(Some((fresh, node)))
+    Ok((fresh, node))
 }
 
 /// Starts the HTTP of a process without a node, and what asks the services for it.
@@ -270,14 +317,24 @@ fn start_health(
     ready
 }
 
+/// What the workers of a process share with others.
+struct Shared {
+    /// Where their fresh layers are read.
+    fresh: Option<Fresh>,
+    /// A node that reads them, for sinks.
+    node: Option<Node>,
+    /// Where nodes of other processes find them.
+    registration: Option<Registration>,
+}
+
 /// Returns what each worker is doing.
-fn start_speed(parts: &mut Parts, installation: &Installation, with_node: Option<(Fresh, Node)>) -> Vec<Progress> {
+fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -> Vec<Progress> {
     let mut workers = Vec::new();
-    let (fresh, node) = with_node.unzip();
+    let Shared { fresh, node, registration } = shared;
     let sinks = node.map(|node| installation.sinks(node));
-    for mut speed in installation.speed_workers(fresh) {
+    for speed in installation.speed_workers(fresh) {
+        let speed = Speed { sinks: sinks.clone(), registration: registration.clone(), ..speed };
         workers.push(speed.progress.clone());
-        speed.sinks.clone_from(&sinks);
         // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
         // that answer HTTP.
         let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));

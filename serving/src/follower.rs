@@ -7,6 +7,7 @@
 //! giving_up: bounds what local copies take
 //! lease: keeps the files of every state in use
 //! newest: no query reads an older vector than one before it
+//! workers: what workers of other processes have not committed
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use datafusion::prelude::SessionContext;
 use engine::fresh::{Chain, Fresh, ViewVersion};
 use engine::functions::Functions;
 use storage::ObjectStorage;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
@@ -39,10 +40,12 @@ mod newest;
 mod snapshot;
 mod waiting;
 mod wanted;
+mod workers;
 
 pub(crate) use waiting::Counted;
 pub use waiting::MOST_WAITED;
 pub use wanted::WantedViews;
+pub use workers::WorkersSettings;
 
 use lease::InUse;
 use newest::Newest;
@@ -98,6 +101,10 @@ struct Inner {
     asked: Mutex<BTreeMap<ViewVersion, Micros>>,
     session: SegmentSession,
     loaded: RwLock<Option<Arc<Loaded>>>,
+    /// Changes with what is loaded.
+    moved: watch::Sender<()>,
+    /// How this node stands to workers of other processes.
+    links: feed::Links,
     /// What queries read last: none reads anything older.
     newest: Newest,
     /// Whether the catalog's newest state comes.
@@ -134,6 +141,8 @@ impl Follower {
             asked: Mutex::default(),
             session,
             loaded: RwLock::new(None),
+            moved: watch::Sender::new(()),
+            links: feed::Links::default(),
             newest: Newest::default(),
             loads: Attempts::new("the catalog's newest state cannot be loaded"),
             in_use: Mutex::default(),
@@ -170,6 +179,11 @@ impl Follower {
         outages.extend(self.0.loads.outage());
         outages.extend(self.0.fresh.as_ref().and_then(Fresh::outage));
         outages
+    }
+
+    /// The processes whose workers this node follows.
+    pub(crate) fn workers(&self) -> Vec<feed::Link> {
+        self.0.links.all()
     }
 
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {

@@ -10,11 +10,11 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use catalog::{
     Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, SnapshotRecord,
-    checkpoint_commit,
+    WorkerRecord, checkpoint_commit,
 };
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
-use engine::fresh::{Fresh, FreshLayer};
+use engine::fresh::{Complete, Fresh, FreshLayer};
 use engine::functions::Functions;
 use engine::states::{Partial, bucket_of, merge_rows, rollup};
 use event_log::Log;
@@ -107,6 +107,26 @@ impl Harness {
     pub(crate) async fn node_of(&self, views: WantedViews) -> Node {
         let settings = node_settings(&self.folder.path().join("another"), views);
         Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
+    }
+
+    /// Another node, as in a process without a worker, with these fresh layers.
+    pub(crate) async fn node_apart(&self, fresh: &Fresh) -> Node {
+        let settings = node_settings(&self.folder.path().join(format!("apart-{}", Uuid::new_v4())), WantedViews::All);
+        Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW))
+            .await
+            .unwrap()
+    }
+
+    /// Registers this process at an address, as the owner of both partitions, and returns what its worker shares.
+    pub(crate) async fn register(&self, name: &str, address: &str) -> Fresh {
+        let worker = WorkerRecord { name: name.into(), address: address.into(), epoch: 0, expires_at: NOW + 1_000_000 };
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Worker(worker)], ..Commit::default() };
+        let epoch = self.catalog.commit(commit).await.unwrap();
+        let partitions = [0, 1].map(|partition| PartitionId::new("payments", partition));
+        self.fresh.take_over(epoch, &self.node.loaded().unwrap().vector, &partitions);
+        let views = self.node.loaded().unwrap().registry.views.clone();
+        self.fresh.keep(views.iter().map(|view| ((view.name.clone(), view.version), view.plan.stamp.as_str().into())));
+        self.fresh.clone()
     }
 
     /// What follows the catalog in another node; nothing is loaded yet.
@@ -219,14 +239,15 @@ impl Harness {
             failures,
             max_event_time: BTreeMap::from([(self.stream.name.clone(), newest)]),
         };
-        self.fresh.publish(layer, [(id, NOW + 1)]);
+        let complete = Complete { position: layer.end.get(&id), partition: id, time: NOW + 1 };
+        self.fresh.publish(layer, [complete]);
     }
 
     /// Withdraws what is not checkpointed of a partition, as when its worker goes: it is to be read again.
     pub(crate) fn withdraw(&self, partition: i32) {
         let (id, committed) = (PartitionId::new("payments", partition), self.node.loaded().unwrap().vector.clone());
         self.next.lock().unwrap().insert(partition, committed.get(&id).0);
-        self.fresh.withdraw_leftovers(&committed, &[id]);
+        self.fresh.take_over(0, &committed, &[id]);
     }
 
     /// What the speed layer of this process says of its commits.

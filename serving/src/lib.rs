@@ -45,7 +45,7 @@ pub use answerer::{SeenBy, StateSource, rows_seen, scan, scan_parts};
 pub use archive::ArchiveLayer;
 pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;
-pub use follower::{MOST_WAITED, NodeSettings, WantedViews, clean_cache, is_kept};
+pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clean_cache, is_kept};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};

@@ -20,7 +20,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
+use crate::follower::{Counted, Follower, NodeSettings, WantedViews, WorkersSettings};
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
@@ -41,8 +41,8 @@ struct Inner {
 }
 
 impl Node {
-    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in
-    /// this process.
+    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of the speed workers in
+    /// this process, and of those that it follows ([`Node::follow_workers`]).
     ///
     /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a
     /// snapshot stays that another has replaced; a lease here would cost two commits with every command that asks once.
@@ -77,6 +77,17 @@ impl Node {
     /// `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         self.0.follower.run(stop).await;
+    }
+
+    /// Follows the workers of other processes that the catalog lists, until `stop`: answers count what they have not
+    /// committed. Only a node that was opened with a list of fresh layers does.
+    pub async fn follow_workers(&self, settings: WorkersSettings, stop: CancellationToken) {
+        self.0.follower.follow_workers(settings, stop).await;
+    }
+
+    /// The processes whose workers this node follows, and whether it reaches them.
+    pub fn workers(&self) -> Vec<feed::Link> {
+        self.0.follower.workers()
     }
 
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use catalog::CheckpointRecord;
 use committed::registry::Registry;
 use engine::events::{Decoder, EventBatchBuilder};
-use engine::fresh::{Fresh, FreshLayer};
+use engine::fresh::{Complete, Fresh, FreshLayer};
 use event_log::{Fetched, TopicPartition};
 use types::record::MarkRecord;
 use types::tiles::Micros;
@@ -172,8 +172,12 @@ impl Epoch {
         }
     }
 
-    fn completeness(&self) -> Vec<(PartitionId, Micros)> {
-        self.partitions().filter_map(|partition| Some((partition.id.clone(), partition.complete_to()?))).collect()
+    fn completeness(&self) -> Vec<Complete> {
+        let complete = |partition: &PartitionState| {
+            let time = partition.complete_to()?;
+            Some(Complete { partition: partition.id.clone(), position: partition.position, time })
+        };
+        self.partitions().filter_map(complete).collect()
     }
 
     pub(crate) fn partitions(&self) -> impl Iterator<Item = &PartitionState> {

@@ -14,6 +14,7 @@ use types::tiles::Clock;
 use crate::decide::DedupSettings;
 use crate::progress::Progress;
 use crate::sinks::EventSinks;
+use crate::registration::Registration;
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
@@ -39,10 +40,12 @@ pub struct Speed {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
-    /// Where a serving node in this process reads fresh layers.
+    /// Where nodes read fresh layers: one in this process, or those of others.
     pub fresh: Option<Fresh>,
     /// What makes records of accepted events, if this process does.
     pub sinks: Option<Arc<dyn EventSinks>>,
+    /// Where nodes of other processes find them, if they are offered.
+    pub registration: Option<Registration>,
     pub settings: SpeedSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.

@@ -86,6 +86,11 @@ impl Views {
         self.kept.iter().map(|kept| kept.view.clone()).collect()
     }
 
+    /// Each version, with the format of its states.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = (ViewVersion, Arc<str>)> {
+        self.kept.iter().map(|kept| ((kept.view.name.clone(), kept.view.version), kept.view.plan.stamp.as_str().into()))
+    }
+
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
         let of = |kept: &Kept| ((kept.view.name.clone(), kept.view.version), (kept.view.plan.clone(), kept.view.codec.clone()));
         self.kept.iter().map(of).collect()

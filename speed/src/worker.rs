@@ -70,6 +70,9 @@ impl<'a> Worker<'a> {
         stop: CancellationToken,
     ) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
+        if let Some(fresh) = &speed.fresh {
+            fresh.keep(views.stamps());
+        }
         let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::default(), Instant::now());
         let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker());

@@ -97,6 +97,7 @@ impl Harness {
             functions: self.functions.clone(),
             fresh,
             sinks: None,
+            registration: None,
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: "basestream".into(),

@@ -20,7 +20,7 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
 use super::RUNS;
-use super::problems::{Facts, Failing, LeftOut, RECENT_US, Refused, Service, Unreachable};
+use super::problems::{Facts, Failing, LeftOut, RECENT_US, Refused, Service, Unreachable, WorkerLink};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
@@ -86,6 +86,7 @@ impl Services {
         let is_ours = !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog);
         if is_ours {
             facts.failing = node.outages;
+            facts.workers = node.workers;
             facts.building = node.views_building.into_iter().map(|building| (building.view, building.version)).collect();
         }
         match log {
@@ -152,6 +153,8 @@ struct NodeSays {
     catalog: String,
     #[serde(default)]
     outages: Vec<Failing>,
+    #[serde(default)]
+    workers: Vec<WorkerLink>,
     #[serde(default)]
     views_refused: Vec<Refused>,
     #[serde(default)]

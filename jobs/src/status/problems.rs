@@ -61,6 +61,7 @@ pub enum Fault {
     StorageUnreachable,
     LogUnreachable,
     NodeNotReady,
+    WorkerNotFollowed,
     DefinitionsUnplanned,
     LogExpired,
     LogShortened,
@@ -115,6 +116,20 @@ pub struct Facts {
     pub left_out: BTreeMap<ViewVersion, LeftOut>,
     /// What fails in the node at `serving.http`, if one of this installation answers.
     pub failing: Vec<Failing>,
+    /// The processes of workers that this node follows, or tries to.
+    pub workers: Vec<WorkerLink>,
+}
+
+/// How a node stands to a process of workers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WorkerLink {
+    pub worker: String,
+    pub address: String,
+    pub followed: bool,
+    /// Since when.
+    pub seconds: u64,
+    /// Why it is not followed.
+    pub error: Option<String>,
 }
 
 /// Something that a node tries in vain.

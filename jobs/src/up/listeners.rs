@@ -47,19 +47,19 @@ pub(super) async fn bind_optional(
 }
 
 async fn bind(setting: &str, text: &str, installation: &Installation) -> Result<BoundListener> {
-    let address = found(setting, text, installation).await?;
+    let address = allowed_address(setting, text, installation).await?;
     listen(address).await.map_err(|error| error.with("setting", setting))
 }
 
 async fn address(setting: &str, text: Option<&str>, installation: &Installation) -> Result<Option<SocketAddr>> {
     match text {
-        Some(text) => found(setting, text, installation).await.map(Some),
+        Some(text) => allowed_address(setting, text, installation).await.map(Some),
         None => Ok(None),
     }
 }
 
 /// The address that a setting names, where the process may listen there.
-async fn found(setting: &str, text: &str, installation: &Installation) -> Result<SocketAddr> {
+pub(super) async fn allowed_address(setting: &str, text: &str, installation: &Installation) -> Result<SocketAddr> {
     let wrong = || Error::input("the address cannot be found").with("setting", setting).with("found", text);
     let mut found = tokio::net::lookup_host(text).await.map_err(|error| wrong().caused_by(error))?;
     let address = found.next().ok_or_else(wrong)?;

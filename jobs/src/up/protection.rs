@@ -19,8 +19,13 @@ const ALPN: &str = "http/1.1";
 ///
 /// Errors: `Input` for settings that do not fit, and for files that cannot be loaded.
 pub(super) async fn open(installation: &Installation) -> Result<Protection> {
+    open_for(installation, &[ALPN]).await
+}
+
+/// The same for a protocol that names itself so in TLS.
+pub(super) async fn open_for(installation: &Installation, alpn: &[&str]) -> Result<Protection> {
     let auth = &installation.settings.serving.auth;
-    let tls = files(&installation.settings.serving.tls)?.map(|files| ServerTls::load(files, &[ALPN])).transpose()?;
+    let tls = files(&installation.settings.serving.tls)?.map(|files| ServerTls::load(files, alpn)).transpose()?;
     let issuer = issuer(auth)?.map(Issuer::new).transpose()?;
     let keyring = Keyring::open(&installation.catalog).await?;
     let is_required = auth.required == Some(true);

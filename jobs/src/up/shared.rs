@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use definitions::durations::format_duration;
+use feed::LinkState;
 use serving::Node;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -27,7 +28,9 @@ pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Durat
             () = tokio::time::sleep(LOOK) => {}
         }
         let Some(loaded) = node.loaded() else { continue };
-        let partitions = read_elsewhere(&loaded.state, &worker, checkpoint_interval, begun, now());
+        // What it follows it answers as freshly.
+        let is_followed = node.workers().iter().any(|link| link.state == LinkState::Followed);
+        let partitions = if is_followed { 0 } else { read_elsewhere(&loaded.state, &worker, checkpoint_interval, begun, now()) };
         if partitions > 0 && !is_reported {
             let (of, behind) = (loaded.state.partitions.len(), format_duration(checkpoint_interval));
             warn!(partitions, of, "another process reads these partitions: answers here are up to {behind} behind for them");

@@ -74,6 +74,7 @@ pub enum Add {
     Damage(DamageRecord),
     Mark(MarkRecord),
     Token(TokenRecord),
+    Worker(WorkerRecord),
 }
 
 /// A record to delete.
@@ -92,6 +93,9 @@ pub enum Remove {
     Lease {
         name: String,
         owner: String,
+    },
+    Worker {
+        name: String,
     },
     /// The file is intact after all.
     Damage(String),

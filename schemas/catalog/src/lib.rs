@@ -18,7 +18,7 @@ pub use decide::{
 pub use records::{
     CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
     IngestRecord, LeaseRecord, PartitionRecord, ReplayRecord, Revision, Role, RunRecord, RunStatus, ScramKeys, SnapshotRecord,
-    StateDifference, TokenRecord,
+    StateDifference, TokenRecord, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

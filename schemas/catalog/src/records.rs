@@ -229,6 +229,19 @@ pub struct LeaseRecord {
     pub pin: Option<Vector>,
 }
 
+/// A process whose workers offer their fresh layers to nodes of other processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// Unique: another start of the process has another name.
+    pub name: String,
+    /// Where nodes reach it: `http://host:port`, or `https://` where connections are encrypted.
+    pub address: String,
+    /// Grows with every partition that one of its workers takes over; greater than that of every earlier takeover, of
+    /// any process.
+    pub epoch: i64,
+    pub expires_at: Micros,
+}
+
 /// Offsets that the log no longer had and that a person accepted as lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapRecord {

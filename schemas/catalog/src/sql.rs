@@ -39,6 +39,7 @@ mod replay;
 mod run;
 mod snapshot;
 mod token;
+mod worker;
 
 mod apply;
 mod expect;

@@ -30,6 +30,8 @@ pub struct CatalogState {
     /// The running, the requested and the newest ended runs of each view.
     pub runs: Vec<RunRecord>,
     pub leases: Vec<LeaseRecord>,
+    /// The processes whose workers offer their fresh layers, ordered by name. Those that died are listed for a while.
+    pub workers: Vec<WorkerRecord>,
     pub gaps: Vec<GapRecord>,
     /// Files that were found damaged and are still named, ordered by path.
     pub damages: Vec<DamageRecord>,

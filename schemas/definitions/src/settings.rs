@@ -20,11 +20,13 @@ mod access;
 mod document;
 mod fields;
 mod limits;
+mod secret;
 mod urls;
 mod variables;
 
 pub use access::{AuthSettings, PublicPath, TlsSettings};
 pub use limits::LimitSettings;
+pub use secret::Secret;
 pub use urls::ServiceUrl;
 pub use variables::Variables;
 
@@ -117,6 +119,13 @@ pub struct SpeedSettings {
     /// nowhere.
     #[serde(deserialize_with = "fields::optional_address")]
     pub http: Option<String>,
+    /// Where workers offer their fresh layers to nodes of other processes, over Arrow Flight, `host:port` (port 0: any free
+    /// one). Default: absent or empty, nowhere.
+    #[serde(deserialize_with = "fields::optional_address")]
+    pub flight: Option<String>,
+    /// Where nodes reach it, `host` or `host:port`, if that is not `flight` itself. Default: absent or empty.
+    #[serde(deserialize_with = "fields::optional_text")]
+    pub flight_advertise: Option<String>,
     /// `--accept-gap`: continue after offsets that the log no longer has. Given once, by a person, and never in a file.
     #[serde(skip)]
     pub accept_gap: bool,
@@ -184,6 +193,16 @@ pub struct ServingSettings {
     /// empty, none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub flight: Option<String>,
+    /// What nodes answer from: `stream`, also what workers of other processes have not committed yet, or `committed`.
+    /// Default: `stream`.
+    pub fresh: FreshKind,
+    /// The token with which a node asks workers for it, where they need one. Default: absent or empty.
+    #[serde(deserialize_with = "fields::optional_secret")]
+    pub fresh_token: Option<Secret>,
+    /// The authorities of the workers' certificates, a PEM file. Default: absent or empty, the certificates in
+    /// `serving.tls.cert`.
+    #[serde(deserialize_with = "fields::optional_path")]
+    pub fresh_ca: Option<PathBuf>,
     /// Which clock gives `t` without `as_of`: `wall` or `event`. Default: `wall`.
     pub clock: ClockKind,
     /// Memory for queries (bytes). Default: `2GiB`.
@@ -206,6 +225,17 @@ pub struct ServingSettings {
     pub auth: AuthSettings,
     pub tls: TlsSettings,
     pub limits: LimitSettings,
+}
+
+/// What a node's answers count of what is not committed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FreshKind {
+    /// What workers offer.
+    #[default]
+    Stream,
+    /// Only what workers of the same process have.
+    Committed,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -257,7 +287,8 @@ impl Settings {
         self.log.url = self.log.url.resolved(&project);
         self.batch.temp_dir = self.batch.temp_dir.map(|path| urls::resolved_path(&project, &path));
         self.serving.cache_dir = self.serving.cache_dir.map(|path| urls::resolved_path(&project, &path));
-        for path in [&mut self.serving.tls.cert, &mut self.serving.tls.key, &mut self.serving.tls.client_ca] {
+        let tls = &mut self.serving.tls;
+        for path in [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut self.serving.fresh_ca] {
             *path = path.take().map(|path| urls::resolved_path(&project, &path));
         }
         self.project = project;
@@ -331,6 +362,8 @@ impl Default for SpeedSettings {
             max_future: Duration::from_secs(600),
             dedup_memory: 256 << 20,
             http: None,
+            flight: None,
+            flight_advertise: None,
             accept_gap: false,
         }
     }
@@ -370,6 +403,9 @@ impl Default for ServingSettings {
             http: "127.0.0.1:8080".to_owned(),
             postgres: None,
             flight: None,
+            fresh: FreshKind::Stream,
+            fresh_token: None,
+            fresh_ca: None,
             clock: ClockKind::Wall,
             memory_limit: 2 << 30,
             query_timeout: Duration::from_secs(30),

@@ -1,9 +1,18 @@
-//! Fresh layers: states that are not checkpointed yet, shared by a speed worker and a serving node in one process.
+//! Fresh layers: states that are not checkpointed yet, shared by speed workers and a serving node.
 //!
 //! A layer is immutable and covers the offsets `[start, end)` in each of its partitions. Layers never straddle a
 //! checkpoint. A reader at a committed vector takes the chain of layers that begins there, each where its predecessor
 //! ended. What a worker left behind that died or lost its partitions is therefore not counted in addition to its
 //! successor's layers of the same records.
+//!
+//! ```text
+//! worker --change--> Fresh --after(vector)--> read view            in one process
+//!                      |
+//!                 subscribe --> another process: Mirror --change--> its Fresh --after(vector)--> its read views
+//! ```
+//!
+//! Workers only ever change the list by a [`Change`]. A [`Mirror`] makes the same changes to the list of another process,
+//! so a reader does not know whose layers it reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -18,6 +27,17 @@ use types::failures::Failures;
 use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
+
+mod mirror;
+mod state;
+mod subscription;
+
+pub use mirror::{Applied, Mirror};
+pub use state::{Change, Claim, Complete, Snapshot};
+pub use subscription::{Subscription, SubscriptionChange};
+
+use state::State;
+use subscription::Subscribers;
 
 /// A view and its version.
 pub type ViewVersion = (Arc<str>, u32);
@@ -43,23 +63,33 @@ pub struct FreshLayer<S = StateRows> {
 /// pointers.
 #[derive(Debug)]
 pub struct Fresh<S = StateRows> {
-    state: Arc<RwLock<State<S>>>,
+    shared: Arc<RwLock<Shared<S>>>,
     /// The owner of the layers that this handle publishes, merges and withdraws.
     owner: u64,
     /// Whether the process's workers commit what they publish.
     commits: Attempts,
 }
 
+#[derive(Debug)]
+struct Shared<S> {
+    state: State<S>,
+    subscribers: Subscribers<S>,
+    /// Whether a node of this process reads the layers. It then releases what its vector has passed.
+    is_read: bool,
+    /// The formats of the states that the workers keep.
+    stamps: BTreeMap<ViewVersion, Arc<str>>,
+}
+
 impl<S> Clone for Fresh<S> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), owner: self.owner, commits: self.commits.clone() }
+        Self { shared: self.shared.clone(), owner: self.owner, commits: self.commits.clone() }
     }
 }
 
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
-        let state = State { layers: Vec::new(), owners: 0, complete_to: BTreeMap::new() };
-        Self { state: Arc::new(RwLock::new(state)), owner: 0, commits: Attempts::new("the speed layer cannot commit") }
+        let shared = Shared { state: State::default(), subscribers: Subscribers::default(), is_read: true, stamps: BTreeMap::new() };
+        Self { shared: Arc::new(RwLock::new(shared)), owner: 0, commits: Attempts::new("the speed layer cannot commit") }
     }
 }
 
@@ -105,32 +135,19 @@ impl<S> Chain<S> {
     }
 }
 
-#[derive(Debug)]
-struct State<S> {
-    /// The layers with their owners.
-    layers: Vec<(u64, Arc<FreshLayer<S>>)>,
-    /// The last owner number that was assigned.
-    owners: u64,
-    /// Per partition: every record that the log received before this time is in the archive or in a layer.
-    complete_to: BTreeMap<PartitionId, Micros>,
-}
-
-impl<S> State<S> {
-    fn complete(&mut self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
-        for (partition, time) in complete_to {
-            let known = self.complete_to.entry(partition).or_insert(time);
-            *known = time.max(*known);
-        }
-    }
-}
-
 impl<S> Fresh<S> {
+    /// For a process without a node: what is committed is released by the workers.
+    pub fn unread() -> Self {
+        let fresh = Self::default();
+        fresh.write().is_read = false;
+        fresh
+    }
+
     /// Returns a handle for another worker of the process. A worker that lost a partition withdraws only what it
     /// published itself, and not what its successor published for the same records in the meantime.
     pub fn for_worker(&self) -> Self {
-        let mut state = self.write();
-        state.owners += 1;
-        Self { state: self.state.clone(), owner: state.owners, commits: self.commits.clone() }
+        let owner = self.write().state.next_owner();
+        Self { shared: self.shared.clone(), owner, commits: self.commits.clone() }
     }
 
     /// Takes note of whether a worker could commit.
@@ -144,74 +161,103 @@ impl<S> Fresh<S> {
     }
 
     /// Adds a layer. Readers see it at once.
-    pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
-        let mut state = self.write();
-        state.layers.push((self.owner, Arc::new(layer)));
-        state.complete(complete_to);
+    pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = Complete>) {
+        self.change(Change::Published { layer: Arc::new(layer), complete_to: complete_to.into_iter().collect() });
     }
 
     /// Advances the times up to which partitions are complete, without adding a layer.
-    pub fn complete(&self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
-        self.write().complete(complete_to);
+    pub fn complete(&self, complete_to: impl IntoIterator<Item = Complete>) {
+        self.change(Change::Completed(complete_to.into_iter().collect()));
     }
 
     /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by `merged`.
     pub fn compact(&self, merged: FreshLayer<S>) {
-        // Freed after the lock, here and below: readers do not wait for that.
-        let _replaced: Vec<_>;
-        let mut state = self.write();
-        let inside = |layer: &FreshLayer<S>| {
-            let starts_inside = layer.start.iter().all(|(p, start)| has(&merged.start, p) && start >= merged.start.get(p));
-            starts_inside && layer.end.iter().all(|(p, end)| end <= merged.end.get(p))
-        };
-        _replaced = state.layers.extract_if(.., |(owner, layer)| *owner == self.owner && inside(layer)).collect();
-        state.layers.push((self.owner, Arc::new(merged)));
+        self.change(Change::Compacted(Arc::new(merged)));
     }
 
     /// Withdraws the worker's layers of these partitions that are not completely committed: the partitions have another
     /// owner now.
     pub fn withdraw(&self, committed: &Vector, partitions: &[PartitionId]) {
-        self.drop_uncommitted(committed, partitions, |owner| owner == self.owner);
+        self.change(Change::Withdrawn { committed: committed.clone(), partitions: partitions.to_vec() });
     }
 
-    /// Withdraws such layers of all workers, including those that a dead worker left behind.
-    pub fn withdraw_leftovers(&self, committed: &Vector, partitions: &[PartitionId]) {
-        self.drop_uncommitted(committed, partitions, |_| true);
-    }
-
-    fn drop_uncommitted(&self, committed: &Vector, partitions: &[PartitionId], of: impl Fn(u64) -> bool) {
-        let _dropped: Vec<_>;
-        let mut state = self.write();
-        let is_left = |layer: &FreshLayer<S>| layer.end.iter().any(|(p, end)| partitions.contains(p) && end > committed.get(p));
-        _dropped = state.layers.extract_if(.., |(owner, layer)| of(*owner) && is_left(layer)).collect();
-        for partition in partitions {
-            state.complete_to.remove(partition);
-        }
+    /// The worker owns these partitions from now on, and continues at the committed vector: withdraws the layers of all
+    /// workers that reach past it, including those that a dead worker left behind. `epoch` is greater than that of every
+    /// earlier owner; 0 where no other process reads the layers.
+    pub fn take_over(&self, epoch: i64, committed: &Vector, partitions: &[PartitionId]) {
+        let claim = |partition: &PartitionId| Claim { partition: partition.clone(), epoch, from: committed.get(partition) };
+        self.change(Change::TakenOver(partitions.iter().map(claim).collect()));
     }
 
     /// Drops the layers that every reader's vector has passed.
     pub fn release(&self, passed: &Vector) {
-        let is_passed = |layer: &FreshLayer<S>| layer.end.iter().all(|(p, end)| end <= passed.get(p));
-        let _passed: Vec<_> = self.write().layers.extract_if(.., |(_, layer)| is_passed(layer)).collect();
+        let _passed = self.write().state.release(passed);
+    }
+
+    /// A worker committed its partitions up to here. Without a node in this process nobody needs those layers any more.
+    pub fn committed(&self, ends: &Vector) {
+        let _passed: Vec<_>;
+        let mut shared = self.write();
+        if !shared.is_read {
+            _passed = shared.state.release(ends);
+        }
     }
 
     /// Returns the chain of layers that follows `vector`.
     pub fn after(&self, vector: &Vector) -> Chain<S> {
-        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut chain = Chain::at(vector.clone());
-        let mut left: Vec<&Arc<FreshLayer<S>>> = state.layers.iter().map(|(_, layer)| layer).collect();
-        let mut before = left.len() + 1;
-        while left.len() < before {
-            before = left.len();
-            left.retain(|layer| !chain.take(layer));
-        }
-        let is_whole = |p: &PartitionId| left.iter().all(|layer| layer.end.get(p) <= chain.end.get(p));
-        chain.complete_to = state.complete_to.iter().filter(|(p, _)| is_whole(p)).map(|(p, time)| (p.clone(), *time)).collect();
-        chain
+        self.read().state.after(vector)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State<S>> {
-        self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// The workers of this process own their partitions at this epoch from now on: a subscriber had seen a greater one than
+    /// theirs. Subscribers begin again, from a snapshot.
+    pub fn claim_again(&self, epoch: i64) {
+        let mut shared = self.write();
+        shared.state.raise_claims(epoch);
+        shared.subscribers = Subscribers::default();
+    }
+
+    /// Says of which format the states are that a worker keeps from now on.
+    pub fn keep(&self, views: impl IntoIterator<Item = (ViewVersion, Arc<str>)>) {
+        self.write().stamps.extend(views);
+    }
+
+    /// The format of a view version's states.
+    pub fn stamp(&self, view: &ViewVersion) -> Option<Arc<str>> {
+        self.read().stamps.get(view).cloned()
+    }
+
+    /// The epoch of each partition's last owner.
+    pub fn epochs(&self) -> BTreeMap<PartitionId, i64> {
+        self.read().state.epochs()
+    }
+
+    /// What the workers of this process have published and not released, and what they change from then on. A subscriber
+    /// that does not keep up is cut off: its changes end.
+    pub fn subscribe(&self) -> Subscription<S> {
+        let mut shared = self.write();
+        let snapshot = shared.state.snapshot();
+        Subscription { snapshot, changes: shared.subscribers.add() }
+    }
+
+    /// How many layers there are.
+    pub fn layers(&self) -> usize {
+        self.read().state.layers.len()
+    }
+
+    fn change(&self, change: Change<S>) {
+        // Freed after the lock: readers do not wait for that.
+        let _dropped: Vec<_>;
+        let mut shared = self.write();
+        _dropped = shared.state.apply(self.owner, &change);
+        shared.subscribers.send(self.owner, &change);
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Shared<S>> {
+        self.shared.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Shared<S>> {
+        self.shared.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -240,6 +286,16 @@ impl FreshLayer {
 }
 
 impl<S> FreshLayer<S> {
+    /// Whether it lies within another layer, in all of its partitions.
+    fn is_inside(&self, other: &Self) -> bool {
+        self.is_between(&other.start, &other.end)
+    }
+
+    fn is_between(&self, start: &Vector, end: &Vector) -> bool {
+        let starts_inside = self.start.iter().all(|(p, at)| has(start, p) && at >= start.get(p));
+        starts_inside && self.end.iter().all(|(p, at)| at <= end.get(p))
+    }
+
     /// Merges several layers of the same unit of work, in order, into one. A view version for which `merge` returns
     /// `None` gets no entry.
     pub fn merge_by(layers: &[Arc<Self>], mut merge: impl FnMut(&ViewVersion, &[&S]) -> Option<S>) -> Self {

@@ -93,6 +93,7 @@ impl Follower {
         // Releases the read view before, which the next question would do, for nodes that get none.
         self.read_view()?;
         drop(replaced);
+        self.0.moved.send_replace(());
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
         }

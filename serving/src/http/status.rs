@@ -10,6 +10,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X
 use axum::response::{IntoResponse, Response};
 use committed::registry::LiveView;
 use engine::fresh::ViewVersion;
+use feed::{Link, LinkState};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use types::Error;
@@ -37,7 +38,8 @@ pub(super) async fn healthz() -> Response {
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
 /// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused, as they could not be loaded: the node is not ready then, unless
-/// `refused=ok` asks whether it can answer about the others. A caller that may not read the process learns the status alone.
+/// `refused=ok` asks whether it can answer about the others. Which workers it follows: with one that it does not reach it
+/// is ready, as it answers from what is committed. A caller that may not read the process learns the status alone.
 pub(super) async fn readyz(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
@@ -78,6 +80,7 @@ pub(super) async fn readyz(
         "views_refused": refused,
         "views_failing": failing,
         "views_copying": copying,
+        "workers": app.node.workers().iter().map(worker_json).collect::<Vec<_>>(),
     });
     Ok((code, Json(ready)).into_response())
 }
@@ -89,6 +92,16 @@ fn allows_refused(query: Option<&str>) -> bool {
 
 fn outage_json(outage: &Outage) -> Value {
     json!({ "what": outage.what, "seconds": outage.lasting.as_secs(), "error": outage.error })
+}
+
+/// A worker's process that this node follows. While it is not reached, answers count what it committed.
+fn worker_json(link: &Link) -> Value {
+    let error = match &link.state {
+        LinkState::Lost { error } => Some(error),
+        LinkState::Begun | LinkState::Followed => None,
+    };
+    let is_followed = link.state == LinkState::Followed;
+    json!({ "worker": link.worker, "address": link.address, "followed": is_followed, "seconds": link.since.elapsed().as_secs(), "error": error })
 }
 
 /// The events that a view leaves out; `None` if there are none.

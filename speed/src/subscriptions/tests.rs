@@ -20,6 +20,7 @@ async fn speed_layer(folder: &Path) -> Speed {
         functions: Functions::standard(),
         fresh: None,
         sinks: None,
+        registration: None,
         settings: SpeedSettings {
             worker: "w".into(),
             group: "g".into(),

@@ -73,6 +73,9 @@ impl Worker<'_> {
         self.speed.note(&outcome);
         let (record, elapsed) = outcome?;
         self.under_way = None;
+        if let Some(fresh) = &self.speed.fresh {
+            fresh.committed(&record.ranges.iter().map(|range| (range.partition.clone(), range.end)).collect());
+        }
         observe(&record, elapsed);
         Ok(())
     }

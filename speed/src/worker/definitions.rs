@@ -47,6 +47,9 @@ impl Worker<'_> {
         // A section covers whole epochs, so the new views begin with the next one.
         self.checkpoint().await?;
         self.views = Views::new(&registry, self.session).await?;
+        if let Some(fresh) = &self.speed.fresh {
+            fresh.keep(self.views.stamps());
+        }
         self.registry = registry;
         Ok(false)
     }

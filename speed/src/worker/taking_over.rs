@@ -45,12 +45,17 @@ impl Worker<'_> {
 
     async fn assign_pinned(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         failpoint::hit("speed.assign")?;
+        // Before the state is read: whoever takes them over later has a greater epoch, and a state as new.
+        let epoch = match &self.speed.registration {
+            Some(registration) => registration.take_over().await?,
+            None => 0,
+        };
         let state = self.speed.catalog.state().await?;
         let facts = self.facts_of(partitions).await?;
         self.check_marks(partitions, &state, &facts).await?;
         let mut starts = Vec::with_capacity(partitions.len());
         for source in partitions {
-            self.withdraw_leftovers(source, &state);
+            self.claim(source, epoch, &state);
             let start = self.take_over(source, &state, &facts).await?;
             starts.push((source.clone(), start));
         }
@@ -92,9 +97,9 @@ impl Worker<'_> {
 
     /// No other worker holds a partition that is taken over: its uncommitted layers are from a worker that died or does
     /// not know yet.
-    fn withdraw_leftovers(&self, source: &TopicPartition, state: &CatalogState) {
+    fn claim(&self, source: &TopicPartition, epoch: i64, state: &CatalogState) {
         if let (Some(fresh), Some((_, id))) = (&self.speed.fresh, self.stream_of(source)) {
-            fresh.withdraw_leftovers(&state.vector(), &[id]);
+            fresh.take_over(epoch, &state.vector(), &[id]);
         }
     }
 

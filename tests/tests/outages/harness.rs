@@ -99,6 +99,7 @@ impl Engines {
             functions: self.harness.functions.clone(),
             fresh,
             sinks: None,
+            registration: None,
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: self.topic.clone(),

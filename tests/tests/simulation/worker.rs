@@ -115,7 +115,7 @@ impl Worker {
         let state = self.ctx.state().await?;
         for id in partitions {
             // Its uncommitted layers are those of a dead worker of this process.
-            self.fresh.withdraw_leftovers(&state.vector(), std::slice::from_ref(&id));
+            self.fresh.take_over(0, &state.vector(), std::slice::from_ref(&id));
             let (identity, bounds) = {
                 let world = self.ctx.sim.world.borrow();
                 (world.log.identity(), world.log.bounds(&id))

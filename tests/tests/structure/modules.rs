@@ -10,7 +10,7 @@ use crate::graph::{Graph, cycles, reached};
 use crate::source::{Source, paths, paths_below, read, without_tests};
 use crate::{files_below, root};
 
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "schemas/types",
     "schemas/definitions",
     "schemas/log",
@@ -18,6 +18,7 @@ const CRATES: [&str; 12] = [
     "schemas/access",
     "schemas/storage",
     "schemas/engine",
+    "schemas/feed",
     "schemas/committed",
     "speed",
     "batch",

@@ -1,6 +1,9 @@
 //! Problems of services that do not answer or that a node cannot use, and of definitions that cannot be planned.
 
-use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, for_time};
+use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink, for_time};
+
+/// A process that has just begun or ended is not a problem yet.
+const LOST_FOR_S: u64 = 5;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
@@ -12,6 +15,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         }
     }
     found.extend(facts.failing.iter().map(failing));
+    found.extend(facts.workers.iter().filter(|link| !link.followed && link.seconds >= LOST_FOR_S).map(not_followed));
     if let Some(Err(error)) = &facts.registry {
         found.push(Problem {
             fault: Fault::DefinitionsUnplanned,
@@ -65,5 +69,19 @@ fn failing(failing: &Failing) -> Problem {
         cause: failing.error.clone(),
         effect: "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back".into(),
         next_step: "free space if a disk is full, else make the service available again; the node continues by itself".into(),
+    }
+}
+
+fn not_followed(link: &WorkerLink) -> Problem {
+    let lasting = for_time(i64::try_from(link.seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+    Problem {
+        fault: Fault::WorkerNotFollowed,
+        severity: Severity::Warning,
+        what: format!("the node that answers HTTP does not follow the workers at {}, for {lasting}", link.address),
+        cause: link.error.clone().unwrap_or_else(|| "they do not answer".into()),
+        effect: "its answers count what those workers read once it is committed; nothing is lost".into(),
+        next_step: "if the process ended, nothing: its address expires within 30 s; else make speed.flight_advertise an address that the \
+            node reaches, and give the node the token (serving.fresh_token) and the authorities (serving.fresh_ca) that the workers ask for"
+            .into(),
     }
 }

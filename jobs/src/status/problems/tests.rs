@@ -499,6 +499,27 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::WorkerNotFollowed,
+        Severity::Warning,
+        |facts| {
+            let link = |worker: &str, followed, seconds| WorkerLink {
+                worker: worker.into(),
+                address: format!("http://{worker}:7"),
+                followed,
+                seconds,
+                error: Some("connection refused".into()).filter(|_| !followed),
+            };
+            facts.workers = vec![link("followed", true, 900), link("lost", false, 240), link("just-begun", false, 1)];
+        },
+        [
+            "the node that answers HTTP does not follow the workers at http://lost:7, for 4 min",
+            "connection refused",
+            "its answers count what those workers read once it is committed; nothing is lost",
+            "if the process ended, nothing: its address expires within 30 s; else make speed.flight_advertise an address that the node reaches, \
+            and give the node the token (serving.fresh_token) and the authorities (serving.fresh_ca) that the workers ask for",
+        ],
+    ),
+    (
         Fault::ViewRefused,
         Severity::Error,
         |facts| {

@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use super::{
-    checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token,
+    checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token, worker,
 };
 use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
 use types::Result;
@@ -58,6 +58,7 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::Damage(record) => damage::put(session, record).await,
         Add::Mark(record) => mark::put(session, record).await,
         Add::Token(record) => token::put(session, record).await,
+        Add::Worker(record) => worker::put(session, record, revision).await,
     }
 }
 
@@ -92,6 +93,7 @@ async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revisi
         }
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
+        Remove::Worker { name } => worker::remove(session, name).await,
         Remove::Damage(path) => damage::remove(session, path).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }

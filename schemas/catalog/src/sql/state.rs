@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::session::Session;
-use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, removed, run, snapshot};
+use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, removed, run, snapshot, worker};
 use crate::{CatalogState, Checkpoints, Files, Revision};
 use types::Result;
 
@@ -39,6 +39,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
         snapshots: snapshot::all(session).await?,
         runs: run::recent(session).await?,
         leases: lease::all(session).await?,
+        workers: worker::all(session).await?,
         gaps: gap::all(session).await?,
         damages: damage::all(session).await?,
         marks: mark::all(session).await?,

@@ -20,6 +20,7 @@ mod leases;
 mod opening;
 mod states;
 mod tokens;
+mod workers;
 
 /// A catalog of one engine, made for one test.
 struct Place {

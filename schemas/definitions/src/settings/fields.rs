@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
+use super::secret::Secret;
 use super::urls::{Kind, ServiceUrl};
 use crate::durations::{parse_bytes, parse_duration};
 
@@ -120,6 +121,11 @@ pub(super) fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
     Ok((!text.is_empty()).then_some(text))
+}
+
+pub(super) fn optional_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok((!text.trim().is_empty()).then(|| Secret::new(&text)))
 }
 
 /// Reads properties as one flat table: TOML parses `sasl.password = ".."` as nested tables.

@@ -98,6 +98,21 @@ fn protocols_have_addresses_of_their_own() {
 }
 
 #[test]
+fn nodes_ask_workers_by_default_and_no_worker_offers_anything_by_default() {
+    let settings = parse("");
+    assert_eq!((settings.speed.flight, settings.speed.flight_advertise, settings.serving.fresh), (None, None, FreshKind::Stream));
+    let text = "[speed]\nflight = '0.0.0.0:0'\nflight_advertise = 'worker-1'\n[serving]\nfresh = 'committed'\nfresh_token = ' bst_hush '\nfresh_ca = 'ca.pem'";
+    let settings = parse(text);
+    assert_eq!((settings.speed.flight.as_deref(), settings.speed.flight_advertise.as_deref()), (Some("0.0.0.0:0"), Some("worker-1")));
+    assert_eq!(settings.serving.fresh, FreshKind::Committed);
+    assert_eq!(settings.serving.fresh_token.as_ref().map(Secret::as_str), Some("bst_hush"));
+    assert_eq!(settings.serving.fresh_ca.as_deref(), Some(Path::new("/project/ca.pem")));
+    assert!(!format!("{settings:?}").contains("hush"));
+    assert!(wrong("[speed]\nflight = '7000'", &[]).contains("expected host:port"));
+    assert!(wrong("[serving]\nfresh = 'soon'", &[]).contains("soon"));
+}
+
+#[test]
 fn the_scheduler_runs_one_view_at_a_time_unless_it_may_more() {
     assert_eq!(parse("").scheduler.max_concurrent_runs, 1);
     assert_eq!((parse("").serving.cache_bytes, parse("[serving]\ncache_bytes = '1GiB'").serving.cache_bytes), (None, Some(1 << 30)));
@@ -201,7 +216,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(

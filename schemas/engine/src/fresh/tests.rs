@@ -15,7 +15,10 @@ fn layer(ranges: &[(i32, i64, i64)]) -> FreshLayer {
 fn fresh(layers: &[&[(i32, i64, i64)]]) -> Fresh {
     let fresh = Fresh::default();
     for ranges in layers {
-        fresh.publish(layer(ranges), [(PartitionId::new("s", 0), 7)]);
+        let layer = layer(ranges);
+        let partition = PartitionId::new("s", 0);
+        let complete = Complete { position: layer.end.get(&partition), partition, time: 7 };
+        fresh.publish(layer, [complete]);
     }
     fresh
 }
@@ -38,7 +41,9 @@ fn what_a_dead_worker_left_is_not_counted_beside_what_its_successor_made() {
     let fresh = fresh(&[&[(0, 0, 20)], &[(0, 0, 15)], &[(0, 15, 25)]]);
     let chain = fresh.after(&Vector::new());
     assert_eq!((chain.layers.len(), end_of(&chain)), (1, "s/0:20".into()));
-    assert!(chain.complete_to.is_empty(), "the layers that the time was told with are not all in the chain");
+    assert_eq!(chain.complete_to, BTreeMap::from([(PartitionId::new("s", 0), 7)]), "all records before that time are before 20");
+    fresh.complete([Complete { partition: PartitionId::new("s", 0), position: Offset(25), time: 8 }]);
+    assert!(fresh.after(&Vector::new()).complete_to.is_empty(), "what the time was told with is not all in the chain");
     fresh.withdraw(&Vector::new(), &[PartitionId::new("s", 0)]);
     assert!(fresh.after(&Vector::new()).layers.is_empty());
 }
@@ -64,7 +69,7 @@ fn a_worker_that_lost_a_partition_takes_back_its_own_layers_and_not_its_successo
     let (loser, successor) = (fresh.for_worker(), fresh.for_worker());
     let lost = [PartitionId::new("s", 0)];
     loser.publish(layer(&[(0, 0, 20)]), []);
-    successor.withdraw_leftovers(&Vector::new(), &lost);
+    successor.take_over(0, &Vector::new(), &lost);
     successor.publish(layer(&[(0, 0, 15)]), []);
     successor.publish(layer(&[(0, 15, 25)]), []);
     loser.compact(layer(&[(0, 0, 25)]));
@@ -79,4 +84,48 @@ fn compacting_keeps_the_chain_in_the_order_of_offsets() {
     fresh.compact(layer(&[(0, 0, 6)]));
     let chain = fresh.after(&Vector::new());
     assert_eq!((chain.layers.len(), end_of(&chain), chain.complete_to.len()), (2, "s/0:9".into(), 1));
+}
+
+#[test]
+fn a_time_counts_for_those_who_read_up_to_its_position() {
+    let fresh = fresh(&[&[(0, 0, 5)], &[(0, 5, 9)]]);
+    let partition = PartitionId::new("s", 0);
+    fresh.complete([Complete { partition: partition.clone(), position: Offset(9), time: 8 }]);
+    assert_eq!(fresh.after(&Vector::new()).complete_to, BTreeMap::from([(partition.clone(), 8)]));
+    // What was committed and released may be ahead of a reader.
+    fresh.release(&"s/0:9".parse().unwrap());
+    assert!(fresh.after(&Vector::new()).complete_to.is_empty());
+    assert_eq!(fresh.after(&"s/0:9".parse().unwrap()).complete_to.len(), 1);
+}
+
+#[test]
+fn what_is_committed_is_released_by_the_worker_where_no_node_reads_it() {
+    let (read, unread) = (Fresh::<()>::default(), Fresh::<()>::unread());
+    for fresh in [&read, &unread] {
+        let (start, end) = (Vector::new(), "s/0:5".parse().unwrap());
+        let (states, failures, max_event_time) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        fresh.publish(FreshLayer { start, end, states, failures, max_event_time }, []);
+        fresh.committed(&"s/0:5".parse().unwrap());
+    }
+    assert_eq!((read.layers(), unread.layers()), (1, 0));
+}
+
+#[test]
+fn a_subscriber_that_does_not_keep_up_is_cut_off_and_holds_nobody_up() {
+    let fresh = fresh(&[&[(0, 0, 1)]]);
+    let mut slow = fresh.subscribe();
+    assert_eq!(slow.snapshot.layers.len(), 1);
+    let complete = || [Complete { partition: PartitionId::new("s", 0), position: Offset(1), time: 8 }];
+    (0..10_000).for_each(|_| fresh.complete(complete()));
+    for at in 1..subscription::QUEUE as i64 * 2 {
+        fresh.publish(layer(&[(0, at, at + 1)]), []);
+    }
+    let mut received = 0;
+    while let Ok(change) = slow.changes.try_recv() {
+        received += usize::from(matches!(change.change, Change::Published { .. }));
+    }
+    assert!(
+        slow.changes.is_closed() && received + 1 == subscription::QUEUE,
+        "one place for the first time, and one for each layer: {received}"
+    );
 }

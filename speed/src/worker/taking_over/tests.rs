@@ -101,6 +101,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         functions: Functions::standard(),
         fresh: None,
         sinks: None,
+        registration: None,
         settings: SpeedSettings {
             worker: "worker".into(),
             group: "basestream".into(),

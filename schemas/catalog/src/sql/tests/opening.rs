@@ -61,6 +61,7 @@ async fn an_older_format_is_migrated(place: &Place) {
         "DROP TABLE damage",
         "DROP TABLE mark",
         "DROP TABLE token",
+        "DROP TABLE worker",
         "DROP TABLE removed",
         "DROP INDEX file_by_checkpoint",
         "DROP INDEX checkpoint_by_written_revision",

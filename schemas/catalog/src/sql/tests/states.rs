@@ -75,11 +75,14 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         LeaseRecord { name: "a".into(), owner: "x".into(), epoch: 5, expires_at: 9, pin: None },
         LeaseRecord { name: "b".into(), owner: "y".into(), epoch: 6, expires_at: -9, pin: Some(Vector::new()) },
     ];
+    let worker = |name: &str| WorkerRecord { name: name.into(), address: "http://wörker:7".into(), epoch: 4, expires_at: i64::MAX };
+    let workers = vec![worker("a"), worker("b")];
     let gaps = vec![GapRecord { partition: partition(1), start: Offset(5), end: Offset(9), reason: "expired".into(), accepted_at: 4 }];
     let mut add: Vec<Add> = definitions.iter().cloned().map(Add::Definition).collect();
     add.extend(files.iter().cloned().map(Add::File));
     add.extend(snapshots.iter().cloned().map(Add::Snapshot));
     add.extend(leases.iter().cloned().map(Add::Lease));
+    add.extend(workers.iter().cloned().map(Add::Worker));
     add.extend(gaps.iter().cloned().map(Add::Gap));
     add.push(Add::Run(full_run.clone()));
     place.catalog.commit(adds(add)).await.unwrap();
@@ -92,6 +95,7 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         snapshots,
         runs: vec![bare_run, full_run],
         leases,
+        workers,
         gaps,
         ..CatalogState::default()
     };

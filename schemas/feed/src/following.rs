@@ -1,0 +1,276 @@
+//! A node's side: follows one worker's process, and mirrors its layers as long as it is reached.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_flight::FlightData;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use bytes::Bytes;
+use engine::fresh::{Applied, Change, Fresh, FreshLayer, Mirror, Snapshot};
+use engine::states::StateRows;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tracing::{debug, info, warn};
+use types::tiles::Clock;
+use types::{Error, ErrorKind, Result};
+
+use crate::layer::{self, Plans};
+use crate::message::{FORMAT, Head, LayerHead, Request, head};
+use crate::requests::{Credentials, begin, error_of};
+
+/// The pause before a second attempt, and at most before a later one.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LAST_WAIT: Duration = Duration::from_secs(2);
+/// How long an owner may be refused before it is asked to claim its partitions again. One that lost them learns it sooner.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
+/// A snapshot has come after this time; layers may be large.
+const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
+
+/// Follows workers for one node. Cheap to clone.
+#[derive(Clone)]
+pub struct Following {
+    /// What the node reads.
+    pub fresh: Fresh,
+    pub credentials: Credentials,
+    /// The views that the node serves. When they change, each stream begins again.
+    pub plans: watch::Receiver<Arc<Plans>>,
+    /// What the layers of one process may take in memory here.
+    pub memory_bytes: usize,
+    pub clock: Clock,
+    pub links: Links,
+}
+
+/// How the node stands to the processes that it follows. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Links(Arc<Mutex<BTreeMap<String, Link>>>);
+
+/// A worker's process as a node sees it.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// The process's name in the catalog.
+    pub worker: String,
+    pub address: String,
+    pub state: LinkState,
+    pub since: Instant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkState {
+    /// Being reached for the first time.
+    Begun,
+    /// Its layers are read.
+    Followed,
+    /// What it has not committed is not read.
+    Lost { error: String },
+}
+
+/// Why a stream came to its end without an error.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    Stopped,
+    /// To begin again at once: the node serves other views. What is mirrored stays until the next snapshot.
+    OtherViews,
+    /// To begin again, as another owner was believed for too long.
+    Refused,
+}
+
+impl Following {
+    /// Follows a process until `stop`, whether or not it is reached.
+    pub async fn follow(&self, worker: &str, address: &str, stop: CancellationToken) {
+        let mut following = self.clone();
+        let mut mirror = Mirror::new(&self.fresh);
+        self.links.set(worker, address, LinkState::Begun);
+        let mut waits = waits();
+        loop {
+            let mut had_snapshot = false;
+            let ended = tokio::select! {
+                () = stop.cancelled() => Ok(Ended::Stopped),
+                ended = following.stream((worker, address), &mut mirror, &mut had_snapshot) => ended,
+            };
+            if had_snapshot {
+                waits = self::waits();
+            }
+            let error = match ended {
+                Ok(Ended::Stopped) => break,
+                Ok(Ended::OtherViews) => continue,
+                Ok(Ended::Refused) => Error::conflict("another worker owns its partitions, or did"),
+                Err(error) => error,
+            };
+            mirror.clear();
+            self.links.lose(worker, address, &error);
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(waits.next().unwrap_or(LAST_WAIT)) => {}
+            }
+        }
+        drop(mirror);
+        self.links.forget(worker);
+    }
+
+    /// One stream, from its snapshot to its end.
+    async fn stream(&mut self, (worker, address): (&str, &str), mirror: &mut Mirror, had_snapshot: &mut bool) -> Result<Ended> {
+        let plans = self.plans.borrow_and_update().clone();
+        let seen = self.fresh.epochs().into_iter().collect();
+        let request = Request { format: FORMAT, views: plans.keys().cloned().collect(), seen };
+        let mut stream = begin(address, &self.credentials, &request).await?;
+        let snapshot = tokio::time::timeout(SNAPSHOT_WITHIN, snapshot(&mut stream, &plans)).await;
+        let snapshot = snapshot.map_err(|_| Error::unavailable("a worker's snapshot takes too long"))??;
+        let layers = snapshot.layers.len();
+        let mut refused_at = refused(None, mirror.reset(snapshot));
+        *had_snapshot = true;
+        self.links.set(worker, address, LinkState::Followed);
+        info!(worker, address, layers, "a worker is followed");
+        loop {
+            let give_up = refused_at.map_or(Duration::MAX, |at: Instant| REFUSED_FOR.saturating_sub(at.elapsed()));
+            let message = tokio::select! {
+                message = stream.message() => message.map_err(|status| error_of(&status))?,
+                changed = self.plans.changed() => return Ok(if changed.is_ok() { Ended::OtherViews } else { Ended::Stopped }),
+                () = tokio::time::sleep(give_up), if refused_at.is_some() => return Ok(Ended::Refused),
+            };
+            let message = message.ok_or_else(|| Error::unavailable("a worker ended its stream"))?;
+            let applied = self.apply(mirror, &message, &plans)?;
+            refused_at = refused(refused_at, applied);
+        }
+    }
+
+    fn apply(&self, mirror: &mut Mirror, message: &FlightData, plans: &Plans) -> Result<Applied> {
+        Ok(match head(message)? {
+            Head::Snapshot { .. } => return Err(Error::corrupt("a worker sent a second snapshot in a stream")),
+            Head::Layer(head) => {
+                let layer = layer::decode(&head, &message.data_body, plans)?;
+                let change = Change::Published { layer: Arc::new(layer), complete_to: head.complete_to.clone() };
+                let applied = mirror.apply(head.owner, change);
+                self.observe(&head, &message.data_body);
+                self.check_memory(mirror)?;
+                applied
+            }
+            Head::Compacted { owner, start, end } => {
+                mirror.compact(owner, (&start, &end), |layers| FreshLayer::merge(layers, plans))?;
+                Applied::Whole
+            }
+            Head::TakenOver { owner, claims } => mirror.apply(owner, Change::TakenOver(claims)),
+            Head::Completed { owner, complete_to } => mirror.apply(owner, Change::Completed(complete_to)),
+            Head::Withdrawn { owner, committed, partitions } => mirror.apply(owner, Change::Withdrawn { committed, partitions }),
+        })
+    }
+
+    fn observe(&self, head: &LayerHead, body: &Bytes) {
+        metrics::counter!("basestream_serving_feed_layers_total").increment(1);
+        metrics::counter!("basestream_serving_feed_bytes_total").increment(body.len() as u64);
+        let age = (self.clock)().saturating_sub(head.published_at).max(0);
+        metrics::histogram!("basestream_serving_feed_age_seconds").record(age as f64 / 1e6);
+    }
+
+    /// Layers are released as the node's catalog state moves on. Where it does not, they would grow for ever.
+    fn check_memory(&self, mirror: &Mirror) -> Result<()> {
+        let held: usize = mirror.layers().iter().map(|layer| layer.memory_bytes()).sum();
+        if held <= self.memory_bytes {
+            return Ok(());
+        }
+        let message = "the layers of a worker take too much memory: answers count what is committed";
+        Err(Error::limit(message).with("found bytes", held).with("expected at most", self.memory_bytes))
+    }
+}
+
+/// Receives what a stream begins with.
+async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans) -> Result<Snapshot<StateRows>> {
+    let Head::Snapshot { format, claims, complete_to, layers } = head(&next(stream).await?)? else {
+        return Err(Error::corrupt("a worker's stream does not begin with a snapshot"));
+    };
+    if format != FORMAT {
+        let message = "the worker speaks another format: use one release for workers and nodes";
+        return Err(Error::input(message).with("found", format).with("expected", FORMAT));
+    }
+    let mut snapshot = Snapshot { claims, complete_to, layers: Vec::new() };
+    for _ in 0..layers {
+        let message = next(stream).await?;
+        let Head::Layer(head) = head(&message)? else { return Err(Error::corrupt("a worker's snapshot has not all of its layers")) };
+        snapshot.layers.push((head.owner, Arc::new(layer::decode(&head, &message.data_body, plans)?)));
+    }
+    Ok(snapshot)
+}
+
+async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightData> {
+    let message = stream.message().await.map_err(|status| error_of(&status))?;
+    message.ok_or_else(|| Error::unavailable("a worker ended its stream"))
+}
+
+/// Since when a worker is refused.
+fn refused(since: Option<Instant>, applied: Applied) -> Option<Instant> {
+    match applied {
+        Applied::Whole => since,
+        Applied::Refused => since.or_else(|| Some(Instant::now())),
+    }
+}
+
+fn waits() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default().with_min_delay(FIRST_WAIT).with_max_delay(LAST_WAIT).without_max_times().with_jitter().build()
+}
+
+impl Links {
+    /// Of all processes that are followed, ordered by name.
+    pub fn all(&self) -> Vec<Link> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Whether what a process has not committed is read.
+    pub fn is_followed(&self, worker: &str) -> bool {
+        self.lock().get(worker).is_some_and(|link| link.state == LinkState::Followed)
+    }
+
+    fn set(&self, worker: &str, address: &str, state: LinkState) {
+        let link = Link { worker: worker.to_owned(), address: address.to_owned(), state, since: Instant::now() };
+        self.lock().insert(worker.to_owned(), link);
+        self.show();
+    }
+
+    /// The first failure is logged, and since when there is none is kept.
+    fn lose(&self, worker: &str, address: &str, error: &Error) {
+        let before = self.lock().get(worker).cloned();
+        let was_lost = before.as_ref().is_some_and(|link| matches!(link.state, LinkState::Lost { .. }));
+        match was_lost {
+            true => debug!(worker, address, %error, "a worker is not reached"),
+            false => {
+                warn!(worker, address, %error, "a worker is not followed: answers count what it committed");
+                metrics::counter!("basestream_serving_feed_lost_total", "reason" => reason(error.kind())).increment(1);
+            }
+        }
+        self.set(worker, address, LinkState::Lost { error: error.to_string() });
+        if let Some(since) = before.filter(|_| was_lost).map(|link| link.since)
+            && let Some(link) = self.lock().get_mut(worker)
+        {
+            link.since = since;
+        }
+    }
+
+    fn forget(&self, worker: &str) {
+        self.lock().remove(worker);
+        self.show();
+    }
+
+    fn show(&self) {
+        let links = self.all();
+        let followed = links.iter().filter(|link| link.state == LinkState::Followed).count();
+        metrics::gauge!("basestream_serving_feed_workers", "state" => "followed").set(followed as f64);
+        metrics::gauge!("basestream_serving_feed_workers", "state" => "lost").set((links.len() - followed) as f64);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Link>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reason(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unauthenticated | ErrorKind::Forbidden => "refused",
+        ErrorKind::Limit => "cut off",
+        ErrorKind::Conflict => "overtaken",
+        ErrorKind::Unavailable => "not reached",
+        _ => "not understood",
+    }
+}
+
+#[cfg(test)]
+mod tests;

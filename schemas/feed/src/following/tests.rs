@@ -1,0 +1,199 @@
+use engine::fresh::{Claim, Complete};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use types::vector::{Offset, PartitionId, Vector};
+
+use super::*;
+use crate::server::{Offer, listen, serve};
+
+/// A worker's process: what it serves, and until when.
+struct Process {
+    fresh: Fresh,
+    address: String,
+    stop: CancellationToken,
+    serving: JoinHandle<Result<()>>,
+    overtaken: Arc<Notify>,
+}
+
+impl Process {
+    async fn start(fresh: &Fresh, at: &str) -> Process {
+        let bound = listen(at.parse().unwrap()).await.unwrap();
+        let (address, stop) = (bound.address.to_string(), CancellationToken::new());
+        let overtaken = Arc::new(Notify::new());
+        let clock: Clock = Arc::new(|| 0);
+        let authenticator = access::Authenticator::open(clock.clone()).unwrap();
+        let offer = Offer { fresh: fresh.clone(), authenticator, tls: None, clock, overtaken: overtaken.clone() };
+        let serving = serve(offer, bound, stop.clone());
+        Process { fresh: fresh.clone(), address, stop, serving, overtaken }
+    }
+
+    async fn end(self) -> String {
+        self.stop.cancel();
+        self.serving.await.unwrap().unwrap();
+        self.address
+    }
+}
+
+/// A node that follows one process.
+struct Node {
+    fresh: Fresh,
+    links: Links,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    /// Its views; without this it would stop.
+    _plans: watch::Sender<Arc<Plans>>,
+}
+
+impl Node {
+    fn follow(address: &str) -> Node {
+        let (plans, wanted) = watch::channel(Arc::default());
+        let (fresh, links, stop) = (Fresh::default(), Links::default(), CancellationToken::new());
+        let following = Following {
+            fresh: fresh.clone(),
+            credentials: Credentials::default(),
+            plans: wanted,
+            memory_bytes: usize::MAX,
+            clock: Arc::new(|| 0),
+            links: links.clone(),
+        };
+        let (address, stopping) = (format!("http://{address}"), stop.clone());
+        let task = tokio::spawn(async move { following.follow("w", &address, stopping).await });
+        Node { fresh, links, stop, task, _plans: plans }
+    }
+
+    async fn reads(&self, vector: &str) {
+        eventually(|| self.fresh.after(&Vector::new()).end.to_string() == vector, || self.fresh.after(&Vector::new()).end.to_string())
+            .await;
+    }
+
+    async fn is_followed(&self, expected: bool) {
+        eventually(|| self.links.is_followed("w") == expected, || format!("{:?}", self.links.all())).await;
+    }
+}
+
+async fn eventually(is_so: impl Fn() -> bool, found: impl Fn() -> String) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(20), waiting).await.is_err() {
+        panic!("found {}", found());
+    }
+}
+
+fn id() -> PartitionId {
+    PartitionId::new("s", 0)
+}
+
+/// Without states, which need a view.
+fn layer(from: i64, to: i64) -> FreshLayer {
+    let at = |offset| Vector::from_iter([(id(), Offset(offset))]);
+    let (states, failures, max_event_time) = Default::default();
+    FreshLayer { start: at(from), end: at(to), states, failures, max_event_time }
+}
+
+fn worker() -> Fresh {
+    let fresh = Fresh::unread();
+    fresh.take_over(1, &Vector::new(), &[id()]);
+    fresh
+}
+
+#[tokio::test]
+async fn a_node_follows_every_change_of_a_worker_in_another_process() {
+    let fresh = worker();
+    fresh.publish(layer(0, 3), []);
+    let process = Process::start(&fresh, "127.0.0.1:0").await;
+    let node = Node::follow(&process.address);
+    node.reads("s/0:3").await;
+    fresh.publish(layer(3, 5), [Complete { partition: id(), position: Offset(5), time: 50 }]);
+    node.reads("s/0:5").await;
+    assert_eq!(node.fresh.after(&Vector::new()).complete_to, BTreeMap::from([(id(), 50)]));
+    fresh.compact(layer(0, 5));
+    eventually(|| node.fresh.layers() == 1, || node.fresh.layers().to_string()).await;
+    fresh.complete([Complete { partition: id(), position: Offset(5), time: 60 }]);
+    eventually(|| node.fresh.after(&Vector::new()).complete_to.get(&id()) == Some(&60), || format!("{:?}", node.fresh)).await;
+    fresh.withdraw(&Vector::new(), &[id()]);
+    node.reads("").await;
+    fresh.take_over(7, &Vector::new(), &[id()]);
+    eventually(|| node.fresh.epochs().get(&id()) == Some(&7), || format!("{:?}", node.fresh.epochs())).await;
+    node.stop.cancel();
+    node.task.await.unwrap();
+    assert_eq!(node.links.all().len(), 0);
+    process.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_not_reached_counts_no_more_until_it_is_reached_again() {
+    let fresh = worker();
+    fresh.publish(layer(0, 3), []);
+    let process = Process::start(&fresh, "127.0.0.1:0").await;
+    let node = Node::follow(&process.address);
+    node.reads("s/0:3").await;
+    let address = process.end().await;
+    node.is_followed(false).await;
+    node.reads("").await;
+    let lost = node.links.all();
+    assert!(matches!(&lost[0].state, LinkState::Lost { error } if !error.is_empty()), "{lost:?}");
+    fresh.publish(layer(3, 4), []);
+    let process = Process::start(&fresh, &address).await;
+    node.reads("s/0:4").await;
+    node.is_followed(true).await;
+    process.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_keep_up_is_cut_off_and_no_worker_waits_for_it() {
+    let process = Process::start(&worker(), "127.0.0.1:0").await;
+    let wanted = Request { format: FORMAT, views: Vec::new(), seen: Vec::new() };
+    let address = format!("http://{}", process.address);
+    let mut stream = begin(&address, &Credentials::default(), &wanted).await.unwrap();
+    let good = Node::follow(&process.address);
+    good.is_followed(true).await;
+    let layers = 4_000;
+    for at in 0..layers {
+        let mut layer = layer(at, at + 1);
+        // So large that the connection cannot hold all of it.
+        layer.max_event_time =
+            (0..100).map(|number| (format!("a stream with a long name, the one of number {number}").into(), at)).collect();
+        process.fresh.publish(layer, []);
+        if at % 32 == 0 {
+            // The other one keeps up.
+            good.reads(&format!("s/0:{}", at + 1)).await;
+        }
+    }
+    good.reads(&format!("s/0:{layers}")).await;
+    let mut received = 0;
+    let receiving = async {
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => received += 1,
+                Ok(None) => panic!("the stream ended without a word"),
+                Err(status) => return error_of(&status),
+            }
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(20), receiving).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(received < layers, "{received}");
+    process.end().await;
+}
+
+#[tokio::test]
+async fn an_owner_that_is_refused_for_long_is_asked_to_claim_its_partitions_again() {
+    let fresh = worker();
+    fresh.publish(layer(0, 3), []);
+    let process = Process::start(&fresh, "127.0.0.1:0").await;
+    let node = Node::follow(&process.address);
+    node.reads("s/0:3").await;
+    let mut late = Mirror::new(&node.fresh);
+    late.apply(1, Change::TakenOver(vec![Claim { partition: id(), epoch: 4, from: Offset(0) }]));
+    drop(late);
+    node.reads("").await;
+    fresh.publish(layer(3, 4), []);
+    // As the process's registration does.
+    tokio::time::timeout(Duration::from_secs(20), process.overtaken.notified()).await.unwrap();
+    fresh.claim_again(5);
+    node.reads("s/0:4").await;
+    process.end().await;
+}

@@ -1,0 +1,323 @@
+//! A worker's side: streams of what the workers of this process do to their layers.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use access::tls::ServerTls;
+use access::{Action, Authenticator, Object, allow};
+use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
+use arrow_flight::{
+    Action as FlightAction, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, Result as FlightResult, SchemaResult, Ticket,
+};
+use bytes::Bytes;
+use engine::fresh::{Change, Fresh, FreshLayer, Subscription, SubscriptionChange, ViewVersion};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{debug, info, warn};
+use types::tiles::{Clock, Micros};
+use types::{Error, ErrorKind, Result, threads};
+
+use crate::encoding::Encodings;
+use crate::message::{FORMAT, Head, LayerHead, Request as Wanted, message};
+use crate::tls::{ALPN, Connection};
+
+/// This many nodes may follow a process.
+const MOST_SUBSCRIBERS: usize = 256;
+/// This many connections may be on their way to being encrypted.
+const MOST_HANDSHAKES: usize = 64;
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// A node that does not answer such a question is gone.
+const ALIVE_EVERY: Duration = Duration::from_secs(2);
+const ALIVE_WITHIN: Duration = Duration::from_secs(4);
+/// How long to wait after a connection could not be accepted.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
+
+/// What a process offers, and to whom.
+#[derive(Clone)]
+pub struct Offer {
+    pub fresh: Fresh,
+    pub authenticator: Authenticator,
+    /// Connections are encrypted with it. Its protocol is `h2`.
+    pub tls: Option<ServerTls>,
+    pub clock: Clock,
+    /// Notified when a node has seen a greater epoch of a partition than its owner in this process has.
+    pub overtaken: Arc<Notify>,
+}
+
+/// An address that is listened on.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+/// Listens at `address` (port 0: any free one).
+///
+/// Errors: `Unavailable` when it cannot be listened on.
+pub async fn listen(address: SocketAddr) -> Result<Bound> {
+    let cannot = |error: std::io::Error| Error::unavailable("cannot listen for nodes").with("address", address).caused_by(error);
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok(Bound { listener, address })
+}
+
+/// The protocol that the server's certificates are loaded for.
+pub(crate) const PROTOCOLS: &[&str] = &[ALPN];
+
+impl Offer {
+    /// What [`access::tls::ServerTls::load`] needs to know of the protocol.
+    pub const ALPN: &'static [&'static str] = PROTOCOLS;
+}
+
+/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes first.
+pub fn serve(offer: Offer, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
+    info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
+    let incoming = connections(bound.listener, offer.tls.clone());
+    let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };
+    threads::QUESTIONS.spawn(async move {
+        Server::builder()
+            .http2_keepalive_interval(Some(ALIVE_EVERY))
+            .http2_keepalive_timeout(Some(ALIVE_WITHIN))
+            .add_service(FlightServiceServer::new(service).max_encoding_message_size(usize::MAX))
+            .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
+            .await
+            .map_err(|error| Error::unavailable("fresh layers cannot be offered any more").caused_by(error))
+    })
+}
+
+/// Connections as they come, those that fail left out.
+fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Item = Result<Connection, Error>> {
+    let accepted = stream::unfold(listener, |listener| async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((stream, listener)),
+                Err(error) => {
+                    warn!(%error, "a connection of a node cannot be accepted");
+                    tokio::time::sleep(AFTER_A_FAILURE).await;
+                }
+            }
+        }
+    });
+    let opened = accepted.map(move |stream| open(stream, tls.clone())).buffer_unordered(MOST_HANDSHAKES);
+    opened.filter_map(|opened| async move { opened.map(Ok) })
+}
+
+async fn open(stream: TcpStream, tls: Option<ServerTls>) -> Option<Connection> {
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return Some(Connection::new(stream)) };
+    match tokio::time::timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls.config()).accept(stream)).await {
+        Ok(Ok(stream)) => Some(Connection::new(stream)),
+        Ok(Err(error)) => {
+            debug!(%error, "a connection of a node is not encrypted");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+struct Service {
+    offer: Offer,
+    encodings: Encodings,
+    subscribers: Arc<AtomicUsize>,
+    stop: CancellationToken,
+}
+
+impl Service {
+    async fn begin(&self, request: Request<Ticket>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
+        let authorization = request.metadata().get("authorization").map(|value| value.as_bytes().to_vec());
+        let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;
+        let wanted: Wanted = serde_json::from_slice(&request.get_ref().ticket)
+            .map_err(|error| Error::input("the ticket is not understood: expected what a node of this release sends").caused_by(error))?;
+        if wanted.format != FORMAT {
+            let message = "the node speaks another format: use one release for workers and nodes";
+            return Err(Error::input(message).with("found", wanted.format).with("expected", FORMAT));
+        }
+        for (view, _) in &wanted.views {
+            allow(&principal, Action::Read, Object::View(view))?;
+        }
+        let place = Place::take(&self.subscribers)?;
+        let epochs = self.offer.fresh.epochs();
+        if wanted.seen.iter().any(|(partition, seen)| epochs.get(partition).is_some_and(|own| own < seen)) {
+            self.offer.overtaken.notify_one();
+        }
+        debug!(principal = %principal.name, views = wanted.views.len(), "a node follows");
+        let Subscription { snapshot, changes } = self.offer.fresh.subscribe();
+        let sending = Sending {
+            fresh: self.offer.fresh.clone(),
+            encodings: self.encodings.clone(),
+            views: wanted.views,
+            clock: self.offer.clock.clone(),
+        };
+        let (claims, complete_to, layers) = (snapshot.claims, snapshot.complete_to, snapshot.layers);
+        let head = Head::Snapshot { format: FORMAT, claims, complete_to, layers: layers.len() };
+        let snapshot = sending.clone();
+        let first = stream::once(async move { message(&head, Bytes::new()) });
+        let layers = stream::iter(layers).map(move |(owner, layer)| snapshot.layer(owner, &layer, Vec::new(), Duration::ZERO));
+        let later = stream::unfold(changes, |mut changes| async move { Some((changes.recv().await?, changes)) });
+        let later = later.map(move |change| sending.change(change));
+        let stop = self.stop.clone();
+        let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it is to begin again")) });
+        let counted = first.chain(layers).chain(later).chain(ended).map(move |sent| {
+            let _place = &place;
+            sent.inspect(sent_one).map_err(|error| status(&error))
+        });
+        Ok(counted.take_until(stop.cancelled_owned()).boxed())
+    }
+}
+
+/// Makes the messages of one subscriber.
+#[derive(Clone)]
+struct Sending {
+    fresh: Fresh,
+    encodings: Encodings,
+    views: Vec<ViewVersion>,
+    clock: Clock,
+}
+
+impl Sending {
+    fn change(&self, SubscriptionChange { owner, change, at }: SubscriptionChange<engine::states::StateRows>) -> Result<FlightData> {
+        let head = match change {
+            Change::Published { layer, complete_to } => {
+                return self.layer(owner, &layer, complete_to, Instant::now().saturating_duration_since(at));
+            }
+            Change::Compacted(merged) => Head::Compacted { owner, start: merged.start.clone(), end: merged.end.clone() },
+            Change::TakenOver(claims) => Head::TakenOver { owner, claims },
+            Change::Completed(complete_to) => Head::Completed { owner, complete_to },
+            Change::Withdrawn { committed, partitions } => Head::Withdrawn { owner, committed, partitions },
+        };
+        message(&head, Bytes::new())
+    }
+
+    fn layer(&self, owner: u64, layer: &Arc<FreshLayer>, complete_to: Vec<engine::fresh::Complete>, age: Duration) -> Result<FlightData> {
+        let (sections, body) = self.encodings.sections(&self.fresh, layer, &self.views)?;
+        let head = LayerHead {
+            owner,
+            start: layer.start.clone(),
+            end: layer.end.clone(),
+            max_event_time: layer.max_event_time.clone(),
+            complete_to,
+            sections,
+            published_at: (self.clock)().saturating_sub(Micros::try_from(age.as_micros()).unwrap_or_default()),
+        };
+        message(&Head::Layer(head), body)
+    }
+}
+
+fn sent_one(sent: &FlightData) {
+    let bytes = sent.app_metadata.len() + sent.data_body.len();
+    metrics::counter!("basestream_speed_feed_bytes_total").increment(bytes as u64);
+    if !sent.data_body.is_empty() {
+        metrics::counter!("basestream_speed_feed_layers_total").increment(1);
+    }
+}
+
+fn status(error: &Error) -> Status {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Unauthenticated => Status::unauthenticated(text),
+        ErrorKind::Forbidden => Status::permission_denied(text),
+        ErrorKind::Input => Status::invalid_argument(text),
+        ErrorKind::Limit => {
+            metrics::counter!("basestream_speed_feed_cut_off_total").increment(1);
+            Status::resource_exhausted(text)
+        }
+        _ => Status::unavailable(text),
+    }
+}
+
+/// A subscriber's place, which is free again when its stream ends.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(places: &Arc<AtomicUsize>) -> Result<Place> {
+        let taken = places.fetch_add(1, Ordering::Relaxed) + 1;
+        let place = Place(places.clone());
+        if taken > MOST_SUBSCRIBERS {
+            return Err(Error::unavailable(format!("{MOST_SUBSCRIBERS} nodes follow this process already")));
+        }
+        metrics::gauge!("basestream_speed_feed_subscribers").set(taken as f64);
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let left = self.0.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+        metrics::gauge!("basestream_speed_feed_subscribers").set(left as f64);
+    }
+}
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What Flight has besides, and a worker has not.
+fn unimplemented<T>() -> Result<T, Box<Status>> {
+    Err(Box::new(Status::unimplemented("a worker answers DoGet alone, with the ticket of a node")))
+}
+
+#[tonic::async_trait]
+impl FlightService for Service {
+    type HandshakeStream = Messages<HandshakeResponse>;
+    type ListFlightsStream = Messages<FlightInfo>;
+    type DoGetStream = Messages<FlightData>;
+    type DoPutStream = Messages<PutResult>;
+    type DoExchangeStream = Messages<FlightData>;
+    type DoActionStream = Messages<FlightResult>;
+    type ListActionsStream = Messages<ActionType>;
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        match self.begin(request).await {
+            Ok(stream) => Ok(Response::new(stream)),
+            Err(error) => {
+                debug!(%error, "a node is refused");
+                Err(status(&error))
+            }
+        }
+    }
+
+    async fn handshake(&self, _request: Request<Streaming<HandshakeRequest>>) -> Result<Response<Self::HandshakeStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn get_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn poll_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn get_schema(&self, _request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn do_action(&self, _request: Request<FlightAction>) -> Result<Response<Self::DoActionStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+
+    async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        unimplemented().map_err(|status| *status)
+    }
+}

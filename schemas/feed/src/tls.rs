@@ -1,0 +1,124 @@
+//! Connections in and out, encrypted or not.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::transport::server::Connected;
+use types::{Error, Result};
+
+/// How gRPC names itself (ALPN).
+pub(crate) const ALPN: &str = "h2";
+
+/// A connection, whichever it is.
+pub(crate) struct Connection(Box<dyn Stream>);
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Connection {
+    pub(crate) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self(Box::new(stream))
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// What a node knows workers by, and shows them: PEM files, read with every connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTls {
+    /// The authorities of the workers' certificates.
+    pub ca: PathBuf,
+    /// The node's own certificate and its key, for workers that ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl ClientTls {
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Connection> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| {
+            Error::input("a worker's address has no name that a certificate can have").with("found", host).caused_by(error)
+        })?;
+        let connector = TlsConnector::from(Arc::new(self.config()?));
+        let connected = connector.connect(name, stream).await;
+        let stream = connected.map_err(|error| Error::unavailable("a connection to a worker cannot be encrypted").caused_by(error))?;
+        Ok(Connection::new(stream))
+    }
+
+    fn config(&self) -> Result<ClientConfig> {
+        let unusable = |error: rustls::Error| Error::input("TLS cannot be set up").with("file", self.ca.display()).caused_by(error);
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.ca)? {
+            roots.add(certificate).map_err(unusable)?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            Some((cert, key)) => {
+                let wrong = |error| Error::input("there is no private key in the file").with("file", key.display()).caused_by(pem(error));
+                let key = PrivateKeyDer::from_pem_file(key).map_err(wrong)?;
+                builder.with_client_auth_cert(certificates(cert)?, key).map_err(unusable)?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![ALPN.as_bytes().to_vec()];
+        Ok(config)
+    }
+}
+
+/// At least one.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let wrong = || Error::input("there is no certificate in the file").with("file", file.display()).with("expected", "certificates as PEM");
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(|error| wrong().caused_by(pem(error)))?.collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(wrong()),
+        Err(error) => Err(wrong().caused_by(pem(error))),
+    }
+}
+
+fn pem(error: rustls::pki_types::pem::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}

@@ -1,0 +1,111 @@
+//! A process's registration in the catalog: where nodes of other processes reach the layers of its workers, and the epoch of
+//! its takeovers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Add, Catalog, Commit, Remove, WorkerRecord};
+use engine::fresh::Fresh;
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use types::Result;
+use types::tiles::{Clock, Micros};
+use uuid::Uuid;
+
+/// How long a registration lives without being renewed.
+const LIVES: Duration = Duration::from_secs(30);
+const RENEWED_EVERY: Duration = Duration::from_secs(10);
+/// How long to wait after a renewal that failed.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+/// Claims are made again at most this often: of two processes that believe to own a partition, one is about to learn that
+/// it does not.
+const CLAIMED_AGAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// A cheap-to-clone handle.
+#[derive(Clone)]
+pub struct Registration(Arc<Inner>);
+
+struct Inner {
+    catalog: Catalog,
+    clock: Clock,
+    /// As it was last committed; held while it is committed, so that no renewal brings an older epoch back.
+    record: Mutex<WorkerRecord>,
+    overtaken: Arc<Notify>,
+}
+
+impl Registration {
+    /// Registers a process. `name` is unique, `address` is where nodes reach it.
+    pub async fn begin(catalog: &Catalog, name: &str, address: &str, clock: Clock) -> Result<Registration> {
+        let record = WorkerRecord { name: name.to_owned(), address: address.to_owned(), epoch: 0, expires_at: 0 };
+        let inner = Inner { catalog: catalog.clone(), clock, record: Mutex::new(record), overtaken: Arc::default() };
+        let registration = Registration(Arc::new(inner));
+        registration.take_over().await?;
+        Ok(registration)
+    }
+
+    /// Returns the epoch of a takeover that begins now: greater than that of every earlier one, of any process.
+    pub(crate) async fn take_over(&self) -> Result<i64> {
+        self.commit(true).await
+    }
+
+    /// Notified when a node has seen a greater epoch of a partition than its owner here has.
+    pub fn overtaken(&self) -> Arc<Notify> {
+        self.0.overtaken.clone()
+    }
+
+    /// Renews it until `stop`, then gives it back. Claims the partitions of the process's workers again where a node has
+    /// believed another owner: that one was told late that it owned them, and learned early that it does not.
+    pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) {
+        let mut wait = RENEWED_EVERY;
+        loop {
+            let is_overtaken = tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.0.overtaken.notified() => true,
+                () = tokio::time::sleep(wait) => false,
+            };
+            let committed = self.commit(is_overtaken).await;
+            wait = if committed.is_ok() { RENEWED_EVERY } else { AFTER_A_FAILURE };
+            match committed {
+                Ok(epoch) if is_overtaken => {
+                    fresh.claim_again(epoch);
+                    tokio::time::sleep(CLAIMED_AGAIN_EVERY).await;
+                }
+                Ok(_) => {}
+                Err(error) => warn!(%error, "the registration for nodes could not be renewed; trying again"),
+            }
+        }
+        self.end().await;
+    }
+
+    /// Where that fails it runs out.
+    async fn end(&self) {
+        let name = self.0.record.lock().await.name.clone();
+        let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Worker { name }], ..Commit::default() };
+        if let Err(error) = self.0.catalog.commit(commit).await {
+            warn!(%error, "the registration for nodes was not given back; it expires by itself");
+        }
+    }
+
+    async fn commit(&self, with_new_epoch: bool) -> Result<i64> {
+        let mut record = self.0.record.lock().await;
+        let epoch = if with_new_epoch { 0 } else { record.epoch };
+        let expires_at = (self.0.clock)().saturating_add(LIVES.as_micros() as Micros);
+        let renewed = WorkerRecord { epoch, expires_at, ..record.clone() };
+        let commit = Commit { id: Uuid::new_v4(), add: vec![Add::Worker(renewed.clone())], ..Commit::default() };
+        let revision = self.0.catalog.commit_with_retry(commit).await?;
+        let epoch = if with_new_epoch { revision } else { epoch };
+        *record = WorkerRecord { epoch, ..renewed };
+        Ok(epoch)
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
