@@ -13,8 +13,8 @@ use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
 use crate::progress::Progress;
-use crate::sinks::EventSinks;
 use crate::registration::Registration;
+use crate::sinks::EventSinks;
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {

@@ -12,8 +12,8 @@ use speed::Registration;
 use tokio::sync::Notify;
 use types::{Error, Result, threads};
 
-use super::parts::{Parts, Stage};
 use super::listeners::allowed_address;
+use super::parts::{Parts, Stage};
 use super::protection;
 use crate::installation::{Installation, clock};
 
