@@ -49,9 +49,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let mut context = Context::begin(command, programs);
     let events = Wide::new(options.rows, options.columns)?;
     let installed = Installed::create(&folder.join("project"), &events).await?;
-    let (flight, postgres) = (format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?));
+    let (flight, postgres) = (format!("127.0.0.1:{}", free_port()?), installed.postgres.clone());
     // `[serving]` is the file's last section.
-    write!(std::fs::OpenOptions::new().append(true).open(installed.config())?, "flight = \"{flight}\"\npostgres = \"{postgres}\"\n")?;
+    writeln!(std::fs::OpenOptions::new().append(true).open(installed.config())?, "flight = \"{flight}\"")?;
     installed.archive(&events).await?;
     installed.installation.run_view(VIEW, &|_| {}).await?;
     let (config, http) = (installed.config(), installed.http.clone());

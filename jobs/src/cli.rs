@@ -61,7 +61,7 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct Global {
-    /// Where the project runs: its settings. Streams and views are in the same folder
+    /// Where the project runs: its settings. Streams, views and sinks are in the same folder
     #[arg(long, global = true, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
     /// Print results and errors as JSON
@@ -94,9 +94,9 @@ enum Command {
     Demo(layers::DemoArgs),
     /// Apply the definitions, then run all layers in one process
     Up(layers::SpeedArgs),
-    /// Run the speed layer: reads the log and commits checkpoints
+    /// Run the speed layer: reads the log, commits checkpoints, and puts out the records of sinks
     Speed(layers::SpeedArgs),
-    /// Run the serving layer: answers over HTTP
+    /// Run the serving layer: answers over HTTP, to PostgreSQL and to Flight SQL clients
     Serve(layers::LayerArgs),
     /// Run batch when it is due, and collect files that are no longer needed
     Scheduler(layers::LayerArgs),
