@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, serve_version};
-use committed::registry::Registry;
-use definitions::{Definitions, KEEP_OLD, parse};
+use committed::registry::{LiveSink, Registry};
+use definitions::{Definitions, KEEP_OLD, SinkDefinition, StreamDefinition, parse};
 use engine::functions::Functions;
 use event_log::Log;
 use serde::Serialize;
@@ -25,6 +25,7 @@ use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::backfill::{OnProgress, Reader, Survey};
+use crate::check::loops;
 use crate::check::retention::refuse_short_retentions;
 
 mod compatible;
@@ -552,7 +553,21 @@ pub async fn checked_records(
     })?;
     refuse_short_retentions(&registry)?;
     refuse_broken_sinks(&registry, functions).await?;
+    refuse_loops(&registry)?;
     Ok(records)
+}
+
+/// Refuses sinks whose records would lead back to the streams that they read, also through sinks that are in the catalog alone.
+fn refuse_loops(registry: &Registry) -> Result<()> {
+    let streams: Vec<&StreamDefinition> = registry.streams.values().map(|stream| &*stream.definition).collect();
+    let sinks: Vec<&SinkDefinition> = registry.sinks.iter().map(|sink| &*sink.definition).collect();
+    let leads_back =
+        |sink: &&LiveSink| sink.plan.as_ref().is_ok_and(|plan| loops::leads_back(&sink.definition, &plan.stream, (&streams, &sinks)));
+    match registry.sinks.iter().find(leads_back) {
+        Some(sink) => Err(Error::input(format!("the records of the sink \"{}\" would lead back to the stream that it reads", sink.name))
+            .with("expected", "another topic, or one of the sinks between them dropped")),
+        None => Ok(()),
+    }
 }
 
 /// Refuses what a sink could not be planned over any more: now, or once a version that is being built is served.

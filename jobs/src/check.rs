@@ -21,7 +21,7 @@ use types::sql_errors::unknown_relation;
 use types::tiles::Micros;
 
 mod after;
-mod loops;
+pub(crate) mod loops;
 pub(crate) mod retention;
 mod text;
 

@@ -161,6 +161,11 @@ impl Follower {
 
     /// What a query begun now reads from.
     pub(crate) fn read_view(&self) -> Result<ReadView> {
+        Ok(self.0.newest.newer_of(self.present()?))
+    }
+
+    /// What there is to read now, also where it is older than what was read before: uncommitted work was withdrawn.
+    pub(crate) fn present(&self) -> Result<ReadView> {
         // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
         let current = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
         let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
@@ -169,7 +174,7 @@ impl Follower {
         drop(current);
         let Chain { layers: fresh, end: vector, complete_to } = chain;
         let (now, clock) = (self.now(), self.0.settings.clock);
-        Ok(self.0.newest.newer_of(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false }))
+        Ok(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false })
     }
 
     /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.

@@ -51,6 +51,7 @@ mod openapi;
 mod problem;
 mod query;
 mod rights;
+mod room;
 mod stalled;
 mod status;
 mod views;

@@ -215,12 +215,12 @@ impl Node {
     ///
     /// Errors: `Unavailable` where it is not there yet, or not any more.
     pub async fn read_view_at(&self, partition: &PartitionId, next: Offset, views: &[ViewVersion]) -> Result<ReadView> {
-        let mut read_view = self.read_view()?;
+        // Not what was read before: a worker that begins again reads from an earlier position.
+        let mut read_view = self.0.follower.present()?;
+        let not_yet = |error| Error::unavailable("the node has other versions of the views").caused_by(error);
         for (name, version) in views {
-            if read_view.live(name)?.version != *version {
-                read_view = read_view
-                    .with_version(name, *version)
-                    .map_err(|error| Error::unavailable("a view has another version").caused_by(error))?;
+            if read_view.live(name).map_err(not_yet)?.version != *version {
+                read_view = read_view.with_version(name, *version).map_err(not_yet)?;
             }
             if let Some(copy) = read_view.view(name)?.copying() {
                 copy.fetch_all().await?;
@@ -233,6 +233,11 @@ impl Node {
                 .with("found", found)
                 .with("expected", next)),
         }
+    }
+
+    /// Whether a view version has to be built by a run before it can be answered.
+    pub fn is_building(&self, view: &ViewVersion) -> bool {
+        self.loaded().is_some_and(|loaded| loaded.building.contains_key(view))
     }
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {

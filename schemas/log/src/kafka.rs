@@ -169,6 +169,10 @@ impl Log for KafkaLog {
         self.ask(append).await
     }
 
+    fn let_go_outputs(&self, source: &TopicPartition) {
+        self.outputs.let_go(source);
+    }
+
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
         let settings = self.settings.clone();
         let source = source.clone();

@@ -169,6 +169,9 @@ pub trait Log: Send + Sync + fmt::Debug {
         Err(no_outputs(output))
     }
 
+    /// Frees what it holds for the outputs of a partition that another process has now.
+    fn let_go_outputs(&self, _source: &TopicPartition) {}
+
     /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
     /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;

@@ -24,7 +24,7 @@ use super::App;
 use super::apart::apart;
 use super::input::{Name, json_bytes};
 use super::problem::Problem;
-use super::query::{MAX_JSON_BYTES, append};
+use super::room::{MAX_JSON_BYTES, append};
 use crate::json::RowWriter;
 use crate::limits::ServingLimits;
 use crate::sql::QueryResponse;

@@ -102,11 +102,10 @@ impl Seen {
         let view = view.ok_or_else(|| Error::internal("a view of a sink is not read").with("view", &join.plan.view))?;
         let (keys, has_key): (Vec<ArrayRef>, BooleanArray) = join.keys(&plan.stream, events)?;
         let loaded = chunk.read_view.view(&view.live.name)?;
-        let times = answerable(&chunk.times[first..], chunk.read_view, loaded);
         let seen = SeenBy {
             keys: &keys,
             has_key: &has_key,
-            t: &times,
+            t: &chunk.times[first..],
             before: view.before.as_ref(),
             added: view.added.as_ref(),
             counted,
@@ -116,11 +115,4 @@ impl Seen {
         debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
         Ok(rows)
     }
-}
-
-/// Late events may be of a time for which a snapshot has no tiles any more: they are answered for the newest event time that
-/// the node has.
-fn answerable(times: &[Micros], read_view: &ReadView, loaded: &serving::LoadedView) -> Vec<Micros> {
-    let newest = read_view.t_of(&loaded.live);
-    times.iter().map(|time| if loaded.keeps(*time) { *time } else { newest.max(*time) }).collect()
 }

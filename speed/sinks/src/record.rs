@@ -17,6 +17,9 @@ pub const SOURCE_HEADER: &str = "basestream-source";
 /// The header that names the sink: `name@version`.
 pub const SINK_HEADER: &str = "basestream-sink";
 
+/// Kafka refuses records of about a megabyte, unless it is told otherwise.
+const MAX_RECORD_BYTES: usize = 900 << 10;
+
 pub(crate) struct Writer<'a> {
     pub(crate) sink: &'a LiveSink,
     pub(crate) plan: &'a SinkPlan,
@@ -34,15 +37,17 @@ impl Writer<'_> {
         for (row, event) in made.events.iter().enumerate() {
             let mut value = Vec::new();
             serving::json::write_row(&mut value, &made.rows, row)?;
+            if value.len() > MAX_RECORD_BYTES {
+                value = failed(&format!("the record has {} bytes: expected at most {MAX_RECORD_BYTES}", value.len()));
+            }
             let key = match self.plan.key {
                 Some(key) => text(made.rows.column(key), row)?,
                 None => self.key_of_event(*event),
             };
             records.push(self.record(*event, key, value)?);
         }
-        for failed in &made.failed {
-            let value = serde_json::json!({ "_error": failed.reason }).to_string().into_bytes();
-            records.push(self.record(failed.event, self.key_of_event(failed.event), value)?);
+        for event in &made.failed {
+            records.push(self.record(event.event, self.key_of_event(event.event), failed(&event.reason))?);
         }
         records.sort_by_key(|(offset, _)| *offset);
         Ok(records)
@@ -63,6 +68,11 @@ impl Writer<'_> {
         let keys = self.events.column_by_name(KEY)?.as_binary_opt::<i32>()?;
         keys.is_valid(event as usize).then(|| Bytes::copy_from_slice(keys.value(event as usize)))
     }
+}
+
+/// The record of an event that has no other.
+fn failed(reason: &str) -> Vec<u8> {
+    serde_json::json!({ "_error": reason }).to_string().into_bytes()
 }
 
 /// A value as the text of a key.

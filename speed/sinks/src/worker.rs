@@ -13,6 +13,7 @@ use engine::fresh::ViewVersion;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, Output, TopicPartition};
+use futures::future::join_all;
 use serving::{ReadView, ServingClock};
 use speed::{Accepted, WorkerSinks};
 use tracing::warn;
@@ -29,7 +30,7 @@ use crate::record::Writer;
 /// events share a key.
 const CHUNK: usize = 256;
 /// How long to wait for a node that has not loaded yet what the worker has, or for a log that takes no records.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct OfWorker {
@@ -52,6 +53,40 @@ struct Made {
 impl WorkerSinks for OfWorker {
     async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         self.made.clear();
+        self.make_all(registry, accepted).await.map_err(worth_another_try)
+    }
+
+    async fn put_out(&mut self) -> Result<()> {
+        let made: Vec<Made> = std::mem::take(&mut self.made).into_iter().filter(|made| !made.records.is_empty()).collect();
+        // Outputs are independent of one another: the log may take them together.
+        let outcomes = join_all(made.iter().map(|made| made.append(&self.sinks))).await;
+        let mut first = Ok(());
+        for (made, outcome) in made.into_iter().zip(outcomes) {
+            let key = (made.sink.name.clone(), made.output.source.clone());
+            match outcome {
+                Ok(next) => drop(self.taken.insert(key, Some(next))),
+                Err(error) => {
+                    // What is out has to be found out anew.
+                    self.taken.remove(&key);
+                    first = first.and(Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic)));
+                }
+            }
+        }
+        first.map_err(worth_another_try)
+    }
+
+    fn let_go(&mut self, partitions: &[TopicPartition]) {
+        self.taken.retain(|(_, source), _| !partitions.contains(source));
+        partitions.iter().for_each(|source| self.sinks.log.let_go_outputs(source));
+    }
+}
+
+impl OfWorker {
+    pub(crate) fn new(sinks: Sinks) -> OfWorker {
+        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new() }
+    }
+
+    async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         for of_partition in accepted {
             let of_stream = |sink: &&LiveSink| match &sink.plan {
                 Ok(plan) => plan.stream.name == of_partition.partition.stream,
@@ -66,51 +101,29 @@ impl WorkerSinks for OfWorker {
         Ok(())
     }
 
-    async fn put_out(&mut self) -> Result<()> {
-        for made in std::mem::take(&mut self.made) {
-            let Some(last) = made.records.last().map(|(offset, _)| offset.next()) else { continue };
-            let (began, count) = (Instant::now(), made.records.len() as u64);
-            let outcome = self.append(&made).await;
-            let key = (made.sink.name.clone(), made.output.source.clone());
-            if let Err(error) = outcome {
-                // What is out has to be found out anew.
-                self.taken.remove(&key);
-                return Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic));
-            }
-            self.taken.insert(key, Some(last));
-            let name = made.sink.name.to_string();
-            metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
-            metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
-        }
-        Ok(())
-    }
-
-    fn let_go(&mut self, partitions: &[TopicPartition]) {
-        self.taken.retain(|(_, source), _| !partitions.contains(source));
-    }
-}
-
-impl OfWorker {
-    pub(crate) fn new(sinks: Sinks) -> OfWorker {
-        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new() }
-    }
-
     async fn make_of_partition(&mut self, registry: &Registry, sinks: &[LiveSink], accepted: &Accepted) -> Result<()> {
         let mut due = Vec::with_capacity(sinks.len());
         for sink in sinks {
             let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
             let output = self.output_of(sink, accepted);
             let next = self.taken_over(sink, &output).await?;
-            due.push(Due { sink: sink.clone(), plan, output, next, records: Vec::new() });
+            // It has not begun, and begins once its views can be answered: a run builds them, which may take long.
+            let is_waiting = next.is_none() && joined_views(registry, [&*plan])?.iter().any(|view| self.sinks.node.is_building(view));
+            if !is_waiting {
+                due.push(Due { sink: sink.clone(), plan, output, next, records: Vec::new() });
+            }
         }
-        let views = joined_views(registry, &due)?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        let views = joined_views(registry, due.iter().map(|due| &*due.plan))?;
         let read_view = self.read_view(accepted, &views).await?;
         let session = match &self.session {
             Some(session) => session.clone(),
             None => self.session.insert(planning_session(&self.sinks.functions)?).clone(),
         };
         self.seen.begin(registry, &views, &accepted.partition.stream, &session)?;
-        let times = times(&read_view, accepted)?;
+        let times = answerable(times(&read_view, accepted)?, &read_view, &views)?;
         let position = read_view.vector.to_string();
         for from in (0..accepted.events.num_rows()).step_by(CHUNK) {
             let rows = CHUNK.min(accepted.events.num_rows() - from);
@@ -151,11 +164,27 @@ impl OfWorker {
         let node = &self.sinks.node;
         patiently("the views of a sink cannot be read yet", || node.read_view_at(&accepted.partition, accepted.start, views)).await
     }
+}
 
-    async fn append(&self, made: &Made) -> Result<()> {
-        let (log, topic) = (&self.sinks.log, &made.sink.definition.topic);
-        // Once: after an error, its outcome is not known, and the output has to be taken over again.
-        log.append_output(topic, &made.output, made.records.clone()).await
+impl Made {
+    /// Returns the offset after the last event. Tried once: after an error the outcome is not known, and the output has to
+    /// be taken over again.
+    async fn append(&self, sinks: &Sinks) -> Result<Offset> {
+        let (began, topic) = (Instant::now(), &self.sink.definition.topic);
+        sinks.log.append_output(topic, &self.output, self.records.clone()).await?;
+        let name = self.sink.name.to_string();
+        metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(self.records.len() as u64);
+        metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
+        self.records.last().map(|(offset, _)| offset.next()).ok_or_else(|| Error::internal("an append of no record"))
+    }
+}
+
+/// Whatever a sink fails on (a topic that was deleted, a right that is missing, a limit), its worker begins again and says
+/// so: the records of its events come once the cause is gone, and other parts of the process go on.
+fn worth_another_try(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::Conflict => error,
+        _ => Error::unavailable("the records of a sink cannot be made or put out").caused_by(error),
     }
 }
 
@@ -198,8 +227,8 @@ fn broken(sink: &LiveSink, found: &str) -> Error {
 }
 
 /// The versions of the views that sinks join, each once.
-fn joined_views(registry: &Registry, due: &[Due]) -> Result<Vec<ViewVersion>> {
-    let names: BTreeSet<&Arc<str>> = due.iter().flat_map(|due| &due.plan.joins).map(|join| &join.plan.view).collect();
+fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p SinkPlan>) -> Result<Vec<ViewVersion>> {
+    let names: BTreeSet<&Arc<str>> = plans.into_iter().flat_map(|plan| &plan.joins).map(|join| &join.plan.view).collect();
     let version = |name: &Arc<str>| {
         let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
         Ok((live.name.clone(), live.version))
@@ -222,6 +251,19 @@ fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
         newest
     });
     Ok(times.collect())
+}
+
+/// The same, but where a view's snapshot has no tiles for a time any more (it was made for a later one), the newest event time
+/// that the node has: all rows of an event are of one time.
+fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[ViewVersion]) -> Result<Vec<Micros>> {
+    for (name, _) in views {
+        let loaded = read_view.view(name)?;
+        let newest = read_view.t_of(&loaded.live);
+        for time in times.iter_mut().filter(|time| !loaded.keeps(**time)) {
+            *time = newest.max(*time);
+        }
+    }
+    Ok(times)
 }
 
 pub(crate) fn offsets_of(events: &RecordBatch) -> Result<&[i64]> {

@@ -39,7 +39,8 @@ impl Worker<'_> {
             Some(sinks) if !registry.sinks.is_empty() => Some((&mut **sinks, registry)),
             None if !registry.sinks.is_empty() => {
                 let message = "there are sinks now, and this process was started when there were none: it makes no records";
-                return Err(Error::unavailable(message).with("help", "start it again"));
+                // Not worth another try: whoever looks after the process starts it again.
+                return Err(Error::input(message).with("help", "start it again"));
             }
             _ => None,
         };

@@ -8,7 +8,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::try_cast;
-use definitions::StreamDefinition;
+use definitions::{OnError, StreamDefinition};
 use types::{Error, Result};
 
 use super::{JoinedView, Sources};
@@ -51,6 +51,11 @@ fn view(join: &Join, sources: Sources<'_>) -> Result<JoinedView> {
     let plan = found.ok_or_else(|| {
         Error::input(format!("'{name}' is a stream, and a sink puts out the events of one: expected a view after LEFT JOIN"))
     })?;
+    if plan.on_error == OnError::Refuse {
+        return Err(Error::input(format!(
+            "the view \"{name}\" has on_error = 'refuse', so that one event could hold up all records: expected a view with on_error = 'skip'"
+        )));
+    }
     let is_whole = plan.answer_keys().is_empty() && join.join_type == JoinType::Inner && join.filter.is_none() && join.on.is_empty();
     if join.join_type != JoinType::Left && !is_whole {
         return Err(Error::input(format!(

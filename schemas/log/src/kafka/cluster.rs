@@ -102,6 +102,17 @@ impl Cluster {
     }
 }
 
+/// Returns the offset after everything in a partition, what is not committed yet included.
+pub(super) fn end_with_uncommitted(settings: &Settings, source: &TopicPartition) -> Result<Offset> {
+    let mut config = settings.metadata();
+    config.set("isolation.level", "read_uncommitted");
+    let client: BaseConsumer<Quiet> = BaseConsumer::from_config_and_context(&config, Quiet::default()).map_err(settings::refusal)?;
+    let bounds = bounds_by(&client, &source.topic, source.partition).map_err(|error| {
+        failed("asking for the bounds", error, &settings.addresses, &client.context().reasons).with("partition", source)
+    })?;
+    Ok(bounds.end)
+}
+
 /// Returns a partition's bounds by any of our consumers. All use read_committed, so the end is that of what is
 /// committed.
 pub(super) fn bounds_by<C: ConsumerContext>(

@@ -14,7 +14,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, NoCustomPartitioner,
 use uuid::Uuid;
 
 use super::client::{self, Reasons, lock};
-use super::cluster::Cluster;
+use super::cluster::{self, Cluster};
 use super::producer::headers_of;
 use super::reader;
 use super::settings::{self, Settings};
@@ -24,6 +24,12 @@ use types::{Error, ErrorKind, Result};
 
 /// How long a step of a transaction may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// A transaction that its producer left open is aborted by the broker after this time, and a record that is not delivered
+/// fails before that.
+const TRANSACTION_MS: u64 = 15_000;
+const DELIVERY_MS: u64 = 10_000;
+/// How long positions may be unreadable: as long as a transaction is open that began before them.
+const UNREADABLE: Duration = Duration::from_secs(25);
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);
 /// Records of the topic of positions that are read at once.
 const POSITIONS_AT_ONCE: usize = 10_000;
@@ -64,6 +70,8 @@ impl Outputs {
         lock(&self.taken).remove(output);
         let mut config = self.settings.producer();
         config.set("transactional.id", format!("{} {} {}", output.group, output.sink, output.source));
+        config.remove("delivery.timeout.ms");
+        config.set("message.timeout.ms", DELIVERY_MS.to_string()).set("transaction.timeout.ms", TRANSACTION_MS.to_string());
         let client = Client::from_config_and_context(&config, DefaultProducerContext).map_err(settings::refusal)?;
         client.init_transactions(TIMEOUT).map_err(|error| self.failed("taking an output over", error, output))?;
         let next = self.position(cluster, output)?;
@@ -75,6 +83,7 @@ impl Outputs {
     fn position(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
         let source = TopicPartition { topic: positions_topic(&output.group).into(), partition: 0 };
         let key = position_key(output);
+        self.wait_until_readable(cluster, &source)?;
         let mut from = cluster.bounds_of(&source)?.begin;
         let mut next = None;
         loop {
@@ -87,6 +96,28 @@ impl Outputs {
             }
             from = fetched.position;
         }
+    }
+
+    /// Readers of what is committed see nothing behind a transaction that is open, also if that is of another output whose
+    /// process was killed. What was written before now has to be seen.
+    fn wait_until_readable(&self, cluster: &Cluster, source: &TopicPartition) -> Result<()> {
+        let written = cluster::end_with_uncommitted(&self.settings, source)?;
+        let began = Instant::now();
+        while cluster.bounds_of(source)?.end < written {
+            if began.elapsed() > UNREADABLE {
+                let message = "the positions of outputs cannot be read: a transaction before them is open";
+                return Err(Error::unavailable(message).with("topic", &source.topic).with("waited_s", UNREADABLE.as_secs()));
+            }
+            std::thread::sleep(QUEUE_FULL_WAIT * 4);
+        }
+        Ok(())
+    }
+
+    /// Frees the producers of a partition's outputs.
+    pub(super) fn let_go(&self, source: &TopicPartition) {
+        let gone: Vec<Arc<Taken>> = lock(&self.taken).extract_if(|output, _| output.source == *source).map(|(_, taken)| taken).collect();
+        // A producer's end waits for its thread.
+        std::thread::spawn(move || drop(gone));
     }
 
     /// Blocks until the transaction is committed.
@@ -102,7 +133,13 @@ impl Outputs {
         match &outcome {
             Ok(()) => *next = Some(position),
             // Its outcome may be unknown: whoever takes the output over again finds out.
-            Err(_) => drop(lock(&self.taken).remove(output)),
+            Err(_) => {
+                let mut all = lock(&self.taken);
+                // Somebody else may have taken it over since.
+                if all.get(output).is_some_and(|known| Arc::ptr_eq(known, &taken)) {
+                    all.remove(output);
+                }
+            }
         }
         outcome
     }
