@@ -50,7 +50,7 @@ fn code(error: &Error) -> Code {
         ErrorKind::Conflict => Code::Aborted,
         ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Corrupt => Code::DataLoss,
-        ErrorKind::Limit => Code::ResourceExhausted,
+        ErrorKind::Limit | ErrorKind::Busy => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
     }
 }
