@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -32,8 +33,11 @@ use types::{Error, Result};
 use crate::columns::WireType;
 use crate::question::text_schema;
 use crate::session::defaults;
+use information::{INFORMATION_SCHEMA, InformationSchema};
 
+mod computed;
 mod functions;
+mod information;
 mod spellings;
 
 /// The database that clients see, whatever they connect to.
@@ -71,7 +75,7 @@ impl Tables {
 
 impl Metadata {
     pub(crate) fn new(node: Node) -> Result<Metadata> {
-        let config = session_config().with_information_schema(true).with_default_catalog_and_schema(DATABASE, PUBLIC);
+        let config = session_config().with_default_catalog_and_schema(DATABASE, PUBLIC);
         // Under the node's memory limit.
         let state = asking_session_builder().with_config(config).with_runtime_env(node.session().runtime_env()).build();
         let session = SessionContext::new_with_state(state);
@@ -83,8 +87,12 @@ impl Metadata {
         }
         setup_pg_catalog(&session, DATABASE, EmptyContextProvider).map_err(|error| Error::from(*error))?;
         let inner = catalog()?.schema(PG_CATALOG).ok_or_else(|| Error::internal("the session has no pg_catalog"))?;
-        catalog()?.register_schema(PG_CATALOG, Arc::new(PgCatalog { inner, tables: tables.clone() }))?;
+        let pg_catalog = Arc::new(PgCatalog { inner, tables: tables.clone() });
+        catalog()?.register_schema(PG_CATALOG, pg_catalog.clone())?;
+        let inner = InformationSchemaProvider::new(session.state().catalog_list().clone());
+        catalog()?.register_schema(INFORMATION_SCHEMA, Arc::new(InformationSchema { inner, pg_catalog, tables: tables.clone() }))?;
         functions::register(&session);
+        computed::register(&session);
         Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables })))
     }
 
@@ -109,7 +117,7 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
-        let without_keys = if KEY_COLUMNS.iter().any(|names| sql.contains(names)) { no_rows(sql) } else { None };
+        let without_keys = if names_key_columns(sql) { no_rows(sql) } else { None };
         let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
@@ -133,6 +141,11 @@ impl Metadata {
         *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = (loaded, Arc::new(tables));
         Ok(())
     }
+}
+
+fn names_key_columns(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    KEY_COLUMNS.iter().any(|names| sql.contains(names))
 }
 
 /// A SELECT with the same names of columns and no rows; `None` for what is none.
