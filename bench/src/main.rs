@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch, links_lookup, lookup,
-    lookups_during_run, scan, soak, start,
+    Programs, Report, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch, links_lookup,
+    lookup, lookups_during_run, scan, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};

@@ -11,12 +11,14 @@ use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
 use datafusion::common::ScalarValue;
+use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -45,10 +47,15 @@ pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
-/// There are none.
-const INDEXES: &str = "pg_indexes";
+/// Views over what there is none of, with their columns.
+const ABSENT: [(&str, &[&str]); 4] = [
+    ("pg_indexes", &["schemaname", "tablename", "indexname", "tablespace", "indexdef"]),
+    ("pg_policies", &["schemaname", "tablename", "policyname", "permissive", "roles", "cmd", "qual", "with_check"]),
+    ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
+    ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
+];
 /// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
-const KEY_COLUMNS: [&str; 3] = ["_pg_expandarray", "conkey[", "generate_subscripts(pg_catalog.pg_index.indkey"];
+const KEY_COLUMNS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
 
@@ -250,25 +257,31 @@ impl fmt::Debug for PgCatalog {
 #[async_trait]
 impl SchemaProvider for PgCatalog {
     fn table_names(&self) -> Vec<String> {
-        self.inner.table_names().into_iter().chain([INDEXES.to_owned()]).collect()
+        self.inner.table_names().into_iter().chain(ABSENT.iter().map(|(name, _)| (*name).to_owned())).collect()
     }
 
     async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
-        if name == INDEXES {
-            let schema = text_schema(&["schemaname", "tablename", "indexname", "tablespace", "indexdef"]);
-            return Ok(Some(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?)));
+        if let Some((_, columns)) = ABSENT.iter().find(|(view, _)| *view == name) {
+            return Ok(Some(Arc::new(MemTable::try_new(text_schema(columns), vec![Vec::new()])?)));
         }
         let Some(table) = self.inner.table(name).await? else { return Ok(None) };
         match name {
             "pg_attribute" => Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() }))),
+            "pg_database" => Ok(Some(Arc::new(only_ours(table)?))),
             "pg_settings" => Ok(Some(settings()?)),
             _ => Ok(Some(table)),
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        name == INDEXES || self.inner.table_exist(name)
+        ABSENT.iter().any(|(view, _)| *view == name) || self.inner.table_exist(name)
     }
+}
+
+/// `pg_database`, without the database that every PostgreSQL has.
+fn only_ours(databases: Arc<dyn TableProvider>) -> DataFusionResult<ViewTable> {
+    let all = LogicalPlanBuilder::scan("pg_database", provider_as_source(databases), None)?;
+    Ok(ViewTable::new(all.filter(col("datname").eq(lit(DATABASE)))?.build()?, None))
 }
 
 /// `pg_settings`: the settings that `SHOW ALL` has, with their defaults.

@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::server::texts;
 
+mod dashboard;
 mod dbeaver;
 mod grafana;
 mod metabase;

@@ -26,8 +26,9 @@ struct Computed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Of {
-    Text(fn(&[Option<&str>]) -> Result<Option<String>>),
-    Truth(fn(&[Option<&str>]) -> Option<bool>),
+    Setting,
+    Formatted,
+    Privilege,
 }
 
 impl ScalarUDFImpl for Computed {
@@ -41,8 +42,8 @@ impl ScalarUDFImpl for Computed {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.of {
-            Of::Text(_) => DataType::Utf8,
-            Of::Truth(_) => DataType::Boolean,
+            Of::Setting | Of::Formatted => DataType::Utf8,
+            Of::Privilege => DataType::Boolean,
         })
     }
 
@@ -50,11 +51,12 @@ impl ScalarUDFImpl for Computed {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let texts = arrays.iter().map(|array| cast(array, &DataType::Utf8)).collect::<Result<Vec<ArrayRef>, _>>()?;
         let texts = texts.iter().map(|array| as_string_array(array)).collect::<Result<Vec<&StringArray>>>()?;
-        let rows = texts.first().map_or(0, |array| array.len());
         let row = |row: usize| -> Vec<Option<&str>> { texts.iter().map(|array| array.is_valid(row).then(|| array.value(row))).collect() };
+        let rows = (0..texts.first().map_or(0, |array| array.len())).map(row);
         let values: ArrayRef = match self.of {
-            Of::Text(of) => Arc::new((0..rows).map(|index| of(&row(index))).collect::<Result<StringArray>>()?),
-            Of::Truth(of) => Arc::new((0..rows).map(|index| of(&row(index))).collect::<BooleanArray>()),
+            Of::Setting => Arc::new(rows.map(|row| setting(&row)).collect::<StringArray>()),
+            Of::Formatted => Arc::new(rows.map(|row| formatted(&row)).collect::<Result<StringArray>>()?),
+            Of::Privilege => Arc::new(rows.map(|row| may(&row)).collect::<BooleanArray>()),
         };
         Ok(ColumnarValue::Array(values))
     }
@@ -62,15 +64,15 @@ impl ScalarUDFImpl for Computed {
 
 pub(super) fn register(session: &SessionContext) {
     let functions = [
-        ("current_setting", Of::Text(setting)),
-        ("format", Of::Text(formatted)),
-        ("has_table_privilege", Of::Truth(may)),
-        ("has_schema_privilege", Of::Truth(may)),
-        ("has_database_privilege", Of::Truth(may)),
-        ("has_any_column_privilege", Of::Truth(may)),
-        ("has_column_privilege", Of::Truth(may)),
-        ("has_sequence_privilege", Of::Truth(may)),
-        ("has_function_privilege", Of::Truth(may)),
+        ("current_setting", Of::Setting),
+        ("format", Of::Formatted),
+        ("has_table_privilege", Of::Privilege),
+        ("has_schema_privilege", Of::Privilege),
+        ("has_database_privilege", Of::Privilege),
+        ("has_any_column_privilege", Of::Privilege),
+        ("has_column_privilege", Of::Privilege),
+        ("has_sequence_privilege", Of::Privilege),
+        ("has_function_privilege", Of::Privilege),
     ];
     for (name, of) in functions {
         let function = Computed { name, signature: Signature::variadic_any(Volatility::Stable), of };
@@ -79,9 +81,9 @@ pub(super) fn register(session: &SessionContext) {
 }
 
 /// A setting's default, as in `pg_settings`; NULL for one that is not known.
-fn setting(args: &[Option<&str>]) -> Result<Option<String>> {
-    let Some(Some(name)) = args.first() else { return Ok(None) };
-    Ok(defaults().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned()))
+fn setting(args: &[Option<&str>]) -> Option<&'static str> {
+    let name = args.first().copied().flatten()?;
+    defaults().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// `has_table_privilege(user, table, privileges)` and its like: whether one of the privileges is there.
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_setting_has_its_default() {
-        assert_eq!(setting(&[Some("Server_Version_Num")]).unwrap().unwrap(), "150000");
-        assert_eq!(setting(&[Some("no.such"), Some("true")]).unwrap(), None);
+        assert_eq!(setting(&[Some("Server_Version_Num")]), Some("150000"));
+        assert_eq!(setting(&[Some("no.such"), Some("true")]), None);
     }
 }

@@ -10,11 +10,13 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 9] = [
+const SPELLINGS: [(&str, &str); 10] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
     ("FROM pg_indexes", "FROM pg_catalog.pg_indexes"),
+    // The type of names.
+    ("::name", "::text"),
     // JDBC: whether a type is an array, by its function.
     ("typinput='pg_catalog.array_in'::regproc", "typinput='array_in'"),
     // SQLAlchemy: a column of pg_class that is not there.

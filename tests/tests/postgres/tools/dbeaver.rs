@@ -41,7 +41,8 @@ const CONNECTING: [&str; 22] = [
     "SELECT e.oid,e.* FROM pg_catalog.pg_extension e ORDER BY e.oid",
 ];
 
-const DATABASES: &str = "SELECT db.oid,db.* FROM pg_catalog.pg_database db WHERE datallowconn  AND NOT datistemplate OR db.datname =$1\nORDER BY db.datname";
+const DATABASES: &str =
+    "SELECT db.oid,db.* FROM pg_catalog.pg_database db WHERE datallowconn  AND NOT datistemplate OR db.datname =$1\nORDER BY db.datname";
 const SETTING: &str = "select * from pg_catalog.pg_settings where name=$1";
 const DATABASE_COMMENT: &str = "select description from pg_shdescription join pg_database on objoid = pg_database.oid where datname = $1";
 const SCHEMAS: &str = "SELECT n.oid,n.*,d.description FROM pg_catalog.pg_namespace n\nLEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=n.oid AND d.objsubid=0 AND d.classoid='pg_namespace'::regclass\n ORDER BY nspname";
@@ -90,14 +91,14 @@ async fn dbeaver_lists_tables_and_their_columns() {
     let schemas = rows(&client, SCHEMAS, &[]).await;
     has(&column(&schemas, "nspname"), &["public", "system", "pg_catalog"]);
     let public = schemas.iter().find(|row| row.get::<_, &str>("nspname") == "public").unwrap();
-    let public = i64::from(public.get::<_, i32>("oid"));
+    let public = i64::from(public.get::<_, u32>("oid"));
     let of_public: [Param; 1] = [(&public, Type::INT8)];
 
     let tables = rows(&client, TABLES, &of_public).await;
     has(&column(&tables, "relname"), &["events", "per_device", "per_unit"]);
     let view = tables.iter().find(|row| row.get::<_, &str>("relname") == "per_device").unwrap();
     assert_eq!(view.get::<_, &str>("relkind"), "v");
-    let view = i64::from(view.get::<_, i32>("oid"));
+    let view = i64::from(view.get::<_, u32>("oid"));
     let of_view: [Param; 1] = [(&view, Type::INT8)];
     assert_eq!(column(&rows(&client, COLUMNS, &of_view).await, "attname"), ["device", "n", "amount"]);
 

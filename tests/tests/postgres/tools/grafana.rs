@@ -125,7 +125,9 @@ async fn grafana_s_macros_are_answered() {
         ("$__timeGroup", "SELECT floor(extract(epoch from ts)/3600)*3600, count(*) FROM events GROUP BY 1".to_owned(), 1),
         (
             "$__timeGroupAlias",
-            format!(r#"SELECT floor(extract(epoch from ts)/60)*60 AS "time", device AS metric, count(*) AS n FROM events WHERE {filter} GROUP BY 1, 2 ORDER BY 1, 2"#),
+            format!(
+                r#"SELECT floor(extract(epoch from ts)/60)*60 AS "time", device AS metric, count(*) AS n FROM events WHERE {filter} GROUP BY 1, 2 ORDER BY 1, 2"#
+            ),
             3,
         ),
         ("$__unixEpochFilter", "SELECT id FROM events WHERE big >= 9007199254740993 AND big <= 9007199254740993".to_owned(), 1),

@@ -117,7 +117,7 @@ async fn metabase_asks_for_keys_and_indexes_and_its_questions() {
     let of_view = [text(&"public"), text(&"per_device")];
     assert_eq!(column(&rows(&client, JDBC_COLUMNS, &of_view).await, "attname"), ["device", "n", "amount"]);
     assert!(rows(&client, JDBC_KEYS, &of_view).await.is_empty());
-    let oid: i32 = rows(&client, "SELECT oid FROM pg_class WHERE relname = 'per_device'", &[]).await[0].get(0);
+    let oid: u32 = rows(&client, "SELECT oid FROM pg_class WHERE relname = 'per_device'", &[]).await[0].get(0);
     assert_eq!(column(&rows(&client, &of_table(&oid.to_string()), &[]).await, "attname"), ["n", "amount"]);
     // Fingerprints of fields, and a question that is asked by clicks.
     let asked = [
