@@ -23,6 +23,7 @@ pub fn protection(records: Vec<TokenRecord>) -> Protection {
         authenticator: Authenticator { is_required: true, keyring, issuer: None, clock: Arc::new(|| 1) },
         public: Arc::default(),
         tls: None,
+        hosts: Arc::default(),
     }
 }
 

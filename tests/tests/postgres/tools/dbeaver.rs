@@ -105,7 +105,7 @@ async fn dbeaver_lists_tables_and_their_columns() {
     let of_both = OF_SCHEMA.iter().map(|sql| (sql, &of_public)).chain(OF_TABLE.iter().chain([&DEPENDENCIES]).map(|sql| (sql, &of_view)));
     let mut refused = Vec::new();
     for (sql, params) in of_both {
-        refused.extend(client.query_typed(*sql, params).await.err().map(|error| format!("{error:?}\n  {sql}")));
+        refused.extend(client.query_typed(sql, params).await.err().map(|error| format!("{error:?}\n  {sql}")));
     }
     assert_eq!(refused, Vec::<String>::new());
     assert!(rows(&client, POLICIES, &[(&"public", Type::VARCHAR), (&"events", Type::VARCHAR)]).await.is_empty());
