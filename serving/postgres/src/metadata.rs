@@ -10,12 +10,15 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
 use datafusion::common::ScalarValue;
+use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -32,8 +35,11 @@ use types::{Error, Result};
 use crate::columns::WireType;
 use crate::question::text_schema;
 use crate::session::defaults;
+use information::{INFORMATION_SCHEMA, InformationSchema};
 
+mod computed;
 mod functions;
+mod information;
 mod spellings;
 
 /// The database that clients see, whatever they connect to.
@@ -41,10 +47,15 @@ pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
-/// There are none.
-const INDEXES: &str = "pg_indexes";
+/// Views over what there is none of, with their columns.
+const ABSENT: [(&str, &[&str]); 4] = [
+    ("pg_indexes", &["schemaname", "tablename", "indexname", "tablespace", "indexdef"]),
+    ("pg_policies", &["schemaname", "tablename", "policyname", "permissive", "roles", "cmd", "qual", "with_check"]),
+    ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
+    ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
+];
 /// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
-const KEY_COLUMNS: [&str; 3] = ["_pg_expandarray", "conkey[", "generate_subscripts(pg_catalog.pg_index.indkey"];
+const KEY_COLUMNS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
 
@@ -71,7 +82,7 @@ impl Tables {
 
 impl Metadata {
     pub(crate) fn new(node: Node) -> Result<Metadata> {
-        let config = session_config().with_information_schema(true).with_default_catalog_and_schema(DATABASE, PUBLIC);
+        let config = session_config().with_default_catalog_and_schema(DATABASE, PUBLIC);
         // Under the node's memory limit.
         let state = asking_session_builder().with_config(config).with_runtime_env(node.session().runtime_env()).build();
         let session = SessionContext::new_with_state(state);
@@ -83,8 +94,12 @@ impl Metadata {
         }
         setup_pg_catalog(&session, DATABASE, EmptyContextProvider).map_err(|error| Error::from(*error))?;
         let inner = catalog()?.schema(PG_CATALOG).ok_or_else(|| Error::internal("the session has no pg_catalog"))?;
-        catalog()?.register_schema(PG_CATALOG, Arc::new(PgCatalog { inner, tables: tables.clone() }))?;
+        let pg_catalog = Arc::new(PgCatalog { inner, tables: tables.clone() });
+        catalog()?.register_schema(PG_CATALOG, pg_catalog.clone())?;
+        let inner = InformationSchemaProvider::new(session.state().catalog_list().clone());
+        catalog()?.register_schema(INFORMATION_SCHEMA, Arc::new(InformationSchema { inner, pg_catalog, tables: tables.clone() }))?;
         functions::register(&session);
+        computed::register(&session);
         Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables })))
     }
 
@@ -109,7 +124,7 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
-        let without_keys = if KEY_COLUMNS.iter().any(|names| sql.contains(names)) { no_rows(sql) } else { None };
+        let without_keys = if names_key_columns(sql) { no_rows(sql) } else { None };
         let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
@@ -133,6 +148,11 @@ impl Metadata {
         *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = (loaded, Arc::new(tables));
         Ok(())
     }
+}
+
+fn names_key_columns(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    KEY_COLUMNS.iter().any(|names| sql.contains(names))
 }
 
 /// A SELECT with the same names of columns and no rows; `None` for what is none.
@@ -237,25 +257,31 @@ impl fmt::Debug for PgCatalog {
 #[async_trait]
 impl SchemaProvider for PgCatalog {
     fn table_names(&self) -> Vec<String> {
-        self.inner.table_names().into_iter().chain([INDEXES.to_owned()]).collect()
+        self.inner.table_names().into_iter().chain(ABSENT.iter().map(|(name, _)| (*name).to_owned())).collect()
     }
 
     async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
-        if name == INDEXES {
-            let schema = text_schema(&["schemaname", "tablename", "indexname", "tablespace", "indexdef"]);
-            return Ok(Some(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?)));
+        if let Some((_, columns)) = ABSENT.iter().find(|(view, _)| *view == name) {
+            return Ok(Some(Arc::new(MemTable::try_new(text_schema(columns), vec![Vec::new()])?)));
         }
         let Some(table) = self.inner.table(name).await? else { return Ok(None) };
         match name {
             "pg_attribute" => Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() }))),
+            "pg_database" => Ok(Some(Arc::new(only_ours(table)?))),
             "pg_settings" => Ok(Some(settings()?)),
             _ => Ok(Some(table)),
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        name == INDEXES || self.inner.table_exist(name)
+        ABSENT.iter().any(|(view, _)| *view == name) || self.inner.table_exist(name)
     }
+}
+
+/// `pg_database`, without the database that every PostgreSQL has.
+fn only_ours(databases: Arc<dyn TableProvider>) -> DataFusionResult<ViewTable> {
+    let all = LogicalPlanBuilder::scan("pg_database", provider_as_source(databases), None)?;
+    Ok(ViewTable::new(all.filter(col("datname").eq(lit(DATABASE)))?.build()?, None))
 }
 
 /// `pg_settings`: the settings that `SHOW ALL` has, with their defaults.

@@ -10,3 +10,4 @@ mod metadata;
 mod protocol;
 mod rights;
 mod server;
+mod tools;

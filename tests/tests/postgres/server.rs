@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basestream_tests::{Harness, Worker};
 use batch::RunTime;
-use catalog::DefinitionKind::{Stream, View};
+use catalog::DefinitionKind::{self, Stream, View};
 use engine::fresh::Fresh;
 use serving::http::Protection;
 use serving::{Node, ServingLimits};
@@ -43,8 +43,14 @@ impl Server {
     }
 
     pub async fn limited(protection: &Protection, limits: ServingLimits) -> Server {
+        Server::over(&[(Stream, "events", STREAM), (View, "per_device", PER_DEVICE), (View, "per_unit", PER_UNIT)], protection, limits)
+            .await
+    }
+
+    /// A server over other definitions.
+    pub async fn over(definitions: &[(DefinitionKind, &str, &str)], protection: &Protection, limits: ServingLimits) -> Server {
         let harness = Harness::new().await.unwrap();
-        harness.define(&[(Stream, "events", STREAM), (View, "per_device", PER_DEVICE), (View, "per_unit", PER_UNIT)]).await.unwrap();
+        harness.define(definitions).await.unwrap();
         let fresh = Fresh::default();
         let worker = harness.worker("one", Duration::from_millis(100), Some(fresh.clone()));
         let node = harness.node_with_limits(Some(fresh), limits).await.unwrap();
@@ -73,8 +79,13 @@ impl Server {
             let text = format!(r#"{{"id":"e{}","ts":"2026-03-01T10:{:02}:00Z",{fields}}}"#, self.next, self.next % 60);
             records.push((Some("k".to_owned()), text));
         }
-        self.harness.append("events", 2, records).await.unwrap();
-        self.harness.committed("events", "events").await.unwrap();
+        self.append_to("events", records).await;
+    }
+
+    /// Appends records to a stream whose topic has its name, and waits until they are committed and loaded.
+    pub async fn append_to(&self, stream: &str, records: Vec<(Option<String>, String)>) {
+        self.harness.append(stream, 2, records).await.unwrap();
+        self.harness.committed(stream, stream).await.unwrap();
         self.node.refresh().await.unwrap();
     }
 

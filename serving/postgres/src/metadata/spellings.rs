@@ -10,11 +10,13 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 7] = [
+const SPELLINGS: [(&str, &str); 10] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
     ("FROM pg_indexes", "FROM pg_catalog.pg_indexes"),
+    // The type of names.
+    ("::name", "::text"),
     // JDBC: whether a type is an array, by its function.
     ("typinput='pg_catalog.array_in'::regproc", "typinput='array_in'"),
     // SQLAlchemy: a column of pg_class that is not there.
@@ -26,6 +28,20 @@ const SPELLINGS: [(&str, &str); 7] = [
     ),
     // JDBC's getTypeInfo: whether a type is that of a table's rows. Those that have a table are.
     ("(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)", "false"),
+    // Grafana: the schemas where a name without one is looked for.
+    (
+        r#"SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END FROM generate_series(
+            array_lower(string_to_array(current_setting('search_path'),','),1),
+            array_upper(string_to_array(current_setting('search_path'),','),1)
+        ) as i, string_to_array(current_setting('search_path'),',') s"#,
+        "'public'",
+    ),
+    // Metabase: the comment on a column, by the name of its table. There are none.
+    (
+        r#"COL_DESCRIPTION(CAST(CAST(FORMAT('%I.%I', CAST("c"."table_schema" AS TEXT), CAST("c"."table_name" AS TEXT)) AS REGCLASS) AS OID),
+            "c"."ordinal_position")"#,
+        "CAST(NULL AS TEXT)",
+    ),
 ];
 
 static TOKENS: LazyLock<Vec<(Vec<Token>, &str)>> =

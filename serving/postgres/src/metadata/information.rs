@@ -1,0 +1,214 @@
+//! `information_schema`: DataFusion's, but with columns as PostgreSQL describes them, and with tables of constraints, of
+//! which there are none.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use types::Result;
+
+use super::{DATABASE, PG_CATALOG, Tables};
+use crate::columns::{Kind, WireType};
+use crate::question::text_schema;
+
+pub(super) const INFORMATION_SCHEMA: &str = "information_schema";
+const COLUMNS: &str = "columns";
+/// Tables of constraints, with their columns.
+const CONSTRAINTS: [(&str, &[&str]); 4] = [
+    (
+        "table_constraints",
+        &["constraint_catalog", "constraint_schema", "constraint_name", "table_catalog", "table_schema", "table_name", "constraint_type"],
+    ),
+    (
+        "key_column_usage",
+        &["constraint_catalog", "constraint_schema", "constraint_name", "table_catalog", "table_schema", "table_name", "column_name"],
+    ),
+    (
+        "constraint_column_usage",
+        &["table_catalog", "table_schema", "table_name", "column_name", "constraint_catalog", "constraint_schema", "constraint_name"],
+    ),
+    (
+        "referential_constraints",
+        &["constraint_catalog", "constraint_schema", "constraint_name", "unique_constraint_schema", "unique_constraint_name"],
+    ),
+];
+
+pub(super) struct InformationSchema {
+    pub(super) inner: InformationSchemaProvider,
+    pub(super) pg_catalog: Arc<dyn SchemaProvider>,
+    pub(super) tables: Arc<Tables>,
+}
+
+impl fmt::Debug for InformationSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(INFORMATION_SCHEMA)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for InformationSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.inner.table_names().into_iter().chain(CONSTRAINTS.iter().map(|(name, _)| (*name).to_owned())).collect()
+    }
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        if let Some((_, columns)) = CONSTRAINTS.iter().find(|(table, _)| *table == name) {
+            return Ok(Some(Arc::new(MemTable::try_new(text_schema(columns), vec![Vec::new()])?)));
+        }
+        match name {
+            COLUMNS => Ok(Some(self.columns().await?)),
+            _ => self.inner.table(name).await,
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        CONSTRAINTS.iter().any(|(table, _)| *table == name) || self.inner.table_exist(name)
+    }
+}
+
+impl InformationSchema {
+    async fn columns(&self) -> DataFusionResult<Arc<dyn TableProvider>> {
+        let mut columns = Vec::new();
+        for table in self.tables.now().iter() {
+            columns.extend(columns_of((table.schema, &table.name), &table.columns, &table.uuids));
+        }
+        for name in self.pg_catalog.table_names() {
+            if let Some(table) = self.pg_catalog.table(&name).await? {
+                columns.extend(columns_of((PG_CATALOG, &name), &table.schema(), &[]));
+            }
+        }
+        let rows = described(&columns)?;
+        Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
+    }
+}
+
+/// A column of a table.
+struct Column {
+    schema: String,
+    table: String,
+    name: String,
+    /// From 1.
+    position: i32,
+    is_nullable: bool,
+    of: WireType,
+}
+
+fn columns_of((schema, table): (&str, &str), columns: &SchemaRef, uuids: &[bool]) -> Vec<Column> {
+    let column = |(index, field): (usize, &Arc<Field>)| Column {
+        schema: schema.to_owned(),
+        table: table.to_owned(),
+        name: field.name().clone(),
+        position: index as i32 + 1,
+        is_nullable: field.is_nullable(),
+        of: WireType::of(field, uuids.get(index).copied().unwrap_or_default()),
+    };
+    columns.fields().iter().enumerate().map(column).collect()
+}
+
+fn described(columns: &[Column]) -> Result<RecordBatch> {
+    let texts = |of: &dyn Fn(&Column) -> Option<String>| -> ArrayRef { Arc::new(columns.iter().map(of).collect::<StringArray>()) };
+    let all = |value: &str| texts(&|_| Some(value.to_owned()));
+    let integers = |of: &dyn Fn(&Column) -> Option<i32>| -> ArrayRef { Arc::new(columns.iter().map(of).collect::<Int32Array>()) };
+    let none = || texts(&|_| None);
+    let number = |column: &Column| number(&column.of);
+    let arrays: [(&str, ArrayRef); 22] = [
+        ("table_catalog", all(DATABASE)),
+        ("table_schema", texts(&|column| Some(column.schema.clone()))),
+        ("table_name", texts(&|column| Some(column.table.clone()))),
+        ("column_name", texts(&|column| Some(column.name.clone()))),
+        ("ordinal_position", integers(&|column| Some(column.position))),
+        ("column_default", none()),
+        ("is_nullable", texts(&|column| Some(if column.is_nullable { "YES" } else { "NO" }.to_owned()))),
+        ("data_type", texts(&|column| Some(data_type(&column.of).to_owned()))),
+        ("character_maximum_length", integers(&|_| None)),
+        ("character_octet_length", integers(&|_| None)),
+        ("numeric_precision", integers(&|column| number(column).map(|(precision, _, _)| precision))),
+        ("numeric_precision_radix", integers(&|column| number(column).map(|(_, radix, _)| radix))),
+        ("numeric_scale", integers(&|column| number(column).and_then(|(_, _, scale)| scale))),
+        ("datetime_precision", integers(&|column| fractional_digits(&column.of))),
+        ("udt_catalog", all(DATABASE)),
+        ("udt_schema", all(PG_CATALOG)),
+        ("udt_name", texts(&|column| Some(column.of.pg_type().name().to_owned()))),
+        ("is_identity", all("NO")),
+        ("identity_generation", none()),
+        ("is_generated", all("NEVER")),
+        ("generation_expression", none()),
+        ("is_updatable", all("NO")),
+    ];
+    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
+    let schema = Schema::new(arrays.iter().map(field).collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(Arc::new(schema), arrays.into_iter().map(|(_, array)| array).collect())?)
+}
+
+/// As the SQL standard names a type.
+fn data_type(of: &WireType) -> &'static str {
+    if of.is_list {
+        return "ARRAY";
+    }
+    match of.kind {
+        Kind::Bool => "boolean",
+        Kind::Int2 => "smallint",
+        Kind::Int4 => "integer",
+        Kind::Int8 => "bigint",
+        Kind::Oid => "oid",
+        Kind::Float4 => "real",
+        Kind::Float8 => "double precision",
+        Kind::Numeric => "numeric",
+        Kind::Text => "text",
+        Kind::Char => "\"char\"",
+        Kind::Uuid => "uuid",
+        Kind::Bytes => "bytea",
+        Kind::Date => "date",
+        Kind::Time => "time without time zone",
+        Kind::Timestamp => "timestamp without time zone",
+        Kind::TimestampTz => "timestamp with time zone",
+        Kind::Interval => "interval",
+        Kind::Json => "json",
+    }
+}
+
+/// The digits of a number, their base, and the digits after the point.
+fn number(of: &WireType) -> Option<(i32, i32, Option<i32>)> {
+    match of.kind {
+        _ if of.is_list => None,
+        Kind::Int2 => Some((16, 2, Some(0))),
+        Kind::Int4 => Some((32, 2, Some(0))),
+        Kind::Int8 => Some((64, 2, Some(0))),
+        Kind::Float4 => Some((24, 2, None)),
+        Kind::Float8 => Some((53, 2, None)),
+        Kind::Numeric if of.modifier >= 4 => Some(((of.modifier - 4) >> 16, 10, Some((of.modifier - 4) & 0xffff))),
+        _ => None,
+    }
+}
+
+fn fractional_digits(of: &WireType) -> Option<i32> {
+    match of.kind {
+        _ if of.is_list => None,
+        Kind::Time | Kind::Timestamp | Kind::TimestampTz | Kind::Interval => Some(6),
+        Kind::Date => Some(0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::*;
+
+    #[test]
+    fn types_are_named_and_numbers_have_their_digits() {
+        let of = |data_type: DataType| WireType::of(&Field::new("x", data_type, true), false);
+        assert_eq!(number(&of(DataType::Decimal128(18, 2))), Some((18, 10, Some(2))));
+        assert_eq!(number(&of(DataType::Int64)), Some((64, 2, Some(0))));
+        assert_eq!(number(&of(DataType::Utf8)), None);
+        let list = of(DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))));
+        assert_eq!((data_type(&list), number(&list), list.pg_type().name()), ("ARRAY", None, "_int8"));
+        assert_eq!(fractional_digits(&of(types::sql_types::timestamp_type())), Some(6));
+    }
+}
