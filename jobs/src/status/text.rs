@@ -97,7 +97,7 @@ fn readers(readers: &[Reader]) -> String {
         format!("{} {partitions} by {workers}", reader.process)
     };
     format!(
-        "{} processes read: {}; for partitions that others read, each answers up to speed.checkpoint_interval behind",
+        "{} processes read: {}; for partitions that others read, each answers up to speed.checkpoint_interval behind unless it follows them",
         readers.len(),
         readers.iter().map(of).collect::<Vec<_>>().join(", ")
     )

@@ -28,8 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// fails before that.
 const TRANSACTION_MS: u64 = 15_000;
 const DELIVERY_MS: u64 = 10_000;
-/// How long positions may be unreadable: as long as a transaction is open that began before them.
-const UNREADABLE: Duration = Duration::from_secs(25);
+/// How long positions may be unreadable: as long as a transaction is open that began before them. Brokers look for those
+/// that took too long every ten seconds.
+const UNREADABLE: Duration = Duration::from_secs(40);
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);
 /// Records of the topic of positions that are read at once.
 const POSITIONS_AT_ONCE: usize = 10_000;

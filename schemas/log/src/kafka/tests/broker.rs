@@ -273,3 +273,31 @@ async fn the_record_of_an_event_is_appended_once() {
     let refused = first.append_output(&topic, &output, crate::testing::made_of(60..70)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
 }
+
+/// Readers see nothing behind an open transaction. One that a killed process left is aborted by the broker in the end.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
+async fn a_position_behind_an_open_transaction_is_not_missed() {
+    let (first, second) = (real_log(&[]).await, real_log(&[]).await);
+    let (topic, group) = (fresh_name("out"), fresh_name("group"));
+    first.create_topic(&topic, 1).await.unwrap();
+    let output = crate::testing::output_of("in", &group);
+    assert_eq!(first.take_output(&output).await.unwrap(), None);
+    first.append_output(&topic, &output, crate::testing::made_of(0..10)).await.unwrap();
+    let (positions, id) = (format!("{group}-outputs"), group.clone());
+    let leave_open = move || {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", addresses()).set("transactional.id", &id);
+        config.set("message.timeout.ms", "2000").set("transaction.timeout.ms", "3000");
+        let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
+        producer.init_transactions(cluster::TIMEOUT).unwrap();
+        producer.begin_transaction().unwrap();
+        producer.send(BaseRecord::<str, str>::to(&positions).partition(0).key("dead").payload("1")).ok().unwrap();
+        producer.flush(cluster::TIMEOUT).unwrap();
+        // As if its process had been killed.
+        std::mem::forget(producer);
+    };
+    tokio::task::spawn_blocking(leave_open).await.unwrap();
+    first.append_output(&topic, &output, crate::testing::made_of(10..20)).await.unwrap();
+    assert_eq!(second.take_output(&output).await.unwrap(), Some(Offset(20)));
+}
