@@ -349,6 +349,54 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
     assert_eq!(up.stop(), Some(0));
 }
 
+/// Each payment of the example comes out with what was known of its device, in the order of the payments of a device.
+#[test]
+fn the_example_of_payments_scores_each_payment_once() {
+    let project = Project::of_example("payments");
+    assert!(text(&project.run(&["check"]).stdout).ends_with("3 streams, 5 views and 1 sink: no errors\n"));
+    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let payment = |id: usize, device: &str, amount: &str, status: &str| {
+        format!(
+            r#"{{"event_id":"t{id}","ts":"{now}","user_id":"u{id}","device_id":"{device}","ip":"192.0.2.7","amount":{amount},"currency":"EUR","status":"{status}"}}"#
+        )
+    };
+    let payments = [
+        payment(1, "d1", "12.30", "ok"),
+        payment(2, "d1", "1.00", "declined"),
+        payment(1, "d1", "12.30", "ok"),
+        payment(3, "d2", "20000", "ok"),
+        payment(4, "d1", "2.00", "ok"),
+    ];
+    std::fs::write(project.path().join("payments.jsonl"), payments.join("\n")).unwrap();
+    let up = project.up();
+    project.json(&["ingest", "transactions", "payments.jsonl"]);
+    project.wait_until_committed(4);
+    let listed = project.json(&["sink", "list"]);
+    assert_eq!([&listed[0]["sink"], &listed[0]["topic"], &listed[0]["key"]], ["scored_transactions", "scored-transactions", "device_id"]);
+    let output = project.run(&["--json", "sink", "read", "scored_transactions"]);
+    assert_success(&output);
+    let records: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_device = |device: &str| -> Vec<Value> {
+        let of = records.iter().filter(|record| record["device_id"] == device);
+        of.map(|record| {
+            serde_json::json!([record["event_id"], record["txns_1h"], record["amount_7d"], record["linked_devices_7d"], record["decision"]])
+        })
+        .collect()
+    };
+    // The declined payment counts, and has no record; the repeated one does not count.
+    let of_d1 = [serde_json::json!(["t1", 1, "12.30", 0, "allow"]), serde_json::json!(["t4", 3, "15.30", 0, "allow"])];
+    assert_eq!((of_device("d1"), of_device("d2")), (of_d1.to_vec(), vec![serde_json::json!(["t3", 1, "20000.00", 0, "deny"])]));
+    assert!(
+        records.iter().all(|record| record["_sink"] == "scored_transactions@1" && record["_key"] == record["device_id"]),
+        "{records:?}"
+    );
+    let limited = project.run(&["sink", "read", "scored_transactions", "--limit", "1"]);
+    assert_eq!(text(&limited.stdout).lines().count(), 1);
+    let unknown = project.run(&["sink", "read", "scored_transaction"]);
+    assert!(text(&unknown.stderr).contains("did you mean \"scored_transactions\"?"), "{}", text(&unknown.stderr));
+    assert_eq!(up.stop(), Some(0));
+}
+
 fn paths_tell_what_a_number_consists_of(project: &Project) {
     let asked = |more: &[&'static str]| [&["lookup", "device_links", "device_id=tablet-1"], more].concat();
     let table = text(&project.run(&asked(&["--paths", "10"])).stdout);

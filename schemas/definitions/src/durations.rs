@@ -96,7 +96,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
 /// Units of formatted durations, in milliseconds.
 const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
 
-/// Formats a duration so that [`parse_duration_parts`] reads it back, in the units that a person uses (`31d 5m`, `7d
+/// Formats a duration so that `parse_duration_parts` reads it back, in the units that a person uses (`31d 5m`, `7d
 /// 1h`, `1s 500ms`). Anything finer than a millisecond is cut off.
 pub fn format_duration_parts(duration: Duration) -> String {
     let mut ms = duration.as_millis();

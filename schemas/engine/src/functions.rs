@@ -6,7 +6,7 @@
 //! | `poisson_sf(k, lambda)`, `zscore(x, mean, stddev)` | how unusual a number is |
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
-//! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | [`sequences`] of events |
+//! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | sequences of events |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
 //!
