@@ -21,6 +21,7 @@ mod answers;
 mod ask;
 mod checks;
 mod dead;
+mod decisions;
 mod definitions;
 mod feed;
 mod handover;

@@ -7,7 +7,8 @@ use definitions::parse::parse_definitions;
 use types::Result;
 
 /// Files and their contents, relative to a project's folder.
-pub const SOURCES: [(&str, &str); 8] = [
+pub const SOURCES: [(&str, &str); 9] = [
+    ("sinks/scored_transactions.sql", include_str!("../../../examples/payments/sinks/scored_transactions.sql")),
     ("streams/create_account.sql", include_str!("../../../examples/payments/streams/create_account.sql")),
     ("streams/login.sql", include_str!("../../../examples/payments/streams/login.sql")),
     ("streams/transactions.sql", include_str!("../../../examples/payments/streams/transactions.sql")),

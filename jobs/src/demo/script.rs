@@ -12,6 +12,7 @@ use super::answers;
 use super::ask::Client;
 use super::checks::{self, Check};
 use super::dead;
+use super::decisions::{self, SINK};
 use super::definitions::SOURCES;
 use super::feed::Feed;
 use super::handover::{self, Parts};
@@ -54,6 +55,7 @@ impl Script {
         self.show_way(&client).await?;
         self.show_answers(&client).await?;
         self.show_links(&client).await?;
+        self.show_decisions().await?;
         self.show_handover(&client).await?;
         self.prove(&client).await?;
         if self.once {
@@ -75,6 +77,7 @@ impl Script {
         self.narrator.say(format!("HTTP    {}", client.url));
         self.narrator.say("streams create_account, login, transactions");
         self.narrator.say(format!("views   {}", VIEWS.join(", ")));
+        self.narrator.say(format!("sink    {SINK}"));
         self.narrator.say("One of the views, as its user wrote it; it joins two streams:");
         self.narrator.line("");
         if let Some((_, text)) = SOURCES.iter().find(|(file, _)| file.ends_with("device_links.sql")) {
@@ -176,6 +179,16 @@ impl Script {
         Ok(())
     }
 
+    async fn show_decisions(&mut self) -> Result<()> {
+        self.narrator.step("Decisions: each payment goes out again, with what the views said of its device at that moment");
+        self.narrator.say(format!("What the sink {SINK} has put out so far, by its decision:"));
+        let decided = decisions::read(&self.installation).await?;
+        self.narrator.block(&decided.table());
+        let config = answers::config(&self.folder);
+        self.narrator.say(format!("As they come:  basestream sink read {SINK} --follow {config}"));
+        Ok(())
+    }
+
     /// The first ring was active at the first cut: its events are on both sides.
     async fn show_handover(&mut self, client: &Client) -> Result<()> {
         let ring = self.feed.pause().await.rings().iter().find_map(|ring| ring.device().map(str::to_owned));
@@ -231,6 +244,7 @@ impl Script {
         checks.push(checks::check_devices(client, traffic.truth()).await?);
         checks.push(checks::check_rings(client, &traffic).await?);
         checks.push(checks::check_links(client, &traffic).await?);
+        checks.push(decisions::check(&self.installation, traffic.truth()).await?);
         checks.extend(checks::check_views(&self.installation, &client.url).await?);
         self.checks = checks;
         for check in &self.checks {

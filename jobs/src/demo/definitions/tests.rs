@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn every_view_plans_without_a_complaint() {
     let definitions = definitions().unwrap();
-    assert_eq!((definitions.streams.len(), definitions.views.len()), (3, 5));
+    assert_eq!((definitions.streams.len(), definitions.views.len(), definitions.sinks.len()), (3, 5, 1));
     let planner = Planner::new(&definitions, Functions::standard());
     for view in &definitions.views {
         match planner.plan(view).await {
