@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
 use basestream_bench::{
-    batch, compaction, cost, flight, freshness, history, hot, ingest, isolation, lookup, lookups_during_run, scan, soak, start,
+    batch, compaction, cost, flight, freshness, history, hot, ingest, isolation, lookup, lookups_during_run, scan, sinks, soak, start,
 };
 use clap::Args;
 
@@ -480,6 +480,41 @@ impl Start {
             events_per_key: self.events_per_key,
             checkpoints: self.checkpoints,
             checkpoint_events: self.checkpoint_events,
+            repeats: self.repeats,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sinks {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Events per second that arrive while latencies are measured
+    #[arg(long, value_delimiter = ',', default_values_t = sinks::Options::default().rates)]
+    rates: Vec<u64>,
+    /// Events of the backlog; 0: not measured
+    #[arg(long, default_value_t = sinks::Options::default().events)]
+    events: u64,
+    #[arg(long, default_value_t = sinks::Options::default().keys)]
+    keys: u64,
+    /// Views that the sink joins: by account, by merchant, linked accounts
+    #[arg(long, default_value_t = sinks::Options::default().views)]
+    views: usize,
+    /// Length of each stretch of measuring
+    #[arg(long, default_value_t = sinks::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = sinks::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl Sinks {
+    pub(crate) fn options(&self) -> sinks::Options {
+        sinks::Options {
+            rates: self.rates.clone(),
+            events: self.events,
+            keys: self.keys,
+            views: self.views,
+            seconds: self.seconds,
             repeats: self.repeats,
         }
     }

@@ -39,6 +39,7 @@ pub mod report;
 pub mod rows;
 pub mod runs;
 pub mod scan;
+pub mod sinks;
 pub mod soak;
 pub mod spread;
 pub mod start;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basestream_bench::{
     Programs, Report, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch, links_lookup,
-    lookup, lookups_during_run, scan, soak, start,
+    lookup, lookups_during_run, scan, sinks, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
@@ -63,6 +63,8 @@ enum Command {
     LookupsDuringRun(cli::LookupsDuringRun),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
+    /// A sink: how soon after an event its record can be read, and records per second from a backlog
+    Sinks(cli::Sinks),
     /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every
     /// minute
     Soak(cli::Soak),
@@ -224,6 +226,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Scan(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&scan::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Sinks(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&sinks::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Soak(args) => {
             let (folder, _kept) = folder(&args.common)?;

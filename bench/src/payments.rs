@@ -14,7 +14,7 @@ mod topic;
 
 pub use arriving::Arriving;
 pub use project::Project;
-pub use topic::{Source, Topic};
+pub use topic::{PARTITIONS, Source, Topic};
 
 pub const STREAM: &str = "payments";
 pub const VIEW: &str = "account_velocity";

@@ -34,6 +34,8 @@ mod lookup;
 mod lookups_during_run;
 #[path = "tiny/scan.rs"]
 mod scan;
+#[path = "tiny/sinks.rs"]
+mod sinks;
 #[path = "tiny/start.rs"]
 mod start;
 

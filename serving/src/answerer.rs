@@ -20,8 +20,6 @@ mod source;
 
 use grouped::Grouped;
 use linked::Linked;
-use seen::SeenAt;
-
 pub use seen::{SeenBy, rows_seen};
 pub use source::{StateSource, scan_parts};
 
@@ -47,7 +45,7 @@ pub(crate) trait Answerer: Send + Sync {
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
 
     /// The rows of a view as some events see them, one for each. Errors: as those of [`Answerer::rows`].
-    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenAt<'_>) -> Result<RecordBatch>;
+    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenBy<'_>) -> Result<RecordBatch>;
 
     /// All rows of one part that exist. Errors: as those of [`Answerer::rows`].
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned>;

@@ -24,16 +24,22 @@ pub struct Project {
 impl Project {
     /// Creates the project in a new folder, with a view of this many aggregates, and applies its definitions.
     pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, kept: Kept) -> Result<Project> {
+        let stream = ("streams/payments.sql", stream_sql(&topic.name, kept));
+        Project::with(folder, topic, &[stream, ("views/account_velocity.sql", view_sql(aggregates))]).await
+    }
+
+    /// The same with these definitions, by their files.
+    pub async fn with(folder: &Path, topic: &Topic, definitions: &[(&str, String)]) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n", topic.url);
-        let definitions = [("streams/payments.sql", stream_sql(&topic.name, kept)), ("views/account_velocity.sql", view_sql(aggregates))];
         for (path, text) in definitions.iter().map(|(path, text)| (*path, text.as_str())).chain([(FILE_NAME, config.as_str())]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
             std::fs::write(path, text)?;
         }
         let project = Project { folder: folder.to_path_buf(), http };
-        let (parsed, mistakes) = parse_definitions(&definitions.map(|(path, text)| (Some(path.into()), text)));
+        let texts: Vec<_> = definitions.iter().map(|(path, text)| (Some((*path).into()), text.clone())).collect();
+        let (parsed, mistakes) = parse_definitions(&texts);
         mistakes.into_result()?;
         let installation = project.open().await?;
         installation.apply(&parsed, false).await?;

@@ -19,6 +19,7 @@ mod pieces;
 pub(crate) mod ranges;
 pub(crate) mod rows;
 mod same;
+mod seen;
 pub(crate) mod sorted;
 #[cfg(test)]
 mod testing;
@@ -36,5 +37,6 @@ pub use per_event_exec::FailureSink;
 pub use pieces::Pieces;
 pub use rows::{KeyCodec, StateRows, conform, find_prefix, is_constant, levels, tiles};
 pub use same::{Differing, differing};
+pub use seen::{Seen, SeenEvent, answer_seen};
 pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};
 pub use values::{FailedRows, FailedValue};

@@ -1,6 +1,8 @@
 //! The layers of a linked view's edges, as a walk finds them.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use committed::registry::LiveView;
 use engine::states::{StateRows, find_prefix};
@@ -32,22 +34,26 @@ impl<'a> ViewEdges<'a> {
         }
         Ok(Self { source, view, snapshot })
     }
-}
 
-impl EdgeLayers for ViewEdges<'_> {
-    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
+    fn rows_beginning(self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'a>> {
         let with = |laddered: bool| move |(chunk, rows): (_, Range<usize>)| (chunk, rows, laddered);
         match self.source {
             StateSource::Archive(layer) => layer.run.find_prefix(prefix).into_iter().map(with(false)).collect(),
             StateSource::Layers { read_view, view: loaded } => {
                 let runs = self.snapshot.into_iter().flat_map(|snapshot| snapshot.runs_of(place)).flatten();
-                let mut found: Vec<LayerRows<'_>> = runs.flat_map(|run| run.find_prefix(prefix)).map(with(true)).collect();
+                let mut found: Vec<LayerRows<'a>> = runs.flat_map(|run| run.find_prefix(prefix)).map(with(true)).collect();
                 found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_prefix(prefix)).map(with(false)));
                 let fresh = read_view.fresh_of(self.view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix)));
                 found.extend(fresh.filter(|(_, rows)| !rows.is_empty()).map(with(false)));
                 found
             }
         }
+    }
+}
+
+impl EdgeLayers for ViewEdges<'_> {
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
+        self.rows_beginning(prefix, place)
     }
 
     fn parts(&self) -> u32 {
@@ -69,39 +75,65 @@ impl EdgeLayers for ViewEdges<'_> {
     }
 }
 
+/// A view's edges from before a batch of events. Walks of a batch lead to the same nodes again and again: where the edges
+/// of a node are is found once.
+pub(super) struct EdgesBefore<'a> {
+    edges: ViewEdges<'a>,
+    before: &'a [StateRows],
+    found: Mutex<HashMap<Box<[u8]>, Vec<LayerRows<'a>>>>,
+}
+
+impl<'a> EdgesBefore<'a> {
+    /// `before` is what is in no layer of the source.
+    pub(super) fn new(edges: ViewEdges<'a>, before: &'a [StateRows]) -> Self {
+        Self { edges, before, found: Mutex::default() }
+    }
+
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'a>> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        // What a prefix begins with decides its place.
+        if let Some(found) = known.get(prefix) {
+            return found.clone();
+        }
+        let mut found = self.edges.rows_beginning(prefix, place);
+        let before = self.before.iter().map(|rows| (rows, find_prefix(rows.keys(), prefix), false));
+        found.extend(before.filter(|(_, rows, _)| !rows.is_empty()));
+        known.insert(prefix.into(), found.clone());
+        found
+    }
+}
+
 /// A view's edges as one event sees them.
 pub(super) struct SeenEdges<'a> {
-    edges: ViewEdges<'a>,
+    edges: &'a EdgesBefore<'a>,
     seen: &'a SeenBy<'a>,
-    counted: u32,
-    /// An event without a key sees none.
-    has_key: bool,
+    /// An index of the events.
+    event: usize,
 }
 
 impl<'a> SeenEdges<'a> {
-    pub(super) fn new(edges: ViewEdges<'a>, seen: &'a SeenBy<'a>, counted: u32, has_key: bool) -> Self {
-        Self { edges, seen, counted, has_key }
+    pub(super) fn new(edges: &'a EdgesBefore<'a>, seen: &'a SeenBy<'a>, event: usize) -> Self {
+        Self { edges, seen, event }
     }
 }
 
 impl EdgeLayers for SeenEdges<'_> {
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
-        if !self.has_key {
+        // An event without a key sees none.
+        if !self.seen.has_key(self.event) {
             return Vec::new();
         }
         let mut found = self.edges.beginning(prefix, place);
-        let before = self.seen.before.map(|rows| (rows, find_prefix(rows.keys(), prefix), false));
-        found.extend(before.filter(|(_, rows, _)| !rows.is_empty()));
-        let added = self.seen.added.into_iter();
-        found.extend(added.flat_map(|added| added.of_prefix_before(prefix, self.counted).map(|rows| (added.rows(), rows, false))));
+        let (added, counted) = (self.seen.added.into_iter(), self.seen.counted[self.event]);
+        found.extend(added.flat_map(|added| added.of_prefix_before(prefix, counted).map(|rows| (added.rows(), rows, false))));
         found
     }
 
     fn parts(&self) -> u32 {
-        self.edges.parts()
+        self.edges.edges.parts()
     }
 
     fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
-        self.edges.chunks(part)
+        self.edges.edges.chunks(part)
     }
 }

@@ -1,14 +1,15 @@
 //! Answering a view with GROUP BY: each key's states in all layers, merged. A lookup finds a key's rows and scans
 //! nothing. What was merged of a hot key is kept ([`KeptKeys`](crate::kept_keys::KeptKeys)).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
 use engine::states::{
-    Answered, FailedRows, FailedValue, KeptKey, Pieces, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key,
+    Answered, FailedRows, FailedValue, KeptKey, Pieces, Seen, SeenEvent, SortedRun, StateRows, answer, answer_kept, answer_seen, bucket_of,
+    cost_of_key,
 };
 use engine::walk::CancelCheck;
 use types::{Error, Result};
@@ -16,7 +17,7 @@ use types::{Error, Result};
 use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
 
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenAt, StateSource, scan_parts};
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenBy, StateSource, scan_parts};
 
 /// Lookups of more keys than this leave the threads that answer HTTP.
 const QUICK_KEYS: usize = 16;
@@ -63,31 +64,23 @@ impl Answerer for Grouped<'_> {
         }
     }
 
-    fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenAt<'_>) -> Result<RecordBatch> {
-        let encoded = self.encode(&seen.keys()?, seen.events.len())?;
-        let (mut of_keys, mut pieces): (HashMap<&[u8], Pieces<'_>>, Pieces<'_>) = Default::default();
-        let by = seen.seen;
-        for (index, (key, event)) in encoded.iter().flatten().zip(seen.events).enumerate() {
-            if !seen.has_key(*event) {
-                continue;
+    /// Each key's layers are found once, whatever the number of its events.
+    fn rows_seen(&self, source: &StateSource<'_>, by: &SeenBy<'_>) -> Result<RecordBatch> {
+        let encoded = self.encode(by.keys, by.t.len())?;
+        let (mut keys, mut before, mut events) = (KeyIndex::default(), Pieces::default(), Vec::with_capacity(by.t.len()));
+        for (event, key) in encoded.iter().flatten().enumerate() {
+            let (known, has_key) = (keys.list.len(), by.has_key(event));
+            let index = keys.index_of(key);
+            if index as usize == known && has_key {
+                self.add_key(source, key, index, &mut before)?;
+                by.before.iter().for_each(|rows| before.add_fresh(rows.batch(), rows.find(key), index));
             }
-            if !of_keys.contains_key(key) {
-                let mut of_key = Pieces::default();
-                self.add_key(source, key, 0, &mut of_key)?;
-                if let Some(before) = by.before {
-                    of_key.add_fresh(before.batch(), before.find(key), 0);
-                }
-                of_keys.insert(key, of_key);
-            }
-            pieces.add_key(&of_keys[key], index as u32);
-            if let Some(added) = by.added {
-                for rows in added.of_key_before(key, seen.counted(*event))? {
-                    pieces.add_fresh(added.rows().batch(), rows, index as u32);
-                }
-            }
+            // An event without a key sees nothing.
+            let counted = if has_key { by.counted[event] } else { 0 };
+            events.push(SeenEvent { key: index, counted, t: by.t[event] });
         }
-        let keys: Vec<&[u8]> = encoded.iter().flatten().collect();
-        Ok(answer(&self.view.plan, &self.view.codec, &keys, &pieces, seen.t, by.wanted)?.rows)
+        let seen = Seen { keys: &keys.list, before: &before, added: by.added, events: &events };
+        answer_seen(&self.view.plan, &self.view.codec, &seen, by.wanted)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, _: &CancelCheck<'_>) -> Result<Scanned> {

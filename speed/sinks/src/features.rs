@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, StateRows, merge_rows};
+use engine::states::{AddedStates, PerEventStates, StateRows, merge_all, merge_rows};
 use serving::{ReadView, SeenBy, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -43,8 +43,8 @@ pub(crate) struct Seen {
 
 struct SeenView {
     live: LiveView,
-    /// Of the chunks before the present one.
-    before: Option<StateRows>,
+    /// Of the chunks before the present one: ever smaller parts, each at most half of the part before it.
+    before: Vec<StateRows>,
     /// Of the present chunk.
     added: Option<AddedStates>,
 }
@@ -61,7 +61,7 @@ impl Seen {
             if let std::collections::btree_map::Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
                 entry.insert(PerEventStates::new(live.plan.clone(), live.codec.clone(), stream, session)?);
             }
-            self.views.insert(version.clone(), SeenView { live, before: None, added: None });
+            self.views.insert(version.clone(), SeenView { live, before: Vec::new(), added: None });
         }
         Ok(())
     }
@@ -71,8 +71,9 @@ impl Seen {
         for (version, view) in &mut self.views {
             let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
             if let Some(added) = view.added.take() {
-                let batches: Vec<RecordBatch> = view.before.iter().map(StateRows::batch).chain([added.rows().batch()]).cloned().collect();
-                view.before = Some(merge_rows(&view.live.plan, &view.live.codec, &batches)?);
+                let rows = added.rows().batch().clone();
+                view.before.push(merge_rows(&view.live.plan, &view.live.codec, &[rows])?);
+                merge_parts(&view.live, &mut view.before)?;
             }
             view.added = Some(states.of(chunk.events).await?);
         }
@@ -106,7 +107,7 @@ impl Seen {
             keys: &keys,
             has_key: &has_key,
             t: &chunk.times[first..],
-            before: view.before.as_ref(),
+            before: &view.before,
             added: view.added.as_ref(),
             counted,
             wanted: &join.wanted,
@@ -115,4 +116,16 @@ impl Seen {
         debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
         Ok(rows)
     }
+}
+
+/// Merges parts of similar size, so that they are few and each row is merged only a few times.
+fn merge_parts(view: &LiveView, parts: &mut Vec<StateRows>) -> Result<()> {
+    while let [.., older, newer] = parts.as_slice()
+        && newer.len() * 2 > older.len()
+    {
+        let merged = merge_all(&view.plan, &view.codec, &[older, newer])?;
+        parts.truncate(parts.len() - 2);
+        parts.push(merged);
+    }
+    Ok(())
 }

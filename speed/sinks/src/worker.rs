@@ -26,9 +26,10 @@ use crate::Sinks;
 use crate::features::{Chunk, Seen};
 use crate::record::Writer;
 
-/// Events that are made together. What an event sees of its chunk is found event by event: a longer one costs more where
-/// events share a key.
-const CHUNK: usize = 256;
+/// Events that are made together. More take more memory.
+const CHUNK: usize = 2_048;
+/// The same where a view is linked: each event walks over the edges that the events before it in its chunk have added.
+const CHUNK_OF_WALKS: usize = 256;
 /// How long to wait for a node that has not loaded yet what the worker has, or for a log that takes no records.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -125,8 +126,9 @@ impl OfWorker {
         self.seen.begin(registry, &views, &accepted.partition.stream, &session)?;
         let times = answerable(times(&read_view, accepted)?, &read_view, &views)?;
         let position = read_view.vector.to_string();
-        for from in (0..accepted.events.num_rows()).step_by(CHUNK) {
-            let rows = CHUNK.min(accepted.events.num_rows() - from);
+        let chunk = chunk_of(&read_view, &views)?;
+        for from in (0..accepted.events.num_rows()).step_by(chunk) {
+            let rows = chunk.min(accepted.events.num_rows() - from);
             let events = accepted.events.slice(from, rows);
             let chunk = Chunk { read_view: &read_view, events: &events, times: &times[from..from + rows] };
             self.seen.add(&chunk).await?;
@@ -234,6 +236,16 @@ fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p Sin
         Ok((live.name.clone(), live.version))
     };
     names.into_iter().map(version).collect()
+}
+
+/// How many events are made together.
+fn chunk_of(read_view: &ReadView, views: &[ViewVersion]) -> Result<usize> {
+    for (name, _) in views {
+        if read_view.view(name)?.live.plan.links().is_some() {
+            return Ok(CHUNK_OF_WALKS);
+        }
+    }
+    Ok(CHUNK)
 }
 
 /// The time for which each event's rows are read: now, or by the clock of events the greatest event time of its partition

@@ -20,7 +20,6 @@ use crate::states::partial::{Slot, SlotExec, narrow, state_rows_of};
 use crate::states::per_event::{EVENT_INDEX, PerEvent};
 use crate::states::rows::{KeyCodec, StateRows, find_key, find_prefix, taken, tiles};
 use types::columns::TILE;
-use types::tiles::Micros;
 use types::{Error, Result};
 
 /// Computes what each event of a stream adds to one view, again and again.
@@ -117,11 +116,15 @@ impl AddedStates {
         self.rows.is_empty()
     }
 
-    /// The rows that the events before `event` add to one key, in runs whose tiles ascend.
-    pub fn of_key_before(&self, key: &[u8], event: u32) -> Result<Vec<Range<usize>>> {
+    /// The rows that the events before `event` add to one key, in the order of the events.
+    pub(super) fn of_key_before(&self, key: &[u8], event: u32) -> Range<usize> {
         let of_key = find_key(self.rows.keys(), key);
-        let end = of_key.start + self.events[of_key.clone()].partition_point(|other| *other < event);
-        Ok(ascending(tiles(self.rows.batch())?, of_key.start..end))
+        of_key.start..of_key.start + self.events[of_key.clone()].partition_point(|other| *other < event)
+    }
+
+    /// The event that adds each row.
+    pub(super) fn events(&self) -> &[u32] {
+        &self.events
     }
 
     /// The rows that the events before `event` add to keys that begin with `prefix`, one by one.
@@ -129,21 +132,6 @@ impl AddedStates {
         let rows = find_prefix(self.rows.keys(), prefix);
         rows.filter(move |row| self.events[*row] < event).map(|row| row..row + 1)
     }
-}
-
-/// Splits rows where their tiles do not ascend.
-fn ascending(tiles: &[Micros], rows: Range<usize>) -> Vec<Range<usize>> {
-    let (mut runs, mut from) = (Vec::new(), rows.start);
-    for row in rows.start + 1..rows.end {
-        if tiles[row] < tiles[row - 1] {
-            runs.push(from..row);
-            from = row;
-        }
-    }
-    if from < rows.end {
-        runs.push(from..rows.end);
-    }
-    runs
 }
 
 #[cfg(test)]

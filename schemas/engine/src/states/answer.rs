@@ -34,7 +34,7 @@ pub struct Answered {
 ///
 /// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
 pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, wanted: &[usize]) -> Result<Answered> {
-    answer_by(plan, codec, keys, t, wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
+    answer_by(plan, codec, keys, &vec![t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
 }
 
 /// Like [`answer`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what was
@@ -48,7 +48,7 @@ pub fn answer_kept(
     wanted: &[usize],
     kept: &KeptKey,
 ) -> Result<Answered> {
-    answer_by(plan, codec, &[key], t, wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
+    answer_by(plan, codec, &[key], &[t], wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
 }
 
 /// Estimates what it costs to answer one key, of which these are all pieces: values, of some fifty nanoseconds each.
@@ -60,11 +60,12 @@ pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[us
     cost_of(plan, pieces, t, &Need::for_columns(plan, plan.existence, wanted).asked(values_of(plan)?), kept)
 }
 
-fn answer_by(
+/// Rows of these keys, each at a time of its own, from the values that `merge` returns for the uses that it is given.
+pub(super) fn answer_by(
     plan: &ViewPlan,
     codec: &KeyCodec,
     keys: &[&[u8]],
-    t: Micros,
+    t: &[Micros],
     wanted: &[usize],
     merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
 ) -> Result<Answered> {
@@ -72,7 +73,7 @@ fn answer_by(
     let values = values_of(plan)?;
     let mut row = Values::new(&values.schema, keys.len());
     row.set(0, codec.decode(keys.iter().copied())?);
-    row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from_value(t, keys.len()).with_timezone("UTC")) as ArrayRef]);
+    row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from(t.to_vec()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
     let mut merged = merge(&need.asked(values))?.into_iter();
     for (range, events) in need.ranges.iter().zip(&mut merged) {

@@ -199,6 +199,11 @@ fn finest_of(plan: &ViewPlan) -> &[Level] {
     }
 }
 
+/// Returns the cover of a span by the tiles of layers that are not rolled up.
+pub(super) fn runs_of_finest(plan: &ViewPlan, span: Span) -> Vec<TileRun> {
+    runs_of(span, finest_of(plan))
+}
+
 /// Returns the cover of a span, in the order of state rows.
 fn runs_of(span: Span, ladder: &[Level]) -> Vec<TileRun> {
     let mut runs = cover(span, ladder);

@@ -36,7 +36,8 @@ pub(crate) fn merged_states(
         let fields = plan.states[state].fields.iter();
         return Ok((fields.map(|field| new_empty_array(field.data_type())).collect(), row_of_key));
     }
-    Ok((accumulate(plan, state, &selection, pieces)?.state(EmitTo::All)?, row_of_key))
+    let merged = Merged::of_selection(plan, state, &selection, pieces);
+    Ok((merged.accumulator()?.state(EmitTo::All)?, row_of_key))
 }
 
 /// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
@@ -87,16 +88,13 @@ fn values_of(
         let nothing = of_nothing(nothing, keys)?;
         return Ok(vec![nothing; ranges]);
     }
-    let merged = match is_merged_one_by_one(&plan.states[state], selection) {
-        true => merge_one_by_one(plan, state, selection, pieces)?,
-        false => accumulate(plan, state, selection, pieces)?.evaluate(EmitTo::All)?,
-    };
+    let merged = Merged::of_selection(plan, state, selection, pieces).values()?;
     let mut with_nothing = None;
     (0..ranges).map(|place| of_groups(&merged, nothing, selection.groups_of(place), &mut with_nothing)).collect()
 }
 
 /// Returns the values of these groups, one per key. A key without a group gets the value of nothing.
-fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing: &mut Option<ArrayRef>) -> Result<ArrayRef> {
+pub(super) fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing: &mut Option<ArrayRef>) -> Result<ArrayRef> {
     let first = groups.first().copied().unwrap_or(NO_GROUP);
     if groups.iter().all(|group| *group == NO_GROUP) {
         return of_nothing(nothing, groups.len());
@@ -114,52 +112,79 @@ fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing
     Ok(take(values, &UInt32Array::from(rows), None)?)
 }
 
-fn of_nothing(nothing: &ArrayRef, keys: usize) -> Result<ArrayRef> {
+pub(super) fn of_nothing(nothing: &ArrayRef, keys: usize) -> Result<ArrayRef> {
     if keys == nothing.len() {
         return Ok(nothing.clone());
     }
     Ok(take(nothing, &UInt32Array::from_value(0, keys), None)?)
 }
 
-/// Returns an accumulator that has merged the selected rows of one state.
-fn accumulate(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-    let mut accumulator = accumulator(&plan.states[state])?;
-    // The total must not include groups without rows yet: accumulators assume that every group up to the total has been
-    // seen.
-    let mut seen = 0;
-    for (rows, groups) in selection.rows.chunks(ROWS_AT_ONCE).zip(selection.groups.chunks(ROWS_AT_ONCE)) {
-        seen = groups.iter().fold(seen, |seen, group| seen.max(group + 1));
-        accumulator.merge_batch(&fields_of(plan, state, rows, pieces)?, groups, seen)?;
+/// Rows of one state that are merged by group.
+pub(super) struct Merged<'a> {
+    pub(super) state: &'a StateExpr,
+    /// For each field of the state, the arrays that the rows are in.
+    pub(super) fields: Vec<Vec<&'a dyn Array>>,
+    /// Each row as an index of an array, and a row of it.
+    pub(super) rows: &'a [(usize, usize)],
+    /// The group of each row. Groups are numbered in the order of their first row.
+    pub(super) groups: &'a [usize],
+}
+
+impl<'a> Merged<'a> {
+    fn of_selection(plan: &'a ViewPlan, state: usize, selection: &'a Selection, pieces: &'a Pieces<'_>) -> Merged<'a> {
+        let fields = fields_of(plan, state, pieces);
+        Merged { state: &plan.states[state], fields, rows: &selection.rows, groups: &selection.groups }
     }
-    Ok(accumulator)
-}
 
-/// Whether groups are merged one by one: the aggregate has no accumulator for groups, and each group's rows are
-/// adjacent. DataFusion's adapter would collect them once more.
-fn is_merged_one_by_one(state: &StateExpr, selection: &Selection) -> bool {
-    !state.aggregate.groups_accumulator_supported() && selection.rows.len() <= ROWS_AT_ONCE && selection.groups.is_sorted()
-}
-
-fn merge_one_by_one(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
-    let fields = fields_of(plan, state, &selection.rows, pieces)?;
-    let mut values = Vec::with_capacity(selection.group_count);
-    let mut from = 0;
-    for group in selection.groups.chunk_by(|one, next| one == next) {
-        let of_group: Vec<ArrayRef> = fields.iter().map(|field| field.slice(from, group.len())).collect();
-        let mut accumulator = plan.states[state].aggregate.create_accumulator()?;
-        accumulator.merge_batch(&of_group)?;
-        values.push(accumulator.evaluate()?);
-        from += group.len();
+    /// The value of each group.
+    pub(super) fn values(&self) -> Result<ArrayRef> {
+        match self.is_merged_one_by_one() {
+            true => self.one_by_one(),
+            false => Ok(self.accumulator()?.evaluate(EmitTo::All)?),
+        }
     }
-    Ok(ScalarValue::iter_to_array(values)?)
+
+    /// An accumulator that has merged the rows.
+    pub(super) fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>> {
+        let mut accumulator = accumulator(self.state)?;
+        // The total must not include groups without rows yet: accumulators assume that every group up to the total has
+        // been seen.
+        let mut seen = 0;
+        for (rows, groups) in self.rows.chunks(ROWS_AT_ONCE).zip(self.groups.chunks(ROWS_AT_ONCE)) {
+            seen = groups.iter().fold(seen, |seen, group| seen.max(group + 1));
+            accumulator.merge_batch(&self.fields_of(rows)?, groups, seen)?;
+        }
+        Ok(accumulator)
+    }
+
+    /// Whether groups are merged one by one: the aggregate has no accumulator for groups, and each group's rows are
+    /// adjacent. DataFusion's adapter would collect them once more.
+    fn is_merged_one_by_one(&self) -> bool {
+        !self.state.aggregate.groups_accumulator_supported() && self.rows.len() <= ROWS_AT_ONCE && self.groups.is_sorted()
+    }
+
+    fn one_by_one(&self) -> Result<ArrayRef> {
+        let fields = self.fields_of(self.rows)?;
+        let mut values = Vec::new();
+        let mut from = 0;
+        for group in self.groups.chunk_by(|one, next| one == next) {
+            let of_group: Vec<ArrayRef> = fields.iter().map(|field| field.slice(from, group.len())).collect();
+            let mut accumulator = self.state.aggregate.create_accumulator()?;
+            accumulator.merge_batch(&of_group)?;
+            values.push(accumulator.evaluate()?);
+            from += group.len();
+        }
+        Ok(ScalarValue::iter_to_array(values)?)
+    }
+
+    fn fields_of(&self, rows: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
+        self.fields.iter().map(|arrays| Ok(interleave(arrays, rows)?)).collect()
+    }
 }
 
-/// Returns the fields of a state for these rows.
-fn fields_of(plan: &ViewPlan, state: usize, rows: &[(usize, usize)], pieces: &Pieces<'_>) -> Result<Vec<ArrayRef>> {
+/// For each field of a state, its arrays in the batches of these pieces.
+pub(super) fn fields_of<'a>(plan: &ViewPlan, state: usize, pieces: &'a Pieces<'_>) -> Vec<Vec<&'a dyn Array>> {
     let from = plan.state_offset(state);
-    let field = |column: usize| {
-        let arrays: Vec<&dyn Array> = pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
-        Ok(interleave(&arrays, rows)?)
-    };
-    (from..from + plan.states[state].fields.len()).map(field).collect()
+    let columns = from..from + plan.states[state].fields.len();
+    columns.map(|column| pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect()).collect()
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use types::tiles::Micros;
+
 use super::*;
 use crate::states::testing::{events, planned, session};
 use crate::states::{Partial, Pieces, StateRows, answer};
@@ -50,8 +52,8 @@ async fn check(plan: Arc<ViewPlan>, rows: &[(String, i64, Micros)]) {
             let encoded = codec.encode(&columns, 1).unwrap();
             let (mut expected, mut found) = (Pieces::default(), Pieces::default());
             expected.add_fresh(before.batch(), before.find(encoded.value(0)), 0);
-            for rows in added.of_key_before(encoded.value(0), event as u32).unwrap() {
-                found.add_fresh(added.rows().batch(), rows, 0);
+            for row in added.of_key_before(encoded.value(0), event as u32) {
+                found.add_fresh(added.rows().batch(), row..row + 1, 0);
             }
             let answered = |pieces: &Pieces<'_>| answer(&plan, &codec, &[encoded.value(0)], pieces, t, &wanted).unwrap().rows;
             assert_eq!(answered(&found), answered(&expected), "before event {event}");

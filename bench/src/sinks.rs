@@ -1,0 +1,148 @@
+//! Measures a sink: how soon the record of an event can be read after the event was appended, at a given rate, and how many
+//! events per second have their records while a backlog is read. One `basestream up` does all the work.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use types::{Error, Result};
+
+use crate::Programs;
+use crate::child::Used;
+use crate::latencies::Latencies;
+use crate::layer::Layer;
+use crate::machine::Context;
+use crate::payments::{MOST_EVENTS, Payments, Project, Source, Topic};
+use crate::report::Report;
+
+mod definitions;
+mod reading;
+mod sending;
+mod table;
+
+use definitions::{MOST_VIEWS, SINK_TOPIC};
+use reading::Reader;
+use sending::{Sender, Sent};
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Events per second that arrive while latencies are measured.
+    pub rates: Vec<u64>,
+    /// Events of the backlog.
+    pub events: u64,
+    pub keys: u64,
+    /// How many views the sink joins: by account, by merchant, and accounts that are linked by a device.
+    pub views: usize,
+    /// How long each stretch of measuring lasts, and how many there are.
+    pub seconds: f64,
+    pub repeats: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { rates: vec![1_000, 20_000], events: 1_000_000, keys: 100_000, views: MOST_VIEWS, seconds: 20.0, repeats: 3 }
+    }
+}
+
+/// The aims: the highest p99 in milliseconds, and the least events per second.
+const AIM_MS: f64 = 50.0;
+const AIM_PER_SECOND: f64 = 50_000.0;
+/// How long events arrive before the measurement starts, as a share of a stretch.
+const WARM_UP: f64 = 0.2;
+/// The longest time in which no record comes, while there are events without one.
+const STALLED: Duration = Duration::from_secs(120);
+
+/// What was measured at one rate.
+struct AtRate {
+    rate: u64,
+    stretches: Vec<Latencies>,
+    arrived_per_second: f64,
+    used: Used,
+    seconds: f64,
+}
+
+/// What was measured of a backlog.
+struct Backlog {
+    events: u64,
+    per_second: f64,
+    used: Used,
+    seconds: f64,
+}
+
+/// Runs the benchmark, and checks that every accepted event has one record in the end, in the order of its partition. The
+/// installations go to `folder`, one at a time.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    if !(1..=MOST_VIEWS).contains(&options.views) {
+        let expected = format!("1 to {MOST_VIEWS}");
+        return Err(Error::input("a sink cannot join this number of views").with("found", options.views).with("expected", expected));
+    }
+    let context = Context::begin(command, programs);
+    let of_run = folder.join("project");
+    let mut at_rates = Vec::new();
+    for rate in &options.rates {
+        at_rates.push(at_rate(options, programs, &of_run, *rate).await?);
+        std::fs::remove_dir_all(&of_run)?;
+    }
+    let backlog = match options.events {
+        0 => None,
+        _ => Some(backlog(options, programs, &of_run).await?),
+    };
+    let question = "How soon is the record of an event readable after the event was appended, and how many are made per second?".to_owned();
+    let tables = vec![table::latencies(options, &at_rates), table::backlog(options, backlog.as_ref())];
+    Ok(Report { benchmark: "sinks".into(), question, context: context.end(), tables })
+}
+
+async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u64) -> Result<AtRate> {
+    let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
+    let (topic, project) = project(options, folder, payments, Filled::No).await?;
+    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let sent = Sent::default();
+    let sender = Sender::start(&topic, sent.clone(), rate).await?;
+    let mut reader = Reader::new(topic.open().await?, sent);
+    reader.read_for(Duration::from_secs_f64(options.seconds * WARM_UP)).await?;
+    let (used_before, began, arrived) = (layer.used(), Instant::now(), sender.appended());
+    let mut stretches = Vec::with_capacity(options.repeats);
+    for _ in 0..options.repeats {
+        stretches.push(reader.read_for(Duration::from_secs_f64(options.seconds)).await?);
+    }
+    let (seconds, used) = (began.elapsed().as_secs_f64(), layer.used().since(used_before));
+    let arrived_per_second = (sender.appended() - arrived) as f64 / seconds;
+    let appended = sender.stop().await?;
+    reader.read_until(Payments { records: appended, ..payments }.truth().events).await?;
+    layer.stop().await?;
+    reader.check()?;
+    Ok(AtRate { rate, stretches, arrived_per_second, used, seconds })
+}
+
+async fn backlog(options: &Options, programs: &Programs, folder: &Path) -> Result<Backlog> {
+    let payments = Payments { records: options.events, accounts: options.keys };
+    let (topic, project) = project(options, folder, payments, Filled::Yes).await?;
+    let expected = payments.truth().events;
+    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let mut reader = Reader::new(topic.open().await?, Sent::default());
+    // The beginning is that of the process.
+    reader.read_until(expected / 10).await?;
+    let (used_before, began, before) = (layer.used(), Instant::now(), reader.records());
+    reader.read_until(expected).await?;
+    let (seconds, records) = (began.elapsed().as_secs_f64(), reader.records() - before);
+    let used = layer.used().since(used_before);
+    layer.stop().await?;
+    reader.check()?;
+    Ok(Backlog { events: options.events, per_second: records as f64 / seconds, used, seconds })
+}
+
+enum Filled {
+    Yes,
+    No,
+}
+
+/// A project over a topic of its own, with the views and the sink.
+async fn project(options: &Options, folder: &Path, payments: Payments, filled: Filled) -> Result<(Topic, Project)> {
+    let log = folder.join("log");
+    let topic = match filled {
+        Filled::Yes => Source::Embedded.fill(&log, payments).await?,
+        Filled::No => Source::Embedded.empty(&log, payments).await?,
+    };
+    topic.open().await?.create_topic(SINK_TOPIC, crate::payments::PARTITIONS).await?;
+    let project = Project::with(folder, &topic, &definitions::of_views(&topic.name, options.views)).await?;
+    Ok((topic, project))
+}

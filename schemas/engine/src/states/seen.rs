@@ -1,0 +1,308 @@
+//! The rows of keys as events of one batch see them: each event with what the events before it add, and without what comes
+//! after it.
+//!
+//! A key's states from before the batch are merged once. What its events add is merged in blocks of 1, 2, 4, 8, .. events
+//! that follow one another, so that what any event sees of `n` additions is at most `log2 n` blocks. An event costs as many
+//! merges, whatever else its key gets in the batch.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
+use arrow::compute::{concat, take};
+use datafusion::logical_expr::EmitTo;
+
+use crate::plan::{Use, ViewPlan};
+use crate::states::added::AddedStates;
+use crate::states::answer::answer_by;
+use crate::states::pieces::{NO_GROUP, Pieces, Selection, runs_of_finest};
+use crate::states::ranges::{Merged, fields_of, of_groups, of_nothing};
+use crate::states::rows::{KeyCodec, levels, tiles};
+use types::tiles::{Level, Micros, Span};
+use types::{Error, Result};
+
+/// How one event sees the row of its key.
+#[derive(Debug, Clone, Copy)]
+pub struct SeenEvent {
+    /// An index of [`Seen::keys`].
+    pub key: u32,
+    /// How many events of the batch it counts, from the first on.
+    pub counted: u32,
+    /// The time for which the row is read.
+    pub t: Micros,
+}
+
+/// Events of one batch, with all that they see.
+pub struct Seen<'a> {
+    /// Encoded, each once.
+    pub keys: &'a [&'a [u8]],
+    /// What each key had before the batch.
+    pub before: &'a Pieces<'a>,
+    /// What the events of the batch add. `None` if the view does not read their stream.
+    pub added: Option<&'a AddedStates>,
+    pub events: &'a [SeenEvent],
+}
+
+/// Returns the columns `wanted` (indices into the plan's columns), a row for each event in their order. Values that cannot be
+/// computed are NULL.
+pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &[usize]) -> Result<RecordBatch> {
+    let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
+    let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
+    let mut merges = Merges::default();
+    Ok(answer_by(plan, codec, &keys, &times, wanted, |asked| seen.values(plan, asked, &mut merges))?.rows)
+}
+
+/// How many state rows were merged.
+#[derive(Debug, Default)]
+struct Merges {
+    /// Of keys before the batch.
+    before: usize,
+    /// Of what events add.
+    added: usize,
+}
+
+impl Seen<'_> {
+    /// Returns a column of values, one per event, for each use in `asked`.
+    fn values(&self, plan: &ViewPlan, asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
+        let together = self.of_equal_spans(plan);
+        let parts = together.iter().map(|events| self.values_of(plan, events, asked, merges)).collect::<Result<Vec<_>>>()?;
+        match parts.as_slice() {
+            [] => Ok(asked.iter().map(|usage| new_empty_array(plan.states[usage.state].nothing.data_type())).collect()),
+            [one] => Ok(one.clone()),
+            _ => {
+                let mut place = vec![0; self.events.len()];
+                together.iter().flatten().enumerate().for_each(|(at, event)| place[*event as usize] = at as u32);
+                let place = UInt32Array::from(place);
+                let column = |usage: usize| -> Result<ArrayRef> {
+                    let parts: Vec<&dyn Array> = parts.iter().map(|part| part[usage].as_ref()).collect();
+                    Ok(take(&concat(&parts)?, &place, None)?)
+                };
+                (0..asked.len()).map(column).collect()
+            }
+        }
+    }
+
+    /// The events, those together whose ranges have the same edges.
+    fn of_equal_spans(&self, plan: &ViewPlan) -> Vec<Vec<u32>> {
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut known: HashMap<Vec<Span>, usize> = HashMap::new();
+        let mut last: Option<(Micros, usize)> = None;
+        for (index, event) in self.events.iter().enumerate() {
+            let group = match last {
+                Some((t, group)) if t == event.t => group,
+                _ => {
+                    let spans = plan.ranges.iter().map(|range| range.at(event.t)).collect();
+                    *known.entry(spans).or_insert(groups.len())
+                }
+            };
+            if group == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[group].push(index as u32);
+            last = Some((event.t, group));
+        }
+        groups
+    }
+
+    /// The same for some of the events, whose ranges have the same edges.
+    fn values_of(&self, plan: &ViewPlan, events: &[u32], asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
+        let mut in_ranges: HashMap<usize, InRange<'_>> = HashMap::new();
+        let mut values = Vec::with_capacity(asked.len());
+        for usage in asked {
+            let in_range = match in_ranges.entry(usage.range) {
+                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::hash_map::Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events)?),
+            };
+            values.push(in_range.values(plan, usage.state, merges)?);
+        }
+        Ok(values)
+    }
+}
+
+/// What some events see in one range: for each key the rows from before, then those that its events add.
+struct InRange<'a> {
+    before: &'a Pieces<'a>,
+    /// Of each key, as indices of a batch of `before` and of its rows.
+    rows_before: Vec<Vec<(usize, usize)>>,
+    added: Option<&'a AddedStates>,
+    /// The rows of `added`, key by key and in the order of their events.
+    steps: UInt32Array,
+    /// Where the steps of each key begin, and where the last ones end.
+    from: Vec<usize>,
+    /// What several events see alike, each once: a key, and how many of its steps.
+    groups: Vec<(u32, usize)>,
+    /// Of each event.
+    group_of: Vec<u32>,
+    /// Of which keys there are several groups.
+    is_shared: Vec<bool>,
+}
+
+impl<'a> InRange<'a> {
+    fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: usize, events: &[u32]) -> Result<InRange<'a>> {
+        let t = events.first().map_or(0, |event| seen.events[*event as usize].t);
+        let rows_before = rows_before(&Selection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
+        let mut counted = vec![0; seen.keys.len()];
+        for event in events.iter().map(|event| &seen.events[*event as usize]) {
+            let most = &mut counted[event.key as usize];
+            *most = event.counted.max(*most);
+        }
+        let (steps, from) = steps(seen, plan, plan.ranges[range].at(t), &counted)?;
+        let (mut groups, mut group_of) = (Vec::new(), Vec::with_capacity(events.len()));
+        let mut known: HashMap<(u32, usize), u32> = HashMap::new();
+        let mut groups_of_key = vec![0_u32; seen.keys.len()];
+        for event in events.iter().map(|event| &seen.events[*event as usize]) {
+            let of_key = &steps[from[event.key as usize]..from[event.key as usize + 1]];
+            let of_row = |row: &u32| seen.added.map_or(0, |added| added.events()[*row as usize]);
+            let count = of_key.partition_point(|row| of_row(row) < event.counted);
+            if count == 0 && rows_before[event.key as usize].is_empty() {
+                group_of.push(NO_GROUP);
+                continue;
+            }
+            let group = *known.entry((event.key, count)).or_insert(groups.len() as u32);
+            if group as usize == groups.len() {
+                groups.push((event.key, count));
+                groups_of_key[event.key as usize] += 1;
+            }
+            group_of.push(group);
+        }
+        let is_shared = groups_of_key.iter().map(|groups| *groups > 1).collect();
+        Ok(InRange { before: seen.before, rows_before, added: seen.added, steps: steps.into(), from, groups, group_of, is_shared })
+    }
+
+    /// The value of a state for each event.
+    fn values(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<ArrayRef> {
+        let nothing = &plan.states[state].nothing;
+        if self.groups.is_empty() {
+            return of_nothing(nothing, self.group_of.len());
+        }
+        let before = self.shared_before(plan, state, merges)?;
+        let blocks = self.blocks(plan, state, merges)?;
+        let mut fields = fields_of(plan, state, self.before);
+        let (of_shared, first_level) = (self.before.batches.len(), self.before.batches.len() + 1);
+        for (field, arrays) in fields.iter_mut().enumerate() {
+            arrays.push(&*before.fields[field]);
+            arrays.extend(blocks.iter().map(|level| &*level.fields[field]));
+        }
+        let (mut rows, mut groups) = (Vec::new(), Vec::new());
+        for (group, (key, steps)) in self.groups.iter().enumerate() {
+            let key = *key as usize;
+            match self.is_shared[key] {
+                true => rows.extend(before.row_of_key[key].map(|row| (of_shared, row))),
+                false => {
+                    rows.extend(self.rows_before[key].iter().copied());
+                    merges.before += self.rows_before[key].len();
+                }
+            }
+            let first = rows.len();
+            match self.is_shared[key] {
+                true => rows.extend(blocks_of(*steps).map(|(level, block)| (first_level + level, blocks[level].from[key] + block))),
+                false => rows.extend((0..*steps).map(|step| (first_level, self.from[key] + step))),
+            }
+            merges.added += rows.len() - first;
+            groups.resize(rows.len(), group);
+        }
+        let merged = Merged { state: &plan.states[state], fields, rows: &rows, groups: &groups }.values()?;
+        of_groups(&merged, nothing, &self.group_of, &mut None)
+    }
+
+    /// The states from before the batch of the keys that several groups share, each key's merged into one.
+    fn shared_before(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<Before> {
+        let (mut rows, mut groups, mut row_of_key, mut count) = (Vec::new(), Vec::new(), vec![None; self.is_shared.len()], 0);
+        for (key, of_key) in self.rows_before.iter().enumerate().filter(|(key, of_key)| self.is_shared[*key] && !of_key.is_empty()) {
+            rows.extend(of_key.iter().copied());
+            groups.resize(rows.len(), count);
+            row_of_key[key] = Some(count);
+            count += 1;
+        }
+        merges.before += rows.len();
+        let state_expr = &plan.states[state];
+        let fields = match count {
+            0 => state_expr.fields.iter().map(|field| new_empty_array(field.data_type())).collect(),
+            _ => {
+                let fields = fields_of(plan, state, self.before);
+                Merged { state: state_expr, fields, rows: &rows, groups: &groups }.accumulator()?.state(EmitTo::All)?
+            }
+        };
+        Ok(Before { fields, row_of_key })
+    }
+
+    /// The steps as they are, then merged two by two, and so on.
+    fn blocks(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<Vec<Blocks>> {
+        let Some(added) = self.added else { return Ok(Vec::new()) };
+        let (state_expr, offset) = (&plan.states[state], plan.state_offset(state));
+        let columns = &added.rows().batch().columns()[offset..offset + state_expr.fields.len()];
+        let fields = columns.iter().map(|column| Ok(take(column, &self.steps, None)?)).collect::<Result<_>>()?;
+        let mut all = vec![Blocks { fields, from: self.from.clone() }];
+        for level in 1_u32.. {
+            let below = &all[all.len() - 1];
+            let (mut rows, mut groups, mut from) = (Vec::new(), Vec::new(), Vec::with_capacity(self.is_shared.len() + 1));
+            for (key, _) in self.is_shared.iter().enumerate() {
+                from.push(groups.len() / 2);
+                let count = if self.is_shared[key] { (self.from[key + 1] - self.from[key]) >> level } else { 0 };
+                for block in 0..count {
+                    rows.extend([0, 1].map(|half| (0, below.from[key] + 2 * block + half)));
+                    groups.extend([groups.len() / 2; 2]);
+                }
+            }
+            if rows.is_empty() {
+                break;
+            }
+            from.push(groups.len() / 2);
+            merges.added += rows.len();
+            let fields = below.fields.iter().map(|field| vec![field.as_ref() as &dyn Array]).collect();
+            let fields = Merged { state: state_expr, fields, rows: &rows, groups: &groups }.accumulator()?.state(EmitTo::All)?;
+            all.push(Blocks { fields, from });
+        }
+        Ok(all)
+    }
+}
+
+/// The fields of a state, a row for each key that has any.
+struct Before {
+    fields: Vec<ArrayRef>,
+    row_of_key: Vec<Option<usize>>,
+}
+
+/// The fields of a state, a row for each block of one size, and where the blocks of each key begin.
+struct Blocks {
+    fields: Vec<ArrayRef>,
+    from: Vec<usize>,
+}
+
+/// The blocks that the first `steps` are made of, in their order: the power of two that is their size, and which of them.
+fn blocks_of(steps: usize) -> impl Iterator<Item = (usize, usize)> {
+    let largest_first = (0..usize::BITS as usize).rev().filter(move |level| steps >> level & 1 == 1);
+    largest_first.map(move |level| (level, (steps >> level) - 1))
+}
+
+/// The selected rows of each key.
+fn rows_before(selected: &Selection) -> Vec<Vec<(usize, usize)>> {
+    let mut of_group = vec![Vec::new(); selected.group_count];
+    for (row, group) in selected.rows.iter().zip(&selected.groups) {
+        of_group[*group].push(*row);
+    }
+    let of_key = |group: &u32| of_group.get_mut(*group as usize).map(std::mem::take).unwrap_or_default();
+    selected.groups_of(0).iter().map(of_key).collect()
+}
+
+/// The rows that events add in a span, key by key, up to what the last event of each key counts; and where each key's begin.
+fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[u32]) -> Result<(Vec<u32>, Vec<usize>)> {
+    let Some(added) = seen.added else { return Ok((Vec::new(), vec![0; seen.keys.len() + 1])) };
+    let (level_codes, starts) = (levels(added.rows().batch())?, tiles(added.rows().batch())?);
+    let runs = runs_of_finest(plan, span);
+    let (mut steps, mut from) = (Vec::new(), Vec::with_capacity(seen.keys.len() + 1));
+    for (key, counted) in seen.keys.iter().zip(counted) {
+        from.push(steps.len());
+        for row in added.of_key_before(key, *counted) {
+            let code = level_codes.value(row);
+            let level = Level::from_code(code).ok_or_else(|| Error::internal(format!("unknown tile level {code}")))?;
+            if runs.iter().any(|run| run.contains(level, starts[row])) {
+                steps.push(row as u32);
+            }
+        }
+    }
+    from.push(steps.len());
+    Ok((steps, from))
+}
+
+#[cfg(test)]
+mod tests;
