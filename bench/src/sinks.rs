@@ -116,18 +116,14 @@ async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u6
 async fn backlog(options: &Options, programs: &Programs, folder: &Path) -> Result<Backlog> {
     let payments = Payments { records: options.events, accounts: options.keys };
     let (topic, project) = project(options, folder, payments, Filled::Yes).await?;
-    let expected = payments.truth().events;
+    let began = Instant::now();
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
     let mut reader = Reader::new(topic.open().await?, Sent::default());
-    // The beginning is that of the process.
-    reader.read_until(expected / 10).await?;
-    let (used_before, began, before) = (layer.used(), Instant::now(), reader.records());
-    reader.read_until(expected).await?;
-    let (seconds, records) = (began.elapsed().as_secs_f64(), reader.records() - before);
-    let used = layer.used().since(used_before);
+    reader.read_until(payments.truth().events).await?;
+    let (seconds, used) = (began.elapsed().as_secs_f64(), layer.used());
     layer.stop().await?;
     reader.check()?;
-    Ok(Backlog { events: options.events, per_second: records as f64 / seconds, used, seconds })
+    Ok(Backlog { events: options.events, per_second: reader.records() as f64 / seconds, used, seconds })
 }
 
 enum Filled {

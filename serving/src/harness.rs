@@ -339,7 +339,7 @@ impl Harness {
         self.node.refresh().await.unwrap();
     }
 
-    fn batch(&self, partition: i32, events: &[String]) -> (i64, RecordBatch) {
+    pub(crate) fn batch(&self, partition: i32, events: &[String]) -> (i64, RecordBatch) {
         let decoder = Decoder::new(self.stream.clone()).unwrap();
         let mut next = self.next.lock().unwrap();
         let next = next.entry(partition).or_default();

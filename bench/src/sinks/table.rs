@@ -46,7 +46,7 @@ pub(super) fn backlog(options: &Options, backlog: Option<&Backlog>) -> Table {
     };
     let notes = vec![
         format!("the sink joins {} views{}", options.views, linked(options)),
-        "from the record that is the tenth part of all to the last one; the process reads a topic that was filled before".to_owned(),
+        "from the start of the process to the last record; the topic was filled before".to_owned(),
     ];
     table("A backlog", &columns, backlog.into_iter().map(row).collect(), notes)
 }

@@ -17,7 +17,7 @@ use crate::plan::links::{ConditionIndex, LinkPlan, Side};
 use crate::states::KeyCodec;
 use crate::states::values::{FailedValue, Values};
 use types::Result;
-use types::tiles::Micros;
+use types::tiles::{Micros, Span};
 
 mod alive;
 mod degree;
@@ -56,6 +56,9 @@ pub struct Walk<'a> {
     cancel_check: &'a CancelCheck<'a>,
 }
 
+/// Called with an index of the keys asked, and the beginning of encoded edges that its row is made of.
+pub type Touched<'t> = dyn FnMut(usize, &[u8]) + 't;
+
 /// Called before each batch of edges: an error ends the walk.
 pub type CancelCheck<'c> = dyn Fn() -> Result<()> + Sync + 'c;
 
@@ -83,10 +86,17 @@ impl<'a> Walk<'a> {
     /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long
     /// as their near edges are few.
     pub fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Walked> {
+        self.rows_at(groups, &vec![self.t; rows], wanted, &mut |_, _| {})
+    }
+
+    /// The same for keys with times of their own, at which all ranges have the edges that they have at the walk's time.
+    /// `touched` is called with every node that a key's row is made of.
+    pub fn rows_at(&self, groups: &[ArrayRef], times: &[Micros], wanted: &[usize], touched: &mut Touched<'_>) -> Result<Walked> {
+        let rows = times.len();
         let at = self.keys_at(groups, rows)?;
         let together = batches(&at, NEAR_EDGES);
         if together.len() < 2 {
-            return self.rows_together(groups, &at, wanted);
+            return self.rows_together(groups, times, &at, wanted, touched);
         }
         let (mut parts, mut found, mut estimated) =
             (Vec::with_capacity(together.len()), Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -94,7 +104,7 @@ impl<'a> Walk<'a> {
         for keys in together {
             let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
             let from = keys.start;
-            let answers = self.rows_together(&of_keys, &at[keys], wanted)?;
+            let answers = self.rows_together(&of_keys, &times[keys.clone()], &at[keys], wanted, &mut |key, node| touched(from + key, node))?;
             parts.push(answers.rows);
             failed.extend(answers.failed.into_iter().map(|value| FailedValue { row: from + value.row, ..value }));
             found.extend(answers.found);
@@ -104,39 +114,54 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated, failed })
     }
 
-    /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is
+    /// The edges of every range that a row at `t` depends on. Rows at two times with the same ones differ in nothing but what
+    /// is computed from the time itself.
+    pub fn spans_at(plan: &ViewPlan, links: &LinkPlan, t: Micros) -> Vec<Span> {
+        let of_pairs = links.ranges.iter().flat_map(|range| [Side::Near, Side::Far].map(|side| range.range(side).at(t)));
+        plan.ranges.iter().map(|range| range.at(t)).chain(of_pairs).collect()
+    }
+
+    /// The same as [`Walk::rows`] where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is
     /// known.
     pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
         let at = self.keys_at(groups, rows)?;
         if at.iter().map(|key| key.rows).sum::<usize>() > budget {
             return Ok(None);
         }
-        let reached = self.reach(&at)?;
+        let reached = self.reach(&at, &mut |_, _| {})?;
         if reached.edges() > budget {
             return Ok(None);
         }
-        self.answer(groups, &reached, wanted).map(Some)
+        self.answer(groups, &vec![self.t; rows], &reached, wanted).map(Some)
     }
 
-    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
+    fn rows_together(
+        &self,
+        groups: &[ArrayRef],
+        times: &[Micros],
+        at: &[NodeAt<'a>],
+        wanted: &[usize],
+        touched: &mut Touched<'_>,
+    ) -> Result<Walked> {
         (self.cancel_check)()?;
-        self.answer(groups, &self.reach(at)?, wanted)
+        self.answer(groups, times, &self.reach(at, touched)?, wanted)
     }
 
     /// The first hop: the near edges of these keys, and the nodes they lead to.
-    fn reach(&self, at: &[NodeAt<'a>]) -> Result<Reached<'a>> {
+    fn reach(&self, at: &[NodeAt<'a>], touched: &mut Touched<'_>) -> Result<Reached<'a>> {
         let near = EdgeSet::gather(self, Side::Near, at.iter())?;
-        let nodes = self.nodes(&near)?;
+        let nodes = self.nodes(&near, touched)?;
         Ok(Reached { keys: at.len(), near, nodes })
     }
 
     /// The second hop: the far edges of the nodes, merged into rows.
-    fn answer(&self, groups: &[ArrayRef], Reached { keys, near, nodes }: &Reached<'a>, wanted: &[usize]) -> Result<Walked> {
+    fn answer(&self, groups: &[ArrayRef], times: &[Micros], reached: &Reached<'a>, wanted: &[usize]) -> Result<Walked> {
+        let Reached { keys, near, nodes } = reached;
         let mut thresholds = near.thresholds(*keys);
         self.thin(near, nodes, &mut thresholds)?;
         let mut merging = Merging::new(self, near, wanted, &thresholds)?;
         self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
-        let (values, verdicts, found) = merging.finish(groups)?;
+        let (values, verdicts, found) = merging.finish(groups, times)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
         let (rows, mut failed) = Values::from_batch(&values).with_verdicts(verdicts).project(self.plan, wanted)?;
         failed.retain(|value| found[value.row]);
@@ -151,7 +176,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The nodes that live near edges lead to, with the edges that do.
-    fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes<'a>> {
+    fn nodes(&self, near: &EdgeSet<'_>, touched: &mut Touched<'_>) -> Result<Nodes<'a>> {
         let codec = self.codec.nodes()?;
         let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
         let live = near.live(self, ConditionIndex::NONE, self.links.longest_range())?;
@@ -159,6 +184,7 @@ impl<'a> Walk<'a> {
         let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
         for edge in (0..near.len()).filter(|edge| live[*edge]) {
             let prefix = prefixes.value(edge);
+            touched(near.node[edge] as usize, prefix);
             let next = nodes.at.len();
             let node = *known.entry(prefix).or_insert(next);
             if node == next {

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use committed::registry::LiveView;
-use engine::states::{StateRows, find_prefix};
+use engine::states::{AddedStates, StateRows, find_prefix};
 use engine::walk::{EdgeLayers, LayerRows};
 use types::Result;
 
-use super::{SeenBy, StateSource, scan_parts};
+use super::{StateSource, scan_parts};
 use crate::copy::{PartRun, SnapshotCopy};
 use crate::read_view::LoadedView;
 
@@ -103,29 +103,25 @@ impl<'a> EdgesBefore<'a> {
     }
 }
 
-/// A view's edges as one event sees them.
+/// A view's edges with what the first events of a batch add.
 pub(super) struct SeenEdges<'a> {
     edges: &'a EdgesBefore<'a>,
-    seen: &'a SeenBy<'a>,
-    /// An index of the events.
-    event: usize,
+    added: Option<&'a AddedStates>,
+    /// How many events.
+    counted: u32,
 }
 
 impl<'a> SeenEdges<'a> {
-    pub(super) fn new(edges: &'a EdgesBefore<'a>, seen: &'a SeenBy<'a>, event: usize) -> Self {
-        Self { edges, seen, event }
+    pub(super) fn new(edges: &'a EdgesBefore<'a>, added: Option<&'a AddedStates>, counted: u32) -> Self {
+        Self { edges, added, counted }
     }
 }
 
 impl EdgeLayers for SeenEdges<'_> {
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
-        // An event without a key sees none.
-        if !self.seen.has_key(self.event) {
-            return Vec::new();
-        }
         let mut found = self.edges.beginning(prefix, place);
-        let (added, counted) = (self.seen.added.into_iter(), self.seen.counted[self.event]);
-        found.extend(added.flat_map(|added| added.of_prefix_before(prefix, counted).map(|rows| (added.rows(), rows, false))));
+        let added = self.added.into_iter();
+        found.extend(added.flat_map(|added| added.of_prefix_before(prefix, self.counted).map(|rows| (added.rows(), rows, false))));
         found
     }
 
@@ -135,5 +131,22 @@ impl EdgeLayers for SeenEdges<'_> {
 
     fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
         self.edges.edges.chunks(part)
+    }
+}
+
+/// No edges: what an event without a key sees.
+pub(super) struct NoEdges;
+
+impl EdgeLayers for NoEdges {
+    fn beginning(&self, _: &[u8], _: &[u8]) -> Vec<LayerRows<'_>> {
+        Vec::new()
+    }
+
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    fn chunks(&self, _: u32) -> Vec<(&StateRows, bool)> {
+        Vec::new()
     }
 }

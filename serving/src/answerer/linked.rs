@@ -13,9 +13,13 @@ use types::Result;
 
 use crate::kept_keys::KeyName;
 
-use super::edge_layers::{EdgesBefore, SeenEdges, ViewEdges};
+use super::edge_layers::ViewEdges;
 use super::grouped::check_types;
 use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenBy, StateSource, WantedPaths};
+
+mod seen_walks;
+
+use seen_walks::seen_walks;
 
 /// A walk of one key over at most this many edges, which takes about a millisecond, stays on the thread that asks.
 const QUICK_EDGES: usize = 8_192;
@@ -53,20 +57,9 @@ impl Answerer for Linked<'_> {
         Ok(None)
     }
 
-    /// Each event sees edges of its own: one walk for each.
     fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenBy<'_>) -> Result<RecordBatch> {
-        let edges = EdgesBefore::new(ViewEdges::new(source, self.view)?, seen.before);
         check_types(self.view, seen.keys)?;
-        let codec = self.view.codec.nodes()?;
-        let encoded = codec.near(seen.keys, seen.t.len())?;
-        let mut rows = Vec::with_capacity(seen.t.len());
-        for (event, key) in encoded.iter().flatten().enumerate() {
-            let seen_edges = SeenEdges::new(&edges, seen, event);
-            let walk = self.view.walk(self.links, &seen_edges, seen.t[event]);
-            rows.push(walk.rows(&codec.groups_of(&[key])?, 1, seen.wanted)?.rows);
-        }
-        let fields: Vec<_> = seen.wanted.iter().map(|column| self.view.plan.columns[*column].field.clone()).collect();
-        Ok(concat_batches(&rows.first().map_or_else(|| Arc::new(Schema::new(fields)), |first| first.schema()), &rows)?)
+        seen_walks(self, source, seen)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {

@@ -127,6 +127,11 @@ impl AddedStates {
         &self.events
     }
 
+    /// Whether one of these events adds to a key that begins with `prefix`.
+    pub fn adds_to_prefix(&self, prefix: &[u8], events: Range<u32>) -> bool {
+        !events.is_empty() && find_prefix(self.rows.keys(), prefix).any(|row| events.contains(&self.events[row]))
+    }
+
     /// The rows that the events before `event` add to keys that begin with `prefix`, one by one.
     pub fn of_prefix_before(&self, prefix: &[u8], event: u32) -> impl Iterator<Item = Range<usize>> {
         let rows = find_prefix(self.rows.keys(), prefix);

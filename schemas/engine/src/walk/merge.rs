@@ -14,6 +14,7 @@ use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
 use crate::walk::live::{ConditionInRange, LiveEdges};
 use crate::walk::meet::{Meeting, Pair};
+use types::tiles::Micros;
 use types::{Error, Result};
 
 mod value;
@@ -126,10 +127,10 @@ impl<'a> Merging<'a> {
     }
 
     /// The value batch, the verdicts of its uses, and which keys have a row.
-    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Verdicts, Vec<bool>)> {
+    pub(super) fn finish(mut self, groups: &[ArrayRef], times: &[Micros]) -> Result<(RecordBatch, Verdicts, Vec<bool>)> {
         let links = self.walk.links;
         let mut columns: Vec<ArrayRef> = groups.to_vec();
-        columns.push(Arc::new(TimestampMicrosecondArray::from_value(self.walk.t, self.rows).with_timezone("UTC")));
+        columns.push(Arc::new(TimestampMicrosecondArray::from(times.to_vec()).with_timezone("UTC")));
         for range in 0..links.ranges.len() {
             let exists = self.exists.get(&PairRangeIndex(range));
             let events = exists.map(|exists| exists.iter().map(|exists| i64::from(*exists)).collect::<Int64Array>());

@@ -39,7 +39,7 @@ impl Walk<'_> {
     /// those that count there. A path is as old as its older edge: before that there was no link.
     pub fn paths(&self, groups: &[ArrayRef], most: usize, of: Option<usize>) -> Result<RecordBatch> {
         let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
-        let nodes = self.nodes(&near)?;
+        let nodes = self.nodes(&near, &mut |_, _| {})?;
         let thresholds = near.thresholds(1);
         let near_live = LiveEdges::at_places(self, &near, places(self.links, Side::Near))?;
         let mut newest: Vec<Path> = Vec::new();
