@@ -104,7 +104,8 @@ impl<'a> Walk<'a> {
         for keys in together {
             let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
             let from = keys.start;
-            let answers = self.rows_together(&of_keys, &times[keys.clone()], &at[keys], wanted, &mut |key, node| touched(from + key, node))?;
+            let answers =
+                self.rows_together(&of_keys, &times[keys.clone()], &at[keys], wanted, &mut |key, node| touched(from + key, node))?;
             parts.push(answers.rows);
             failed.extend(answers.failed.into_iter().map(|value| FailedValue { row: from + value.row, ..value }));
             found.extend(answers.found);

@@ -53,8 +53,8 @@ struct Walks<'a> {
 impl Walks<'_> {
     /// Events from this one on: at most so many, of different keys, whose ranges have the same edges.
     fn together(&self, from: usize, size: usize) -> Vec<usize> {
-        let (mut keys, mut spans): (HashSet<&[u8]>, Option<(Micros, Vec<Span>)>) = (HashSet::new(), None);
-        let mut events = Vec::new();
+        let (mut keys, mut events) = (HashSet::new(), Vec::new());
+        let mut spans: Option<(Micros, Vec<Span>)> = None;
         for event in (from..self.seen.t.len()).take(size) {
             let t = self.seen.t[event];
             let is_same = match &spans {
@@ -83,9 +83,8 @@ impl Walks<'_> {
     /// what they do not see.
     fn walk(&mut self, events: &[usize]) -> Result<Vec<usize>> {
         let last = events.iter().map(|event| self.seen.counted[*event]).max().unwrap_or(0);
-        let is_added = |event: usize, node: &[u8]| {
-            self.seen.added.is_some_and(|added| added.adds_to_prefix(node, self.seen.counted[event]..last))
-        };
+        let is_added =
+            |event: usize, node: &[u8]| self.seen.added.is_some_and(|added| added.adds_to_prefix(node, self.seen.counted[event]..last));
         let mut is_apart: Vec<bool> = events.iter().map(|event| is_added(*event, self.prefixes.value(*event))).collect();
         let layers = SeenEdges::new(self.edges, self.seen.added, last);
         let times: Vec<Micros> = events.iter().map(|event| self.seen.t[*event]).collect();
