@@ -1,4 +1,5 @@
-//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old.
+//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics of
+//! sinks that no stream reads, those that are old.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Catalog, CatalogState, DefinitionKind, pins_of_runs};
-use definitions::parse::parse_stream;
+use definitions::parse::{parse_sink, parse_stream};
 use event_log::{Log, TopicPartition};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -50,19 +51,29 @@ impl Trimming {
     /// Trims all topics once, and returns how many records went.
     pub async fn trim(&self) -> Result<u64> {
         let state = self.catalog.state().await?;
-        let appended_before = (self.clock)().saturating_sub(self.retention.as_micros() as i64);
+        let now = (self.clock)();
+        let appended_before = |retention: Duration| now.saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(i64::MAX));
         let mut trimmed = 0;
-        for (topic, streams) in streams_by_topic(&state)? {
+        let by_topic = streams_by_topic(&state)?;
+        let of_sinks = sink_topics(&state, self.retention)?;
+        for (topic, retention) in of_sinks.into_iter().filter(|(topic, _)| !by_topic.contains_key(topic)) {
+            // No worker asks for them again: how far a sink is stands elsewhere.
+            for bounds in self.log.bounds(&topic).await? {
+                let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
+                trimmed += self.log.trim(&source, &self.group, bounds.end, appended_before(retention)).await?;
+            }
+        }
+        for (topic, streams) in by_topic {
             let identity = match self.log.identity(&topic).await {
                 Ok(identity) => identity,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
             for bounds in self.log.bounds(&topic).await? {
-                let Some(before) = trimmable(&state, &streams, (bounds.partition, &identity), (self.clock)()) else { continue };
+                let Some(before) = trimmable(&state, &streams, (bounds.partition, &identity), now) else { continue };
                 if before > bounds.begin {
                     let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                    trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
+                    trimmed += self.log.trim(&source, &self.group, before, appended_before(self.retention)).await?;
                 }
             }
         }
@@ -77,6 +88,17 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
         streams.entry(parse_stream(&record.sql)?.topic).or_default().push(record.name.clone());
     }
     Ok(streams)
+}
+
+/// The topics of the live sinks, and how long their records stay: as long as one of their sinks says.
+fn sink_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
+    let mut topics = BTreeMap::new();
+    for record in state.live(DefinitionKind::Sink) {
+        let sink = parse_sink(&record.sql)?;
+        let retention = sink.retention.unwrap_or(unless_given);
+        topics.entry(sink.topic).and_modify(|known: &mut Duration| *known = retention.max(*known)).or_insert(retention);
+    }
+    Ok(topics)
 }
 
 /// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has

@@ -27,6 +27,52 @@ fn what_every_stream_has_committed_may_go_but_for_the_last_record() {
     assert_eq!(may_go(&["a"], 3), None);
 }
 
+/// A log, its catalog, and a sink whose records are of a topic that no stream reads.
+#[tokio::test]
+async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let definition = |name: &str, sql: &str| catalog::Add::Definition(catalog::DefinitionRecord {
+        kind: DefinitionKind::Sink,
+        name: name.into(),
+        version: 1,
+        sql: sql.to_owned(),
+        status: catalog::DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    });
+    let add = vec![
+        definition("short", "CREATE SINK short WITH (topic = 'short', retention = '1h') AS SELECT * FROM s"),
+        definition("default", "CREATE SINK default WITH (topic = 'default') AS SELECT * FROM s"),
+        definition("shared", "CREATE SINK shared WITH (topic = 'short', retention = '2h') AS SELECT * FROM s"),
+        definition("not_yet", "CREATE SINK not_yet WITH (topic = 'not_yet') AS SELECT * FROM s"),
+    ];
+    catalog.commit(catalog::Commit { id: uuid::Uuid::now_v7(), add, ..Default::default() }).await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    let source = TopicPartition { topic: "in".into(), partition: 0 };
+    let output = event_log::Output { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
+    let made = |offset: i64| vec![(Offset(offset), event_log::NewRecord { value: Some("{}".into()), ..Default::default() })];
+    for topic in ["short", "default", "other"] {
+        log.create_topic(topic, 1).await.unwrap();
+    }
+    for offset in 0..5 {
+        log.append_output("short", &output, made(offset)).await.unwrap();
+        log.append("default", vec![made(offset).remove(0).1]).await.unwrap();
+        log.append("other", vec![made(offset).remove(0).1]).await.unwrap();
+    }
+    let hours = |hours: i64| -> Clock {
+        let at = chrono::Utc::now().timestamp_micros() + hours * 3_600_000_000;
+        Arc::new(move || at)
+    };
+    let trimming = |clock| Trimming { catalog: catalog.clone(), log: log.clone(), group: "g".into(), retention: Duration::from_secs(5 * 3_600), clock };
+    assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
+    assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5);
+    assert_eq!(log.take_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
+    assert_eq!(trimming(hours(6)).trim().await.unwrap(), 5, "what no sink and no stream has stays");
+}
+
 #[test]
 fn what_a_replay_reads_stays_while_its_lease_holds() {
     let mut state = state(&[("a", 0, 100, "log")]);

@@ -1,6 +1,7 @@
 //! `CREATE SINK`: what is put out for each event of a stream.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::origin::Origin;
 
@@ -13,6 +14,9 @@ pub struct SinkDefinition {
     /// The column whose value is the record's key. Absent: the key of the event's record.
     pub key: Option<String>,
     pub features: Features,
+    /// How long the embedded log keeps the records. Absent: as long as the records of streams. Kafka's topics have settings
+    /// of their own.
+    pub retention: Option<Duration>,
     /// The SELECT's text, and where it begins in the file (line and column, counted from 1).
     pub select: String,
     pub select_line: usize,

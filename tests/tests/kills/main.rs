@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod decisions;
 mod oracle;
 mod plan;
 mod producer;
@@ -134,6 +135,7 @@ async fn prove(site: &Site, replayed: Urls, seed: u64, least: u64, judge: Judge)
     let quiet = Quiet::begin(site).await?;
     let served = quiet.answers("what is served").await?;
     let ledger = quiet.ledger().await?;
+    say(format!("kills: {}", decisions::check(site, &*producing.log).await?));
     quiet.verify()?;
     quiet.recompute().await?;
     same(&served, &quiet.answers("the full recompute").await?)?;

@@ -1,5 +1,5 @@
-//! The installation under test: two streams, six views, two of them linked, and settings that make everything happen
-//! often.
+//! The installation under test: two streams, seven views, two of them linked, a sink, and settings that make everything
+//! happen often.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
 use jobs::Installation;
 use types::Result;
+
+use crate::decisions::{SCORED, SEEN};
 
 /// The views, in the order in which they are queried.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
@@ -73,6 +75,8 @@ pub struct Site {
     pub project: Project,
     pub urls: Urls,
     pub topic: String,
+    /// The workers' consumer group.
+    group: String,
     pub is_kafka: bool,
 }
 
@@ -94,7 +98,7 @@ impl Site {
              [serving]\nhttp = \"{http}\"\nclock = \"event\"\nlease = \"1s\"\ncache_dir = \"cache\"\n[log]\nurl = \"{}\"\npartitions = 3\n{log}",
             urls.storage, urls.catalog, urls.log
         );
-        let with_topic = |text: &str| text.replace("TOPIC", topic);
+        let with_topic = |text: &str| text.replace("TOPIC", topic).replace("GROUP", group);
         let files = [
             ("basestream.toml", settings),
             ("streams/payments.sql", with_topic(PAYMENTS)),
@@ -105,14 +109,21 @@ impl Site {
             ("views/activity.sql", ACTIVITY.to_owned()),
             ("views/links.sql", LINKS.to_owned()),
             ("views/shared.sql", SHARED.to_owned()),
+            ("views/seen.sql", SEEN.to_owned()),
+            ("sinks/scored.sql", with_topic(SCORED)),
         ];
         let project = Project::of_files(&files, http)?;
         project.ok(&["apply"])?;
-        Ok(Site { project, urls, topic: topic.to_owned(), is_kafka })
+        Ok(Site { project, urls, topic: topic.to_owned(), group: group.to_owned(), is_kafka })
     }
 
     pub fn topic_of(&self, stream: &str) -> String {
         format!("{}_{stream}", self.topic)
+    }
+
+    /// Each group has a topic of its own: it puts out a record for each event.
+    pub fn sink_topic(&self) -> String {
+        format!("{}_{}_scored", self.topic, self.group)
     }
 
     /// The same services, opened in this process, for proofs that read files and the log.

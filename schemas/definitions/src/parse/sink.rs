@@ -7,7 +7,7 @@ use super::tokens::Cursor;
 use super::view::{refuse_column_list, select};
 use crate::{Diagnostics, Features, Origin, SinkDefinition};
 
-const OPTIONS: [&str; 4] = ["topic", "format", "key", "features"];
+const OPTIONS: [&str; 5] = ["topic", "format", "key", "features", "retention"];
 
 /// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
@@ -21,6 +21,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     super::stream::check_format(&options, problems);
     let key = options.text("key", problems).map(|(name, _)| name.to_owned());
     let features = features(&options, problems);
+    let retention = options.duration("retention", problems).map(|(retention, _)| retention);
     let (select_at, select) = select("sink", &mut cursor, problems)?;
     if problems.len() > before {
         return None;
@@ -30,6 +31,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         topic,
         key,
         features,
+        retention,
         select,
         select_line: select_at.line,
         select_column: select_at.column,

@@ -3,6 +3,12 @@
 //! Each output has a producer of its own with a transactional id. Who takes the output over gets a newer epoch of that id:
 //! the producer before it can commit nothing any more, and what it left open is aborted. How far an output is stands in a
 //! compacted topic, written in the transaction of its records.
+//!
+//! A producer has one transaction at a time and one transactional id, and whoever takes an id over fences all that its
+//! producer does. Partitions go from worker to worker one by one: a producer for several of them would be fenced by the next
+//! owner of any one, and with it the outputs of those that stay. A producer for all sinks of one partition could be shared,
+//! but then a sink whose topic takes no records would hold up the others. So there are as many producers as sinks times
+//! partitions that this process has: each is a thread and about a megabyte.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -41,6 +47,15 @@ type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
 pub(super) struct Outputs {
     settings: Settings,
     taken: Mutex<HashMap<Output, Arc<Taken>>>,
+    /// What was read of each topic of positions: it is read once, and then what was added.
+    positions: Mutex<HashMap<Arc<str>, Positions>>,
+}
+
+#[derive(Default)]
+struct Positions {
+    read_to: Offset,
+    /// The newest record of each output, by its key.
+    newest: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 struct Taken {
@@ -63,7 +78,7 @@ pub(super) fn positions_topic(group: &str) -> String {
 
 impl Outputs {
     pub(super) fn new(settings: Settings) -> Outputs {
-        Outputs { settings, taken: Mutex::default() }
+        Outputs { settings, taken: Mutex::default(), positions: Mutex::default() }
     }
 
     /// Blocks.
@@ -83,20 +98,27 @@ impl Outputs {
     /// Reads the topic of positions, which is compacted. Nobody else writes this output's any more.
     fn position(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
         let source = TopicPartition { topic: positions_topic(&output.group).into(), partition: 0 };
-        let key = position_key(output);
         self.wait_until_readable(cluster, &source)?;
-        let mut from = cluster.bounds_of(&source)?.begin;
-        let mut next = None;
+        let bounds = cluster.bounds_of(&source)?;
+        let mut all = lock(&self.positions);
+        let known = all.entry(source.topic.clone()).or_default();
+        if bounds.end < known.read_to {
+            // The topic was created again.
+            *known = Positions::default();
+        }
+        let mut from = known.read_to.max(bounds.begin);
         loop {
             let fetched = reader::read(&self.settings, cluster, &source, from, POSITIONS_AT_ONCE)?;
-            for record in fetched.records.iter().filter(|record| record.key.as_deref() == Some(key.as_bytes())) {
-                next = Some(position_of(record.value.as_deref(), output)?);
-            }
+            let keyed = fetched.records.into_iter().filter_map(|record| Some((record.key?.to_vec(), record.value)));
+            known.newest.extend(keyed.map(|(key, value)| (key, value.map(|value| value.to_vec()))));
+            known.read_to = known.read_to.max(fetched.position);
             if fetched.at_end || fetched.position <= from {
-                return Ok(next);
+                break;
             }
             from = fetched.position;
         }
+        let newest = known.newest.get(position_key(output).as_bytes());
+        newest.map(|value| position_of(value.as_deref(), output)).transpose()
     }
 
     /// Readers of what is committed see nothing behind a transaction that is open, also if that is of another output whose
