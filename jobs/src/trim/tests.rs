@@ -32,17 +32,19 @@ fn what_every_stream_has_committed_may_go_but_for_the_last_record() {
 async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    let definition = |name: &str, sql: &str| catalog::Add::Definition(catalog::DefinitionRecord {
-        kind: DefinitionKind::Sink,
-        name: name.into(),
-        version: 1,
-        sql: sql.to_owned(),
-        status: catalog::DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    });
+    let definition = |name: &str, sql: &str| {
+        catalog::Add::Definition(catalog::DefinitionRecord {
+            kind: DefinitionKind::Sink,
+            name: name.into(),
+            version: 1,
+            sql: sql.to_owned(),
+            status: catalog::DefinitionStatus::Active,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        })
+    };
     let add = vec![
         definition("short", "CREATE SINK short WITH (topic = 'short', retention = '1h') AS SELECT * FROM s"),
         definition("default", "CREATE SINK default WITH (topic = 'default') AS SELECT * FROM s"),
@@ -66,7 +68,13 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
         let at = chrono::Utc::now().timestamp_micros() + hours * 3_600_000_000;
         Arc::new(move || at)
     };
-    let trimming = |clock| Trimming { catalog: catalog.clone(), log: log.clone(), group: "g".into(), retention: Duration::from_secs(5 * 3_600), clock };
+    let trimming = |clock| Trimming {
+        catalog: catalog.clone(),
+        log: log.clone(),
+        group: "g".into(),
+        retention: Duration::from_secs(5 * 3_600),
+        clock,
+    };
     assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
     assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5);
     assert_eq!(log.take_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
