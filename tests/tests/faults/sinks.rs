@@ -233,7 +233,7 @@ impl Process {
         let stop = CancellationToken::new();
         let (of_worker, of_node) = (stop.clone(), stop.clone());
         let worker = tokio::spawn(async move { speed.run(of_worker).await });
-        let node = tokio::spawn(async move { node.run(of_node).await });
+        let node = tokio::spawn(async move { tokio::join!(node.run(of_node.clone()), asked_all_the_time(&node, &of_node)).0 });
         Process { worker, node, stop }
     }
 
@@ -249,6 +249,14 @@ impl Process {
         self.stop.cancel();
         self.worker.await.unwrap().unwrap();
         self.node.await.unwrap();
+    }
+}
+
+/// A node that was asked does not answer from an earlier position: what its worker's sinks read may be one.
+async fn asked_all_the_time(node: &serving::Node, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        let _ = node.read_view();
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
