@@ -155,8 +155,8 @@ async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, 
     found
 }
 
-/// A log that now and then does not take the records of a sink, or takes them and does not say so: the worker of this process
-/// begins again from its committed position, beside a node that has read further.
+/// A log that now and then does not take the records of a sink, is given them twice, or takes them and does not say so:
+/// the worker of this process begins again from its committed position, beside a node that has read further.
 #[derive(Debug)]
 struct Flaky {
     log: Arc<dyn Log>,
@@ -187,10 +187,13 @@ impl Log for Flaky {
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        let (is_lost, has_no_reply) = {
+        let (is_lost, is_repeated, has_no_reply) = {
             let mut rng = self.rng.lock().unwrap();
-            (rng.random_ratio(1, 15), rng.random_ratio(1, 15))
+            (rng.random_ratio(1, 15), rng.random_ratio(1, 5), rng.random_ratio(1, 15))
         };
+        if !is_lost && is_repeated {
+            self.log.append_output(topic, output, records.clone()).await?;
+        }
         if !is_lost {
             self.log.append_output(topic, output, records).await?;
         }
