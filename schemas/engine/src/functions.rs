@@ -28,6 +28,7 @@ mod bounded;
 mod calls;
 pub(crate) mod decimals;
 mod distinct;
+pub(crate) mod intervals;
 pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;

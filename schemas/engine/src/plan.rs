@@ -34,6 +34,7 @@ mod decimals;
 mod doubles;
 pub mod explain;
 mod hidden;
+mod intervals;
 pub mod links;
 mod lower;
 mod refuse;

@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use datafusion::sql::unparser::expr_to_sql;
 
-use crate::plan::{Use, decimals, within};
+use crate::plan::{Use, decimals, intervals, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -385,7 +385,7 @@ fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
     let readable = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
-        Expr::ScalarFunction(_) => Ok(Transformed::yes(decimals::written(node))),
+        Expr::ScalarFunction(_) => Ok(Transformed::yes(intervals::written(decimals::written(node)))),
         other => Ok(Transformed::no(other)),
     });
     let readable = readable.map_or_else(|_| expr.clone(), |readable| readable.data);

@@ -20,7 +20,9 @@ use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
-use crate::plan::{Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, state_schema, uuids};
+use crate::plan::{
+    Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, intervals, state_schema, uuids,
+};
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, TILE};
@@ -106,9 +108,10 @@ pub(super) fn state_table(
     let states = lower_states(&columns.states, &calls, &prepared, session, limit_bytes)?;
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
-    let divided = if states_divide(&prepared.plan, &calls)? { decimals::STAMP } else { "" };
-    let stamp = format!("{}{divided}", stamp(&states));
-    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}"));
+    let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
+    let compared = if states_depend(&prepared.plan, &calls, intervals::compares)? { intervals::STAMP } else { "" };
+    let stamp = format!("{}{divided}{compared}", stamp(&states));
+    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
     Ok(StateTable { keys, states, ranges, existence, ladder, prepare: prepared.plan, schema, stamp, stamp_before })
 }
@@ -133,10 +136,10 @@ fn stamp_before(states: &[StateExpr]) -> Option<String> {
     states.iter().any(|state| state.types_before.is_some()).then(|| state_stamp(&formats))
 }
 
-/// Whether what is kept depends on a division with a decimal: a key, a condition, an argument of an aggregate.
-fn states_divide(prepared: &LogicalPlan, calls: &[Expr]) -> Result<bool> {
-    let in_plan = prepared.exists(|node| Ok(node.expressions().iter().any(decimals::divides)))?;
-    Ok(in_plan || calls.iter().any(decimals::divides))
+/// Whether what is kept depends on such an expression: a key, a condition, an argument of an aggregate.
+fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: fn(&Expr) -> bool) -> Result<bool> {
+    let in_plan = prepared.exists(|node| Ok(node.expressions().iter().any(is_such)))?;
+    Ok(in_plan || calls.iter().any(is_such))
 }
 
 /// Returns the levels of a view's tiles: from its finest hop up to the longest tile that fits its longest window.

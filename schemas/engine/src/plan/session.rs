@@ -10,6 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::functions::Functions;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::doubles::DoublesStay;
+use crate::plan::intervals::IntervalsHaveLengths;
 use types::Result;
 
 /// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
@@ -27,7 +28,8 @@ pub fn session_config() -> SessionConfig {
 
 /// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
-    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 2] = [Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits)];
+    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 3] =
+        [Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
     let rules = own.into_iter().chain(Analyzer::new().rules).collect();
     SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
 }

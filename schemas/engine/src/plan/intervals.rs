@@ -1,0 +1,97 @@
+//! Compares intervals by their length, in every session. DataFusion compares a difference of times with an interval as
+//! two intervals of months, days and nanoseconds, part by part, and then 25 hours are not more than a day.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::intervals::{LENGTH_FUNCTION, length};
+use crate::plan::rewrite::each_expression;
+
+/// Functions that compare their arguments and return one of them.
+const COMPARING: [&str; 3] = ["greatest", "least", "nullif"];
+
+/// Runs before DataFusion's own coercion.
+#[derive(Debug)]
+pub(super) struct IntervalsHaveLengths;
+
+impl AnalyzerRule for IntervalsHaveLengths {
+    fn name(&self) -> &str {
+        "intervals_have_lengths"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        each_expression(plan, &compare_lengths)
+    }
+}
+
+fn compare_lengths(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut expr = expr;
+    let changed = match &mut expr {
+        Expr::BinaryExpr(both) if both.op.supports_propagation() => as_lengths(&mut [both.left.as_mut(), both.right.as_mut()], schema),
+        Expr::Between(between) => as_lengths(&mut [between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema),
+        Expr::InList(list) => {
+            let mut all: Vec<&mut Expr> = std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect();
+            as_lengths(&mut all, schema)
+        }
+        Expr::Case(case) => match case.expr.as_deref_mut() {
+            Some(compared) => {
+                let mut all: Vec<&mut Expr> = case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut()).collect();
+                all.push(compared);
+                as_lengths(&mut all, schema)
+            }
+            None => false,
+        },
+        Expr::ScalarFunction(call) if COMPARING.contains(&call.func.name()) && call.args.iter().any(|arg| is_interval(arg, schema)) => {
+            return plan_err!(
+                "{}() does not compare intervals: expected CASE WHEN a > b THEN a ELSE b END, or differences of times alone",
+                call.func.name()
+            );
+        }
+        _ => false,
+    };
+    Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// If one expression is an INTERVAL, takes the length of those that are intervals or differences of times. Returns
+/// whether anything changed.
+fn as_lengths(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    if !all.iter().any(|expr| is_interval(expr, schema)) {
+        return false;
+    }
+    for expr in all.iter_mut() {
+        if let Ok(DataType::Interval(_) | DataType::Duration(_) | DataType::Null) = expr.get_type(schema) {
+            let interval = std::mem::take(&mut **expr);
+            **expr = Expr::ScalarFunction(ScalarFunction::new_udf(length(), vec![interval]));
+        }
+    }
+    true
+}
+
+/// What a stamp says of states behind a comparison of intervals: before, they were compared part by part.
+pub(super) const STAMP: &str = "; intervals by length/1";
+
+/// Whether an expression compares intervals.
+pub(super) fn compares(expr: &Expr) -> bool {
+    let is_length = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION);
+    expr.exists(|expr| Ok(is_length(expr))).unwrap_or(false)
+}
+
+/// Returns the expression as the user wrote it.
+pub(super) fn written(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == LENGTH_FUNCTION && args.len() == 1 => args.remove(0),
+        other => other,
+    }
+}
+
+fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+}
+
+#[cfg(test)]
+mod tests;
