@@ -14,6 +14,7 @@ use engine::plan::explain::links::LinksExplanation;
 use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
 use engine::plan::{ColumnKind, Planned, Planner, ViewPlan};
 use engine::sinks::{SinkPlan, Sources};
+use event_log::kafka::positions_topic;
 use serde::Serialize;
 use speed::DedupCost;
 use types::Result;
@@ -193,6 +194,19 @@ impl Checked {
             let message = format!("view \"{}\": memory_limit = '{limit}' is more than a run may have, which is {bytes}", view.name);
             let help = format!("at most '{bytes}', or a greater `memory_limit` in [batch]");
             Diagnostic::error(view.origin.line, 1, message).help(help).in_file(view.origin.file.as_deref())
+        });
+        let mistakes: Vec<Diagnostic> = mistakes.collect();
+        self.diagnostics.extend(mistakes);
+        self.diagnostics.sort();
+        self
+    }
+
+    /// Refuses sinks that would write to the topic in which this consumer group notes how far its outputs are.
+    pub fn with_group(mut self, group: &str) -> Self {
+        let positions = positions_topic(group);
+        let mistakes = self.definitions.sinks.iter().filter(|sink| sink.topic == positions).map(|sink| {
+            let message = format!("sink "{}": the topic '{positions}' holds the positions of the outputs of group '{group}'", sink.name);
+            Diagnostic::error(sink.origin.line, 1, message).help("choose another topic").in_file(sink.origin.file.as_deref())
         });
         let mistakes: Vec<Diagnostic> = mistakes.collect();
         self.diagnostics.extend(mistakes);

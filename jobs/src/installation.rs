@@ -246,7 +246,7 @@ impl Installation {
     /// Errors: `Input` with every mistake found, or for a change that archived events would not survive.
     pub async fn apply(&self, definitions: &Definitions, prune: bool) -> Result<Changes> {
         let checked = check::check_definitions(definitions.clone(), &self.functions, now()).await;
-        let checked = checked.with_batch_memory(self.settings.batch.memory_limit);
+        let checked = checked.with_batch_memory(self.settings.batch.memory_limit).with_group(&self.settings.speed.group);
         checked.diagnostics.clone().into_result()?;
         let wanted = Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
         let changes = self.apply_with(wanted, ApplyOptions { prune, ..ApplyOptions::default() }, &|_| {}).await?;

@@ -171,6 +171,18 @@ async fn jitter_limits_and_runs_after_other_views_are_shown() {
 }
 
 #[tokio::test]
+async fn a_sink_does_not_write_to_the_topic_of_positions() {
+    let sink = "CREATE SINK scored WITH (topic = 'fraud-outputs') AS SELECT p.device_id FROM pay p;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("sinks/scored.sql", sink)]).await;
+    assert!(checked.diagnostics.is_empty() && checked.clone().with_group("other").diagnostics.is_empty(), "{}", checked.diagnostics);
+    assert_eq!(
+        checked.with_group("fraud").diagnostics.to_string(),
+        "sinks/scored.sql:1:1: error: sink \"scored\": the topic 'fraud-outputs' holds the positions of the outputs of group 'fraud'\n  \
+         help: choose another topic"
+    );
+}
+
+#[tokio::test]
 async fn more_memory_than_a_run_may_have_is_refused() {
     let view = VIEW.replace("timezone = 'UTC'", "memory_limit = '2GiB'");
     let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", &view)]).await;

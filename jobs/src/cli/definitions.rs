@@ -188,7 +188,8 @@ pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done
 async fn checked(context: &Context) -> Result<Checked> {
     let settings = context.settings()?;
     let checked = check_project(&settings.project, &context.functions, now()).await?;
-    Ok(checked.with_dedup_memory(settings.speed.dedup_memory).with_batch_memory(settings.batch.memory_limit))
+    let checked = checked.with_dedup_memory(settings.speed.dedup_memory).with_batch_memory(settings.batch.memory_limit);
+    Ok(checked.with_group(&settings.speed.group))
 }
 
 /// Returns definitions without errors; their warnings are printed to standard error.

@@ -31,7 +31,8 @@ mod settings;
 
 use client::{Quiet, lock};
 use cluster::Cluster;
-use outputs::{Appended, Outputs, positions_topic};
+pub use outputs::positions_topic;
+use outputs::{Appended, Outputs};
 use producer::Appender;
 use settings::Settings;
 

@@ -72,7 +72,7 @@ pub(super) struct Appended<'a> {
 }
 
 /// The topic in which the outputs of a group's sinks note how far they are.
-pub(super) fn positions_topic(group: &str) -> String {
+pub fn positions_topic(group: &str) -> String {
     format!("{group}-outputs")
 }
 
