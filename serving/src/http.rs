@@ -3,6 +3,7 @@
 //! | path | what it does |
 //! | --- | --- |
 //! | `GET /v1/views`, `/v1/streams` | what there is |
+//! | `GET /v1/hot-keys` | the keys that are asked for most |
 //! | `GET /v1/views/{view}` | what a view is |
 //! | `GET /v1/views/{view}/row?<key>=<value>` | one row |
 //! | `POST /v1/views/{view}/rows` | rows of many keys |
@@ -186,6 +187,7 @@ fn table() -> Vec<Route> {
         Route::get("/metrics", status::metrics),
         Route::get(OPENAPI_PATH, openapi::document),
         Route::get("/v1/views", listing::views),
+        Route::get("/v1/hot-keys", listing::hot_keys),
         Route::get("/v1/views/{view}", views::describe),
         Route::get("/v1/views/{view}/row", views::row),
         Route::post("/v1/views/{view}/rows", views::rows),

@@ -25,6 +25,7 @@ mod copy;
 mod follower;
 #[cfg(test)]
 mod harness;
+mod hot_keys;
 pub mod http;
 pub mod json;
 mod kept_keys;

@@ -21,6 +21,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 use crate::follower::{Counted, Follower, NodeSettings, WantedViews, WorkersSettings};
+use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
@@ -233,6 +234,14 @@ impl Node {
                 .with("found", found)
                 .with("expected", next)),
         }
+    }
+
+    /// The keys that lookups ask this node for most, of the views that this handle's principal may read.
+    pub(crate) fn hot_keys(&self) -> Result<Vec<HotKey>> {
+        let read_view = self.read_view()?;
+        let mut keys = self.0.runtime.hot().list(&read_view.loaded.registry, read_view.now)?;
+        keys.retain(|hot| may(&self.1, Action::Read, Object::View(&hot.view)));
+        Ok(keys)
     }
 
     /// Whether a view version has to be built by a run before it can be answered.

@@ -14,6 +14,7 @@ use types::{Error, Result, threads};
 
 use crate::admission::Admission;
 use crate::blocking_pool::BlockingPool;
+use crate::hot_keys::HotKeys;
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::query_memory::QueryMemory;
@@ -36,6 +37,7 @@ pub(crate) struct QueryRuntime {
     lookups: BlockingPool,
     scans: BlockingPool,
     kept: Arc<KeptKeys>,
+    hot: Arc<HotKeys>,
 }
 
 impl QueryRuntime {
@@ -57,7 +59,8 @@ impl QueryRuntime {
         let kept = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
         let (lookups, scans) = (BlockingPool::new(&threads::QUESTIONS), BlockingPool::new(&threads::SCANS));
         let (admission, limits) = (Admission::new(limits), Arc::new(limits.clone()));
-        Ok(Self { functions, storage, runtime, memory_limit_bytes, limits, admission, of_query: None, lookups, scans, kept })
+        let hot = Arc::default();
+        Ok(Self { functions, storage, runtime, memory_limit_bytes, limits, admission, of_query: None, lookups, scans, kept, hot })
     }
 
     /// The same for one query, which has its share of the memory.
@@ -110,6 +113,11 @@ impl QueryRuntime {
     /// What was merged of hot keys.
     pub(crate) fn kept(&self) -> &KeptKeys {
         &self.kept
+    }
+
+    /// Which keys are asked for most.
+    pub(crate) fn hot(&self) -> &Arc<HotKeys> {
+        &self.hot
     }
 
     /// Where walks, and lookups that merge much, are answered.

@@ -42,7 +42,8 @@ pub(super) struct LookupArgs {
     basestream query 'SELECT * FROM system.handover'\n\n\
     Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the\n\
     last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
-    system.partitions, system.views, system.handover, system.view_errors")]
+    system.partitions, system.views, system.handover, system.view_errors,\n\
+    system.hot_keys")]
 pub(super) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input
     sql: String,

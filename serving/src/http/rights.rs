@@ -7,7 +7,7 @@
 //! | `/`, `/healthz` | a principal |
 //! | `/readyz`, `/metrics` | to read the process |
 //! | `/v1/openapi.json` | a principal |
-//! | `/v1/views`, `/v1/streams`, `/v1/sql` | a principal; the answer has what it may read |
+//! | `/v1/views`, `/v1/streams`, `/v1/hot-keys`, `/v1/sql` | a principal; the answer has what it may read |
 //! | `/v1/sql/cursors/{cursor}` | the principal whose answer it is |
 //! | `/v1/views/{view}`, `../row`, `../rows` | to read the view |
 //! | `/v1/views/{view}/runs` | to operate the view |
@@ -107,7 +107,7 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
     match path {
         // A path that is not there is answered so to any principal.
         None => Needs::Principal,
-        Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
+        Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | "/v1/hot-keys" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
         Some("/readyz" | "/metrics") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
         Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),

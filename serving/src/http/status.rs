@@ -123,6 +123,9 @@ fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
 
 /// `GET /metrics`: as Prometheus reads them.
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    // Without a read view there are none to count.
+    let hot = app.node.hot_keys().map_or(0, |keys| keys.len());
+    metrics::gauge!("basestream_serving_hot_keys").set(hot as f64);
     rendered(app.outages().len(), app.metrics).await
 }
 

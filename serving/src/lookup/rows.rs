@@ -31,6 +31,7 @@ pub(crate) struct KeyRows {
 
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
+        runtime.hot().count(&self.view, &self.keys, self.context.read_view.now)?;
         let columns = self.key_columns()?;
         let needs_archive = self.context.needs_archive(self.context.read_view.view(&self.view)?);
         if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())? {

@@ -1,4 +1,5 @@
-//! `system.*`: what the catalog says of runs, checkpoints, partitions, views and the handover.
+//! `system.*`: what the catalog says of runs, checkpoints, partitions, views and the handover, and which keys this node is
+//! asked for most.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +22,7 @@ use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Result, Strategy};
 
+use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
 use crate::sql::system::columns::{Columns, lower};
 
@@ -35,16 +37,18 @@ pub(super) enum SystemTable {
     Views,
     Handover,
     ViewErrors,
+    HotKeys,
 }
 
 impl SystemTable {
-    pub(super) const ALL: [SystemTable; 6] = [
+    pub(super) const ALL: [SystemTable; 7] = [
         SystemTable::Runs,
         SystemTable::Checkpoints,
         SystemTable::Partitions,
         SystemTable::Views,
         SystemTable::Handover,
         SystemTable::ViewErrors,
+        SystemTable::HotKeys,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -55,10 +59,11 @@ impl SystemTable {
             SystemTable::Views => "views",
             SystemTable::Handover => "handover",
             SystemTable::ViewErrors => "view_errors",
+            SystemTable::HotKeys => "hot_keys",
         }
     }
 
-    pub(super) fn provider(self, log: Option<Arc<dyn Log>>, context: QueryContext) -> Result<Arc<dyn TableProvider>> {
+    pub(super) fn provider(self, log: Option<Arc<dyn Log>>, context: QueryContext, hot: Arc<HotKeys>) -> Result<Arc<dyn TableProvider>> {
         let nothing = CatalogState::default();
         let empty = match self {
             SystemTable::Runs => runs(&nothing)?,
@@ -67,8 +72,9 @@ impl SystemTable {
             SystemTable::Views => views(&[])?,
             SystemTable::Handover => handover(&nothing)?,
             SystemTable::ViewErrors => view_errors(&[])?,
+            SystemTable::HotKeys => hot_keys(&[])?,
         };
-        Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context }))
+        Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context, hot }))
     }
 }
 
@@ -79,6 +85,7 @@ struct Provider {
     /// Where the partitions' ends are read, if the log is known.
     log: Option<Arc<dyn Log>>,
     context: QueryContext,
+    hot: Arc<HotKeys>,
 }
 
 impl fmt::Debug for Provider {
@@ -119,6 +126,7 @@ impl Provider {
             SystemTable::Views => views(&self.known_views()),
             SystemTable::Handover => handover(state),
             SystemTable::ViewErrors => view_errors(&self.view_errors()),
+            SystemTable::HotKeys => hot_keys(&self.hot.list(&self.context.read_view.loaded.registry, self.context.read_view.now)?),
         }
     }
 
@@ -332,6 +340,18 @@ fn view_errors(rows: &[(LiveView, Failure)]) -> Result<RecordBatch> {
         .integer("partition", rows, |(_, failure)| Some(failure.partition.partition.into()))
         .integer("offset", rows, |(_, failure)| Some(failure.offset.0))
         .text("reason", rows, |(_, failure)| Some(&failure.reason))
+        .batch()
+}
+
+fn hot_keys(rows: &[HotKey]) -> Result<RecordBatch> {
+    Columns::default()
+        .text("view", rows, |hot| Some(&hot.view))
+        .text("key", rows, |hot| Some(&hot.key))
+        .text("counted", rows, |_| Some("lookups"))
+        .text("window", rows, |hot| Some(hot.window))
+        .double("share", rows, |hot| Some(hot.share))
+        .double("per_second", rows, |hot| Some(hot.per_second))
+        .time("seen_at", rows, |hot| Some(hot.seen_at))
         .batch()
 }
 

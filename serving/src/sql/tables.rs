@@ -140,7 +140,7 @@ pub(super) fn register(
     }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
-        let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone())?;
+        let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone(), runtime.hot().clone())?;
         system.register_table(table.name().to_owned(), provider)?;
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
