@@ -41,6 +41,14 @@ struct Windows {
     seen_at: Micros,
 }
 
+/// The frequent keys of a view in one window.
+struct FrequentOfView {
+    view: Arc<str>,
+    window: &'static str,
+    keys: Vec<Frequent>,
+    seen_at: Micros,
+}
+
 /// A key that lookups ask for often, of a view that is served.
 #[derive(Debug, Clone)]
 pub(crate) struct HotKey {
@@ -78,9 +86,9 @@ impl HotKeys {
     /// The hot keys of the views that are served: by view, then by window, the most frequent first.
     pub(crate) fn list(&self, registry: &Registry, now: Micros) -> Result<Vec<HotKey>> {
         let mut listed = Vec::new();
-        for (view, window, found, seen_at) in self.frequent(now)? {
+        for FrequentOfView { view, window, keys, seen_at } in self.frequent(now)? {
             let Some(live) = registry.served(&view) else { continue };
-            for Frequent { key, share, per_second } in found {
+            for Frequent { key, share, per_second } in keys {
                 if let Some(key) = key_json(live, &key)? {
                     listed.push(HotKey { view: view.clone(), key, window, share, per_second, seen_at });
                 }
@@ -90,7 +98,7 @@ impl HotKeys {
     }
 
     /// Forgets the views that nobody asked in the last ten seconds.
-    fn frequent(&self, now: Micros) -> Result<Vec<(Arc<str>, &'static str, Vec<Frequent>, Micros)>> {
+    fn frequent(&self, now: Micros) -> Result<Vec<FrequentOfView>> {
         let mut views = self.lock();
         views.retain(|_, windows| !windows.ten_seconds.is_empty(now));
         let mut found = Vec::new();
@@ -98,11 +106,11 @@ impl HotKeys {
             for (window, sliding) in [("1s", &windows.second), ("10s", &windows.ten_seconds)] {
                 let mut keys = sliding.frequent(HOT_SHARE, HOT_PER_SECOND, now)?;
                 keys.sort_by(|a, b| b.share.total_cmp(&a.share));
-                found.push((view.clone(), window, keys, windows.seen_at));
+                found.push(FrequentOfView { view: view.clone(), window, keys, seen_at: windows.seen_at });
             }
         }
         drop(views);
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.sort_by(|a, b| a.view.cmp(&b.view));
         Ok(found)
     }
 

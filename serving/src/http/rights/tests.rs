@@ -248,3 +248,19 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let last = tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("the rows go on");
     assert!(!last.ends_with(b"0\r\n\r\n"), "it must not look whole");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hot_keys_are_those_of_views_that_a_token_may_read() {
+    let server = Protected::new(&[]).await;
+    let of_velocity = server.token(Role::Reader, &["velocity"], &[], None);
+    for _ in 0..100 {
+        assert_eq!(server.get("/v1/views/velocity/row?device=a", &of_velocity).await.status, 200);
+    }
+    let hot = server.get("/v1/hot-keys", &of_velocity).await.json();
+    assert_eq!(hot["hot_keys"].as_array().unwrap().len(), 2, "one for each window: {hot}");
+    let expected = json!({"view": "velocity", "key": {"device": "a"}, "counted": "lookups", "window": "1s", "share": 1.0,
+        "per_second": 100.0, "seen_at": engine::events::format_timestamp(NOW)});
+    assert_eq!(hot["hot_keys"][0], expected);
+    let of_another = server.token(Role::Reader, &["totals"], &[], None);
+    assert_eq!(server.get("/v1/hot-keys", &of_another).await.json(), json!({ "hot_keys": [] }));
+}
