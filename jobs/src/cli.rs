@@ -19,6 +19,7 @@ mod ask;
 mod batch;
 mod dead_letters;
 mod definitions;
+mod features;
 mod ingest;
 mod layers;
 mod logging;
@@ -88,6 +89,8 @@ enum Command {
     Apply(definitions::ApplyArgs),
     /// Fill columns of archived events from their raw records, as the catalog's definition of the stream reads them
     Backfill(definitions::BackfillArgs),
+    /// Translate a script of the feature language into streams, views and a sink; needs no service
+    Features(features::FeaturesArgs),
     /// Show a view's three layers as SQL, and its kept states; needs no service
     Explain(definitions::ExplainArgs),
     /// Show all layers at work on synthetic payments, with nothing to prepare
@@ -223,6 +226,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Plan(args) => definitions::plan(context, args).await,
         Command::Apply(args) => definitions::apply(context, args).await,
         Command::Backfill(args) => definitions::backfill(context, args).await,
+        Command::Features(args) => features::features(context, args).await,
         Command::Explain(args) => definitions::explain(context, args).await,
         Command::Demo(args) => layers::run_demo(args).await,
         Command::Up(args) => layers::up(context, args).await,

@@ -16,6 +16,7 @@ pub mod collect;
 pub mod compact;
 pub mod dead_letters;
 pub mod demo;
+pub mod features;
 pub mod ingest;
 pub mod init;
 mod installation;

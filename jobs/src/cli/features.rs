@@ -1,0 +1,46 @@
+//! `features`: a script of the feature language to definitions.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use types::{Error, Result};
+
+use super::{Context, Done};
+use crate::features;
+use crate::installation::now;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream features payments.script --check\n  basestream features payments.script --out shop")]
+pub(super) struct FeaturesArgs {
+    /// The script: lines of set-source, set-sink, add-field, add-macro and add-feature
+    script: PathBuf,
+    /// The project's folder: gets streams, views and a sink, and settings if it has none
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+    /// Write nothing; list the mistakes
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) async fn features(context: &Context, args: FeaturesArgs) -> Result<Done> {
+    let text = std::fs::read_to_string(&args.script).map_err(|error| Error::from(error).with("file", args.script.display()))?;
+    let name = args.script.file_name().unwrap_or(args.script.as_os_str()).to_string_lossy().into_owned();
+    let translated = features::translate(&name, &text);
+    let place = |mistake: &features::Mistake| format!("{}:{}: {}", args.script.display(), mistake.line, mistake.message);
+    let mut mistakes: Vec<String> = translated.mistakes.iter().map(place).collect();
+    if mistakes.is_empty() {
+        mistakes = features::check(&translated.files, &context.functions, now()).await?;
+    }
+    let ok = mistakes.is_empty();
+    let written = if ok && !args.check { features::write(&args.out, &translated.files)? } else { Vec::new() };
+    context.output.print(&json!({ "ok": ok, "mistakes": mistakes, "files": translated.files, "written": written }), || {
+        let mut lines = mistakes.clone();
+        lines.extend(written.iter().map(|path| format!("wrote {}", path.display())));
+        if ok && args.check {
+            lines.extend(translated.files.iter().map(|file| format!("would write {}", args.out.join(&file.path).display())));
+        }
+        lines.join("\n")
+    })?;
+    Ok(if ok { Done::Success } else { Done::Found })
+}

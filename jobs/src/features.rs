@@ -1,0 +1,100 @@
+//! Implements `features`: translates a script of the feature language of stream-computing literature into streams,
+//! views and a sink.
+//!
+//! A script has lines `set-source`, `set-sink`, `add-field`, `add-macro` and `add-feature`. What has no exact form in SQL
+//! is refused with its line, and nothing is written.
+
+use std::path::{Path, PathBuf};
+
+use engine::functions::Functions;
+use serde::Serialize;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use crate::check::check_project;
+
+mod expression;
+mod script;
+mod translate;
+
+const SETTINGS: &str = include_str!("init/basestream.toml");
+/// How deep calls and macros may nest.
+const MAX_DEPTH: usize = 32;
+
+/// Something in a script that is wrong, or that has no exact form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// Counted from 1.
+    pub line: usize,
+    pub message: String,
+}
+
+/// What a script was translated into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Translated {
+    pub files: Vec<File>,
+    pub mistakes: Vec<Mistake>,
+}
+
+/// One file of the project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+/// Translates a script. `name` stands in the comments of what is made of it.
+///
+/// Either all lines have an exact form and there are files, or there are mistakes.
+pub fn translate(name: &str, text: &str) -> Translated {
+    let (script, mut mistakes) = script::read(text);
+    let files = match mistakes.is_empty() {
+        true => translate::files(name, &script, &mut mistakes),
+        false => Vec::new(),
+    };
+    mistakes.sort_by_key(|mistake| mistake.line);
+    Translated { files: if mistakes.is_empty() { files } else { Vec::new() }, mistakes }
+}
+
+/// Checks the files as `basestream check` does, in a folder that is deleted afterwards. Returns the mistakes as text.
+pub async fn check(files: &[File], functions: &Functions, now: Micros) -> Result<Vec<String>> {
+    let folder = tempfile::tempdir()?;
+    for file in files {
+        put(folder.path(), file)?;
+    }
+    let checked = check_project(folder.path(), functions, now).await?;
+    let errors = checked.diagnostics.has_errors();
+    Ok(if errors { checked.diagnostics.0.iter().map(ToString::to_string).collect() } else { Vec::new() })
+}
+
+/// Writes the files, and settings where the folder has none. A file of another content is not overwritten: then
+/// nothing is written.
+pub fn write(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
+    for file in files {
+        let path = folder.join(&file.path);
+        if path.exists() && std::fs::read_to_string(&path)? != file.text {
+            return Err(Error::conflict("this file exists and has another content; nothing was written").with("file", path.display()));
+        }
+    }
+    let mut written = Vec::new();
+    for file in files {
+        put(folder, file)?;
+        written.push(folder.join(&file.path));
+    }
+    if !folder.join("basestream.toml").exists() {
+        put(folder, &File { path: "basestream.toml".into(), text: SETTINGS.into() })?;
+        written.push(folder.join("basestream.toml"));
+    }
+    Ok(written)
+}
+
+fn put(folder: &Path, file: &File) -> Result<()> {
+    let path = folder.join(&file.path);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    Ok(std::fs::write(&path, &file.text)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The lines of a script: event types with their fields, macros, features and the sink.
+
+use std::collections::BTreeMap;
+
+use super::Mistake;
+use super::expression::{self, Expression, Macro};
+
+/// What the lines of a script define.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    /// By event type.
+    pub sources: BTreeMap<String, Source>,
+    pub sink: Option<Sink>,
+    pub features: Vec<Feature>,
+    pub macros: BTreeMap<String, Macro>,
+}
+
+/// One event type.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub line: usize,
+    pub topic: String,
+    pub time: String,
+    pub id: Option<String>,
+    pub key: Option<String>,
+    pub fields: Vec<Field>,
+}
+
+/// One field of an event type.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub line: usize,
+    pub name: String,
+    pub path: String,
+    pub sql_type: String,
+}
+
+/// Where the features go.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub line: usize,
+    pub event_type: String,
+    pub name: String,
+    pub topic: String,
+    pub key: Option<String>,
+    pub mode: &'static str,
+}
+
+/// One `add-feature`.
+#[derive(Debug)]
+pub(super) struct Feature {
+    pub line: usize,
+    pub name: String,
+    /// As it is written.
+    pub text: String,
+    pub expression: Expression,
+}
+
+/// Reads a script, and lists every line that is not understood.
+pub(super) fn read(text: &str) -> (Script, Vec<Mistake>) {
+    let mut script = Script::default();
+    let mut mistakes = Vec::new();
+    let mut fields = Vec::new();
+    for (line, text) in lines(text) {
+        if let Err(message) = read_line(line, &text, &mut script, &mut fields) {
+            mistakes.push(Mistake { line, message });
+        }
+    }
+    for (event_type, field) in fields {
+        let line = field.line;
+        let message = match script.sources.get_mut(&event_type) {
+            None => Some(format!("there is no `set-source` for the event type `{event_type}`")),
+            Some(source) if source.fields.iter().any(|other| other.name == field.name) => {
+                Some(format!("the event type `{event_type}` has a field `{}` already", field.name))
+            }
+            Some(source) => {
+                source.fields.push(field);
+                None
+            }
+        };
+        mistakes.extend(message.map(|message| Mistake { line, message }));
+    }
+    if script.sink.is_none() {
+        mistakes.push(Mistake { line: 1, message: "the script has no `set-sink`".into() });
+    }
+    (script, mistakes)
+}
+
+/// Lines with their numbers. One that ends with a backslash goes on in the next.
+fn lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in text.lines().enumerate() {
+        let (part, continued) = line.trim_end().strip_suffix('\\').map_or((line, false), |part| (part, true));
+        match lines.last_mut() {
+            Some((_, last)) if goes_on => last.push_str(part),
+            _ => lines.push((index + 1, part.to_owned())),
+        }
+        goes_on = continued;
+    }
+    lines
+}
+
+fn read_line(line: usize, text: &str, script: &mut Script, fields: &mut Vec<(String, Field)>) -> Result<(), String> {
+    let words = shlex::split(text).ok_or("a quote is not closed")?;
+    let Some((command, rest)) = words.split_first() else { return Ok(()) };
+    let mut options = Options::new(rest)?;
+    match command.as_str() {
+        "set-source" => {
+            let event_type = options.name("event-type")?;
+            let source = Source {
+                line,
+                topic: options.take("topic").unwrap_or_else(|| event_type.clone()),
+                time: options.name("time")?,
+                id: options.optional_name("id")?,
+                key: options.optional_name("key")?,
+                fields: Vec::new(),
+            };
+            if script.sources.insert(event_type.clone(), source).is_some() {
+                return Err(format!("the event type `{event_type}` has a `set-source` already"));
+            }
+        }
+        "set-sink" => {
+            let event_type = options.name("event-type")?;
+            let topic = options.required("topic")?;
+            let mode = match options.take("mode").as_deref() {
+                None | Some("upget") => "inclusive",
+                Some("get") => "exclusive",
+                Some(other) => return Err(format!("--mode is `upget` or `get`, found `{other}`")),
+            };
+            let name = options.optional_name("name")?.unwrap_or_else(|| format!("{event_type}_features"));
+            let sink = Sink { line, event_type, name, topic, key: options.optional_name("key")?, mode };
+            if script.sink.replace(sink).is_some() {
+                return Err("the script has a `set-sink` already".into());
+            }
+        }
+        "add-field" => {
+            let name = options.name("name")?;
+            let path = options.take("path").unwrap_or_else(|| format!("$.{name}"));
+            let sql_type = sql_type(&options.required("type")?)?;
+            for event_type in options.required("event-type")?.split(',') {
+                let field = Field { line, name: name.clone(), path: path.clone(), sql_type: sql_type.clone() };
+                fields.push((identifier(event_type.trim())?, field));
+            }
+        }
+        "add-macro" => {
+            let (name, parameters) = signature(&options.required("name")?)?;
+            let body = expression::parse(&options.required("replace")?)?;
+            if script.macros.insert(name.clone(), Macro { parameters, body }).is_some() {
+                return Err(format!("there is a macro {name} already"));
+            }
+        }
+        "add-feature" => {
+            let name = options.name("name")?;
+            let text = options.required("expr")?;
+            if script.features.iter().any(|feature| feature.name == name) {
+                return Err(format!("there is a feature `{name}` already"));
+            }
+            script.features.push(Feature { line, name, expression: expression::parse(&text)?, text });
+        }
+        other => {
+            return Err(format!("expected set-source, set-sink, add-field, add-macro or add-feature, found `{other}`"));
+        }
+    }
+    options.end()
+}
+
+/// `M_NAME(a, b)`.
+fn signature(text: &str) -> Result<(String, Vec<String>), String> {
+    let expected = || format!("expected a macro's name and parameters as `M_NAME(a, b)`, found `{text}`");
+    let Expression::Call(name, arguments) = expression::parse(text)? else { return Err(expected()) };
+    if !name.starts_with("M_") {
+        return Err(expected());
+    }
+    let mut parameters = Vec::new();
+    for argument in arguments {
+        match (argument.expression, argument.value) {
+            (Expression::Name(parameter), None) => parameters.push(parameter),
+            _ => return Err(expected()),
+        }
+    }
+    Ok((name, parameters))
+}
+
+fn sql_type(text: &str) -> Result<String, String> {
+    let upper = text.to_ascii_uppercase();
+    let known = ["TEXT", "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DATE", "UUID", "TIMESTAMPTZ"];
+    if known.contains(&upper.as_str()) || (upper.starts_with("DECIMAL(") && upper.ends_with(')')) {
+        return Ok(upper);
+    }
+    Err(format!("--type is one of {} or DECIMAL(p,s), found `{text}`", known.join(", ")))
+}
+
+fn identifier(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    let good = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !name.contains("__");
+    if good { Ok(name) } else { Err(format!("expected a name of letters, digits and single underscores, found `{text}`")) }
+}
+
+/// The options of one line.
+struct Options(BTreeMap<String, String>);
+
+impl Options {
+    fn new(words: &[String]) -> Result<Options, String> {
+        let mut options = BTreeMap::new();
+        for pair in words.chunks(2) {
+            match pair {
+                [name, value] if name.starts_with("--") => {
+                    if options.insert(name[2..].to_owned(), value.clone()).is_some() {
+                        return Err(format!("{name} is given twice"));
+                    }
+                }
+                [name, ..] => return Err(format!("expected `--option value`, found `{name}`")),
+                [] => {}
+            }
+        }
+        Ok(Options(options))
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    fn required(&mut self, name: &str) -> Result<String, String> {
+        self.take(name).ok_or_else(|| format!("--{name} is missing"))
+    }
+
+    fn name(&mut self, name: &str) -> Result<String, String> {
+        identifier(&self.required(name)?)
+    }
+
+    fn optional_name(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.take(name).map(|value| identifier(&value)).transpose()
+    }
+
+    fn end(self) -> Result<(), String> {
+        self.0.into_keys().next().map_or(Ok(()), |name| Err(format!("there is no option --{name} in this line")))
+    }
+}

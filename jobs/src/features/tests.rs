@@ -1,0 +1,69 @@
+use engine::functions::Functions;
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../examples/features-script/payments.script");
+
+/// Streams, fields and a sink; one feature follows in line 8.
+const HEAD: &str = "set-source --event-type pay --time ts --key device\nset-source --event-type login --time ts\n\
+    set-sink --event-type pay --topic out\nadd-field --event-type pay,login --name ts --type timestamptz\n\
+    add-field --event-type pay,login --name device --type text\nadd-field --event-type pay,login --name amount --type double\n\
+    add-macro --name 'M_LOOP(a)' --replace 'F_ADD(M_LOOP(a), 1)'\n";
+
+fn refused(line: &str) -> Vec<Mistake> {
+    let translated = translate("s", &format!("{HEAD}{line}\n"));
+    assert!(translated.files.is_empty(), "{line} was translated");
+    translated.mistakes
+}
+
+#[test]
+fn what_has_no_exact_form_is_refused_by_its_line() {
+    let feature = |text: &str| format!("add-feature --name f --expr \"{text}\"");
+    for (line, message) in [
+        (feature("MEDIAN(7d, pay, amount, device)"), "there is no operator MEDIAN"),
+        (feature("COUNT(7x, pay, device)"), "the window of COUNT"),
+        (feature("COUNT(7d, paid, device)"), "there is no `set-source` for the event type `paid`"),
+        (feature("SUM(7d, pay, amont, device)"), "the event type `pay` has no field `amont`"),
+        (feature("SUM(7d, pay, amount=3, device)"), "cannot have a value"),
+        (feature("SUM(7d, pay, amount, device=SET(7d, pay, device, device))"), "has no exact form"),
+        (feature("FLAT_COUNT_DISTINCT(7d, pay, amount, SET(7d, login, device, amount), device)"), "has no exact form"),
+        (feature("F_SINH(amount)"), "there is no exact form of F_SINH"),
+        (feature("F_ADD(amount)"), "F_ADD takes 2 arguments, found 1"),
+        (feature("M_LOOP(amount)"), "does a macro call itself?"),
+        (feature("M_NONE(amount)"), "there is no macro M_NONE"),
+        (feature("COUNT(7d, pay, device"), "a `)` is missing"),
+        ("add-feature --name amount --expr 'F_ABS(amount)'".into(), "has the name of a field"),
+        ("add-feature --name f".into(), "--expr is missing"),
+        ("add-filter --name f".into(), "found `add-filter`"),
+        ("add-feature --name 'f".into(), "a quote is not closed"),
+        ("add-feature --name f --expr amount --x y".into(), "no option --x"),
+    ] {
+        let mistakes = refused(&line);
+        assert_eq!(mistakes.len(), 1, "{line}: {mistakes:?}");
+        assert_eq!(mistakes[0].line, 8, "{line}");
+        assert!(mistakes[0].message.contains(message), "{line}: {}", mistakes[0].message);
+    }
+}
+
+#[tokio::test]
+async fn the_example_passes_the_check_and_says_which_line_made_what() {
+    let translated = translate("payments.script", EXAMPLE);
+    assert_eq!(translated.mistakes, []);
+    let files: Vec<String> = translated.files.iter().map(|file| format!("{}\n{}", file.path, file.text)).collect();
+    assert_eq!(check(&translated.files, &Functions::default(), 0).await.unwrap(), Vec::<String>::new(), "{}", files.join("\n"));
+    let sink = translated.files.last().unwrap();
+    for (index, line) in EXAMPLE.lines().enumerate().filter(|(_, line)| line.starts_with("add-feature")) {
+        assert!(sink.text.contains(&format!("-- line {}: ", index + 1)), "{line}\n{}", sink.text);
+    }
+}
+
+#[test]
+fn a_file_of_another_content_is_kept_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = translate("payments.script", EXAMPLE).files;
+    std::fs::create_dir(folder.path().join("sinks")).unwrap();
+    std::fs::write(folder.path().join("sinks/transaction_features.sql"), "-- mine\n").unwrap();
+    let error = write(folder.path(), &files).unwrap_err();
+    assert!(error.message().contains("nothing was written"), "{error}");
+    assert!(!folder.path().join("streams").exists());
+}

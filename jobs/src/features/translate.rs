@@ -1,0 +1,366 @@
+//! From a script to definitions: a stream for each event type, a view for each event type and keys, and one sink.
+
+use std::fmt::Write;
+
+use definitions::durations::parse_duration;
+
+use super::expression::{Argument, Expression, expand};
+use super::script::{Script, Sink, Source};
+use super::{File, Mistake};
+
+/// Translates a whole script. Whatever has no exact form is added to `mistakes`.
+pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mistake>) -> Vec<File> {
+    let mut files = Vec::new();
+    for (event_type, source) in &script.sources {
+        match stream(script_name, event_type, source) {
+            Ok(file) => files.push(file),
+            Err(message) => mistakes.push(Mistake { line: source.line, message }),
+        }
+    }
+    let Some(sink) = &script.sink else { return files };
+    let Some(source) = script.sources.get(&sink.event_type) else {
+        let message = format!("there is no `set-source` for the event type `{}`", sink.event_type);
+        mistakes.push(Mistake { line: sink.line, message });
+        return files;
+    };
+    let mut translator = Translator { script, event_type: &sink.event_type, views: Vec::new(), line: 0 };
+    let mut columns = Vec::new();
+    for feature in &script.features {
+        translator.line = feature.line;
+        let translated = match source.fields.iter().any(|field| field.name == feature.name) {
+            true => Err(format!("the feature `{}` has the name of a field of `{}`", feature.name, sink.event_type)),
+            false => expand(&feature.expression, &script.macros, 0).and_then(|expanded| translator.over_event(&expanded)),
+        };
+        match translated {
+            Ok(sql) => columns.push(format!("{sql} AS {} -- line {}: {}", feature.name, feature.line, one_line(&feature.text))),
+            Err(message) => mistakes.push(Mistake { line: feature.line, message }),
+        }
+    }
+    files.extend(translator.views.iter().map(|view| view.file(script_name)));
+    files.push(sink_file(script_name, sink, source, columns, &translator.views));
+    files
+}
+
+fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, String> {
+    let has = |name: &str| source.fields.iter().any(|field| field.name == name);
+    for (option, name) in [("time", Some(&source.time)), ("id", source.id.as_ref()), ("key", source.key.as_ref())] {
+        if let Some(name) = name.filter(|name| !has(name)) {
+            return Err(format!("--{option} names `{name}`, and no `add-field` gives the event type `{event_type}` this field"));
+        }
+    }
+    let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\nCREATE STREAM {event_type} (\n", source.line);
+    for (index, field) in source.fields.iter().enumerate() {
+        let needed = if field.name == source.time || Some(&field.name) == source.id.as_ref() { " NOT NULL" } else { "" };
+        let comma = if index + 1 < source.fields.len() { "," } else { "" };
+        let path = quoted(&field.path);
+        let _ = writeln!(text, "  {} {}{needed} OPTIONS (path = {path}){comma} -- line {}", field.name, field.sql_type, field.line);
+    }
+    let _ = write!(text, ") WITH (topic = {}, format = 'json', event_time = '{}'", quoted(&source.topic), source.time);
+    for (option, name) in [("id", &source.id), ("key", &source.key)] {
+        if let Some(name) = name {
+            let _ = write!(text, ", {option} = '{name}'");
+        }
+    }
+    text.push_str(");\n");
+    Ok(File { path: format!("streams/{event_type}.sql"), text })
+}
+
+fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<String>, views: &[View]) -> File {
+    let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\n", sink.line);
+    let key = sink.key.as_ref().map(|key| format!(", key = '{key}'")).unwrap_or_default();
+    let _ = write!(text, "CREATE SINK {} WITH (topic = {}{key}, features = '{}') AS\nSELECT ", sink.name, quoted(&sink.topic), sink.mode);
+    let fields = source.fields.iter().map(|field| format!("e.{}", field.name));
+    let columns: Vec<String> = fields.chain(features).collect();
+    for (index, column) in columns.iter().enumerate() {
+        let comma = if index + 1 < columns.len() { "," } else { "" };
+        // The comma stands before the comment.
+        let column = match column.split_once(" -- line ") {
+            Some((sql, comment)) => format!("{sql}{comma} -- line {comment}"),
+            None => format!("{column}{comma}"),
+        };
+        let indent = if index == 0 { "" } else { "       " };
+        let _ = writeln!(text, "{indent}{column}");
+    }
+    let _ = write!(text, "FROM {} e", sink.event_type);
+    for (index, view) in views.iter().enumerate() {
+        let alias = format!("v{}", index + 1);
+        let on: Vec<String> = view.keys.iter().map(|(key, value)| format!("{alias}.{key} = {value}")).collect();
+        let on = if on.is_empty() { "true".to_owned() } else { on.join(" AND ") };
+        let _ = write!(text, "\nLEFT JOIN {} {alias} ON {on}", view.name);
+    }
+    text.push_str(";\n");
+    File { path: format!("sinks/{}.sql", sink.name), text }
+}
+
+/// A view in the making.
+struct View {
+    name: String,
+    from: String,
+    /// What the names of keys begin with in the view's SELECT.
+    alias: &'static str,
+    /// The keys, each with the expression over the sink's event that is looked up.
+    keys: Vec<(String, String)>,
+    /// Name, aggregate, and the lines that use it.
+    columns: Vec<(String, String, Vec<usize>)>,
+}
+
+impl View {
+    fn file(&self, script_name: &str) -> File {
+        let keys: Vec<String> = self.keys.iter().map(|(key, _)| format!("{}{key}", self.alias)).collect();
+        let mut text =
+            format!("-- Made by `basestream features` from {script_name}.\nCREATE VIEW {} WITH (every = '1h') AS\nSELECT ", self.name);
+        text.push_str(&keys.iter().map(|key| format!("{key},\n       ")).collect::<String>());
+        for (index, (name, aggregate, lines)) in self.columns.iter().enumerate() {
+            let comma = if index + 1 < self.columns.len() { "," } else { "" };
+            let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+            let indent = if index == 0 { "" } else { "       " };
+            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma} -- line {}", lines.join(", "));
+        }
+        let _ = write!(text, "FROM {}", self.from);
+        if !keys.is_empty() {
+            let _ = write!(text, "\nGROUP BY {}", keys.join(", "));
+        }
+        text.push_str(";\n");
+        File { path: format!("views/{}.sql", self.name), text }
+    }
+}
+
+struct Translator<'a> {
+    script: &'a Script,
+    /// The sink's event type.
+    event_type: &'a str,
+    views: Vec<View>,
+    line: usize,
+}
+
+impl Translator<'_> {
+    /// An expression over the sink's event and the rows of views.
+    fn over_event(&mut self, expression: &Expression) -> Result<String, String> {
+        match expression {
+            Expression::Call(name, arguments) if name.starts_with("F_") => {
+                let mut values = Vec::new();
+                for argument in arguments {
+                    values.push(self.over_event(argument.value.as_ref().unwrap_or(&argument.expression))?);
+                }
+                function(name, &values)
+            }
+            Expression::Call(name, arguments) if name == "FLAT_COUNT_DISTINCT" => self.linked(arguments),
+            Expression::Call(name, arguments) => self.aggregate(name, arguments),
+            plain => self.plain(plain, self.event_type, "e."),
+        }
+    }
+
+    /// An expression over the fields of one event, without operators.
+    fn over_fields(&self, expression: &Expression, event_type: &str, alias: &str) -> Result<String, String> {
+        match expression {
+            Expression::Call(name, arguments) if name.starts_with("F_") => {
+                let mut values = Vec::new();
+                for argument in arguments {
+                    values.push(self.over_fields(argument.value.as_ref().unwrap_or(&argument.expression), event_type, alias)?);
+                }
+                function(name, &values)
+            }
+            Expression::Call(name, _) => Err(format!(
+                "{name} is an operand that depends on other events, and has no exact form here: a view cannot read another view's row"
+            )),
+            plain => self.plain(plain, event_type, alias),
+        }
+    }
+
+    fn plain(&self, expression: &Expression, event_type: &str, alias: &str) -> Result<String, String> {
+        match expression {
+            Expression::Name(name) => self.field(event_type, name).map(|()| format!("{alias}{name}")),
+            Expression::Number(number) => Ok(number.clone()),
+            Expression::Text(text) => Ok(quoted(text)),
+            Expression::Call(name, _) => Err(format!("{name} cannot stand here")),
+        }
+    }
+
+    fn source(&self, event_type: &str) -> Result<&Source, String> {
+        self.script.sources.get(event_type).ok_or_else(|| format!("there is no `set-source` for the event type `{event_type}`"))
+    }
+
+    fn field(&self, event_type: &str, name: &str) -> Result<(), String> {
+        let known = self.source(event_type)?.fields.iter().any(|field| field.name == name);
+        if known { Ok(()) } else { Err(format!("the event type `{event_type}` has no field `{name}`")) }
+    }
+
+    /// `OPERATOR(window, event_type, target[=value], on1[=value], ..)`.
+    fn aggregate(&mut self, operator: &str, arguments: &[Argument]) -> Result<String, String> {
+        const OPERATORS: &str = "COUNT, SUM, AVG, MAX, MIN, VARIANCE, COUNT_DISTINCT, SET, LIST or FLAT_COUNT_DISTINCT, or a function F_..";
+        if !["COUNT", "SUM", "AVG", "MAX", "MIN", "VARIANCE", "COUNT_DISTINCT", "SET", "LIST"].contains(&operator) {
+            return Err(format!("there is no operator {operator}; expected {OPERATORS}"));
+        }
+        let (window, event_type, target, on) = measured(operator, arguments)?;
+        let time = self.source(event_type)?.time.clone();
+        // COUNT counts the events that have the target's value: its target is the first of the keys.
+        let bound: Vec<&Argument> = if operator == "COUNT" { std::iter::once(target).chain(on).collect() } else { on.iter().collect() };
+        let (keys, filters) = self.keys(event_type, &bound)?;
+        let mut filter: Vec<String> = filters;
+        let (label, call) = if operator == "COUNT" {
+            ("count".to_owned(), "count(*)".to_owned())
+        } else {
+            if target.value.is_some() {
+                return Err(format!("the target of {operator} is what is measured, and cannot have a value"));
+            }
+            let value = self.over_fields(&target.expression, event_type, "")?;
+            let label = match &target.expression {
+                Expression::Name(name) => format!("{}_{name}", operator.to_ascii_lowercase()),
+                _ => operator.to_ascii_lowercase(),
+            };
+            let call = match operator {
+                "VARIANCE" => format!("var_pop(CAST({value} AS DOUBLE))"),
+                "COUNT_DISTINCT" => format!("count(DISTINCT {value})"),
+                "SET" => format!("array_agg(DISTINCT {value} ORDER BY {value})"),
+                "LIST" => format!("array_agg({value} ORDER BY {time})"),
+                _ => format!("{}({value})", operator.to_ascii_lowercase()),
+            };
+            if matches!(operator, "SET" | "LIST") {
+                filter.push(format!("{value} IS NOT NULL"));
+            }
+            (label, call)
+        };
+        filter.push(format!("within({time}, '{window}')"));
+        let aggregate = format!("{call} FILTER (WHERE {})", filter.join(" AND "));
+        let by: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        let name = if by.is_empty() { format!("{event_type}_all") } else { format!("{event_type}_by_{}", by.join("_")) };
+        Ok(self.column(
+            View { name, from: event_type.to_owned(), alias: "", keys, columns: Vec::new() },
+            &format!("{label}_{window}"),
+            aggregate,
+        ))
+    }
+
+    /// `FLAT_COUNT_DISTINCT(window, event_type, target, SET(window, event_type, through, on1[=value], ..))`: the
+    /// different targets of the events whose `through` is in the set.
+    fn linked(&mut self, arguments: &[Argument]) -> Result<String, String> {
+        let operator = "FLAT_COUNT_DISTINCT";
+        let (window, event_type, target, on) = measured(operator, arguments)?;
+        let expected = "FLAT_COUNT_DISTINCT(window, event_type, target, SET(window, event_type, through, on, ..))";
+        let [Argument { expression: Expression::Call(inner, set), value: None }] = on else {
+            return Err(format!("{operator} with other keys beside one SET has no exact form; expected {expected}"));
+        };
+        if inner != "SET" {
+            return Err(format!("expected {expected}, found {inner} in the place of SET"));
+        }
+        let (near_window, near, through, near_on) = measured("SET", set)?;
+        let (Expression::Name(target), None, Expression::Name(through), None) =
+            (&target.expression, &target.value, &through.expression, &through.value)
+        else {
+            return Err(format!("the targets of {operator} and of its SET are fields without a value"));
+        };
+        self.field(event_type, target)?;
+        self.field(event_type, through)?;
+        self.field(near, through)?;
+        let (keys, filters) = self.keys(near, &near_on.iter().collect::<Vec<_>>())?;
+        if !filters.is_empty() || keys.is_empty() {
+            return Err(format!("the SET in {operator} needs keys, and none with a constant; expected {expected}"));
+        }
+        let (near_time, far_time) = (self.source(near)?.time.clone(), self.source(event_type)?.time.clone());
+        let aggregate = format!(
+            "count(DISTINCT l.{target}) FILTER (WHERE within(c.{near_time}, '{near_window}') AND within(l.{far_time}, '{window}'))"
+        );
+        let by: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        let name = format!("{near}_{}_links_{event_type}_by_{through}", by.join("_"));
+        let from = format!("{near} c JOIN {event_type} l ON c.{through} = l.{through}");
+        let column = format!("{target}_{near_window}_{window}");
+        Ok(self.column(View { name, from, alias: "c.", keys, columns: Vec::new() }, &column, aggregate))
+    }
+
+    /// The keys with what is looked up, and the conditions of those that are bound to a constant.
+    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<(String, String)>, Vec<String>), String> {
+        let (mut keys, mut filters) = (Vec::new(), Vec::new());
+        for argument in bound {
+            let Expression::Name(key) = &argument.expression else {
+                return Err("a key is a field of the event type; an operator or a function stands behind its `=`".into());
+            };
+            self.field(event_type, key)?;
+            match &argument.value {
+                Some(Expression::Number(number)) => filters.push(format!("{key} = {number}")),
+                Some(Expression::Text(text)) => filters.push(format!("{key} = {}", quoted(text))),
+                Some(value) => keys.push((key.clone(), self.over_fields(value, self.event_type, "e.")?)),
+                None => keys.push((key.clone(), self.over_fields(&argument.expression, self.event_type, "e.")?)),
+            }
+        }
+        keys.sort();
+        if keys.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err("a key is named twice".into());
+        }
+        Ok((keys, filters))
+    }
+
+    /// Adds a column to the view with these keys and values, unless it is there, and returns how a sink names it.
+    fn column(&mut self, wanted: View, label: &str, aggregate: String) -> String {
+        let found = self.views.iter().position(|view| view.from == wanted.from && view.keys == wanted.keys && view.alias == wanted.alias);
+        let index = found.unwrap_or_else(|| {
+            let name =
+                unused(&wanted.name, |name| self.views.iter().any(|view| view.name == name) || self.script.sources.contains_key(name));
+            self.views.push(View { name, ..wanted });
+            self.views.len() - 1
+        });
+        let view = &mut self.views[index];
+        let alias = format!("v{}", index + 1);
+        if let Some((name, _, lines)) = view.columns.iter_mut().find(|(_, sql, _)| *sql == aggregate) {
+            if lines.last() != Some(&self.line) {
+                lines.push(self.line);
+            }
+            return format!("{alias}.{name}");
+        }
+        let taken = |name: &str| view.columns.iter().any(|(column, ..)| column == name) || view.keys.iter().any(|(key, _)| key == name);
+        let name = unused(label, taken);
+        view.columns.push((name.clone(), aggregate, vec![self.line]));
+        format!("{alias}.{name}")
+    }
+}
+
+/// Window, event type, target and keys of an operator.
+fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<(String, &'a str, &'a Argument, &'a [Argument]), String> {
+    let form = || format!("expected {operator}(window, event_type, target[=value], on[=value], ..)");
+    let [window, event_type, target, on @ ..] = arguments else { return Err(form()) };
+    let (Expression::Name(window), None) = (&window.expression, &window.value) else { return Err(form()) };
+    let (Expression::Name(event_type), None) = (&event_type.expression, &event_type.value) else { return Err(form()) };
+    parse_duration(window).map_err(|error| format!("the window of {operator}: {error}"))?;
+    Ok((window.clone(), event_type, target, on))
+}
+
+/// A function over values.
+fn function(name: &str, values: &[String]) -> Result<String, String> {
+    let double = |value: &String| format!("CAST({value} AS DOUBLE)");
+    let sql = match (name, values) {
+        ("F_ADD", [a, b]) => format!("({a} + {b})"),
+        ("F_MINUS", [a, b]) => format!("({a} - {b})"),
+        ("F_MULTIPLY", [a, b]) => format!("({a} * {b})"),
+        // Without a divisor there is no quotient: NULL.
+        ("F_DIVIDE", [a, b]) => format!("({} / nullif({}, 0))", double(a), double(b)),
+        ("F_SUM", [_, ..]) => format!("({})", values.join(" + ")),
+        ("F_POW", [a, b]) => format!("power({}, {})", double(a), double(b)),
+        ("F_EXP", [a]) => format!("exp({})", double(a)),
+        ("F_LOG", [a]) => format!("ln({})", double(a)),
+        ("F_SQRT", [a]) => format!("sqrt({})", double(a)),
+        ("F_ABS", [a]) => format!("abs({a})"),
+        ("F_ADD" | "F_MINUS" | "F_MULTIPLY" | "F_DIVIDE" | "F_POW", _) => {
+            return Err(format!("{name} takes 2 arguments, found {}", values.len()));
+        }
+        ("F_EXP" | "F_LOG" | "F_SQRT" | "F_ABS", _) => return Err(format!("{name} takes 1 argument, found {}", values.len())),
+        _ => {
+            let known = "F_ADD, F_MINUS, F_MULTIPLY, F_DIVIDE, F_SUM, F_POW, F_EXP, F_LOG, F_SQRT or F_ABS";
+            return Err(format!("there is no exact form of {name}; expected {known}"));
+        }
+    };
+    Ok(sql)
+}
+
+fn unused(name: &str, taken: impl Fn(&str) -> bool) -> String {
+    if !taken(name) {
+        return name.to_owned();
+    }
+    (2..).map(|n| format!("{name}_{n}")).find(|name| !taken(name)).unwrap_or_default()
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
