@@ -397,6 +397,65 @@ fn the_example_of_payments_scores_each_payment_once() {
     assert_eq!(up.stop(), Some(0));
 }
 
+/// Every operator of the language, over a handful of events, against values computed by hand in plain Rust.
+#[test]
+fn a_script_of_features_runs_and_its_features_are_those_of_a_naive_computation() {
+    let project = Project::of_example("features-script");
+    assert_success(&project.run(&["features", "payments.script", "--check"]));
+    assert!(!project.path().join("sinks").exists());
+    assert_success(&project.run(&["features", "payments.script"]));
+    assert!(text(&project.run(&["check"]).stdout).ends_with("3 streams, 3 views and 1 sink: no errors\n"));
+    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let link = |id: &str, device: &str| format!(r#"{{"event_id":"{id}","ts":"{now}","device":{{"id":"{device}"}},"userid":"u1"}}"#);
+    std::fs::write(project.path().join("accounts.jsonl"), link("a1", "d1")).unwrap();
+    std::fs::write(project.path().join("logins.jsonl"), [link("l1", "d1"), link("l2", "d8"), link("l3", "d9")].join("\n")).unwrap();
+    let payments = [("u1", 10.0, "ok"), ("u2", 30.0, "declined"), ("u1", 2.0, "ok"), ("u2", 6.0, "declined")];
+    let lines = payments.iter().enumerate().map(|(id, (user, amount, status))| {
+        format!(r#"{{"event_id":"t{id}","ts":"{now}","device":{{"id":"d1"}},"userid":"{user}","payee":"u1","amount":{amount},"status":"{status}"}}"#)
+    });
+    std::fs::write(project.path().join("payments.jsonl"), lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let up = project.up();
+    project.json(&["ingest", "create_account", "accounts.jsonl"]);
+    project.json(&["ingest", "login", "logins.jsonl"]);
+    project.wait_until_committed(4);
+    project.json(&["ingest", "transaction", "payments.jsonl"]);
+    project.wait_until_committed(8);
+    let output = project.run(&["sink", "read", "transaction_features"]);
+    assert_success(&output);
+    let records: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), payments.len(), "{records:?}");
+    for (index, record) in records.iter().enumerate() {
+        let seen = &payments[..=index];
+        let amounts: Vec<f64> = seen.iter().map(|payment| payment.1).collect();
+        let (n, sum) = (amounts.len() as f64, amounts.iter().sum::<f64>());
+        let declined = seen.iter().filter(|payment| payment.2 == "declined").count() as f64;
+        let users: std::collections::BTreeSet<&str> = seen.iter().map(|payment| payment.0).collect();
+        let of_payee: f64 = seen.iter().filter(|payment| payment.0 == "u1").map(|payment| 2.0 * payment.1).sum();
+        let spread = amounts.iter().map(|amount| (amount - sum / n).powi(2)).sum::<f64>() / n;
+        let numbers = [
+            ("txns", n),
+            ("declined", declined),
+            ("total", sum),
+            ("mean", sum / n),
+            ("largest", amounts.iter().copied().fold(f64::MIN, f64::max)),
+            ("smallest", amounts.iter().copied().fold(f64::MAX, f64::min)),
+            ("spread", spread),
+            ("users", users.len() as f64),
+            ("paid_by_payee", of_payee),
+            ("declined_share", declined / n),
+            ("log_amount", (amounts[index] + 1.0).ln()),
+            ("linked_devices", 3.0),
+        ];
+        for (feature, expected) in numbers {
+            let found = record[feature].as_f64().unwrap_or(f64::NAN);
+            assert!((found - expected).abs() < 1e-9, "{feature} of event {index}: expected {expected}, found {record}");
+        }
+        assert_eq!(record["user_set"], serde_json::json!(users), "{record}");
+        assert_eq!(record["amounts"], serde_json::json!(amounts), "{record}");
+    }
+    assert_eq!(up.stop(), Some(0));
+}
+
 fn paths_tell_what_a_number_consists_of(project: &Project) {
     let asked = |more: &[&'static str]| [&["lookup", "device_links", "device_id=tablet-1"], more].concat();
     let table = text(&project.run(&asked(&["--paths", "10"])).stdout);

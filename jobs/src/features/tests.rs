@@ -50,7 +50,7 @@ async fn the_example_passes_the_check_and_says_which_line_made_what() {
     let translated = translate("payments.script", EXAMPLE);
     assert_eq!(translated.mistakes, []);
     let files: Vec<String> = translated.files.iter().map(|file| format!("{}\n{}", file.path, file.text)).collect();
-    assert_eq!(check(&translated.files, &Functions::default(), 0).await.unwrap(), Vec::<String>::new(), "{}", files.join("\n"));
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), Vec::<String>::new(), "{}", files.join("\n"));
     let sink = translated.files.last().unwrap();
     for (index, line) in EXAMPLE.lines().enumerate().filter(|(_, line)| line.starts_with("add-feature")) {
         assert!(sink.text.contains(&format!("-- line {}: ", index + 1)), "{line}\n{}", sink.text);
