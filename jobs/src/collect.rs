@@ -181,7 +181,7 @@ pub(crate) fn reads(registry: &Registry) -> StreamsRead {
     registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 
-/// Returns how long each stream's archive is kept; not the streams that are kept for ever.
+/// Returns how long each stream's archive is kept. Streams that are kept for ever are left out.
 ///
 /// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and
 /// is kept, may count them for longer: then they stay as long as it does.

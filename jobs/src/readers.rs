@@ -35,12 +35,13 @@ pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros)
     found.into_iter().map(reader).collect()
 }
 
-/// Returns how many partitions are read by other processes than that of `worker`, by their recent checkpoints after
-/// `begun`.
-pub fn read_elsewhere(state: &CatalogState, worker: &str, checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
+/// Returns how many partitions are read by other processes than those of these workers, by their recent checkpoints
+/// after `begun`.
+pub fn read_elsewhere(state: &CatalogState, workers: &[String], checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
     let of_late = now.saturating_sub(micros(checkpoint_interval * INTERVALS));
+    let known: BTreeSet<&str> = workers.iter().map(|worker| process_of(worker)).collect();
     let newest = newest(state, of_late.max(begun));
-    newest.into_values().filter(|checkpoint| process_of(&checkpoint.worker) != process_of(worker)).count()
+    newest.into_values().filter(|checkpoint| !known.contains(process_of(&checkpoint.worker))).count()
 }
 
 /// Returns the newest checkpoint of each partition, if it was committed after `since`.

@@ -95,7 +95,7 @@ pub fn from_environment() -> Option<String> {
     std::env::var("BASESTREAM_TOKEN").ok().filter(|token| !token.is_empty())
 }
 
-/// A name that is none would be a limit to nothing.
+/// A token limited to a name that no definition has would allow nothing.
 fn check_known(state: &CatalogState, kind: DefinitionKind, names: &[String]) -> Result<()> {
     let Some(unknown) = names.iter().find(|name| state.active(kind, name).is_none()) else { return Ok(()) };
     let what = if kind == DefinitionKind::View { "view" } else { "stream" };

@@ -59,7 +59,7 @@ use waiting::Waiting;
 pub struct UpOptions {
     /// Definitions to apply first; without them the catalog's definitions are run.
     pub definitions: Option<Definitions>,
-    /// Notified when everything runs; not by a process without HTTP.
+    /// Notified when everything runs. A process without HTTP does not notify it.
     pub ready: Option<oneshot::Sender<Ready>>,
     /// Do not print a line when ready.
     pub quiet: bool,

@@ -199,7 +199,7 @@ pub(crate) fn records_of_view<'s>(state: &'s CatalogState, view: &str) -> Result
 
 /// Returns one version of a view, or, if none is named, the served one (or, before there is one, the one being built).
 ///
-/// Errors: `NotFound` if there is none; it lists those that there are.
+/// Errors: `NotFound` if there is none. The error lists those that exist.
 pub(crate) fn version_of<'s>(state: &'s CatalogState, name: &VersionName) -> Result<&'s DefinitionRecord> {
     let records = records_of_view(state, &name.view)?;
     match name.version {

@@ -22,7 +22,7 @@ pub(super) async fn version(url: &str) -> Result<String> {
     row.try_get(0).map_err(failed)
 }
 
-/// Reads what `from` names, a table or a query in brackets, of which there are so many rows.
+/// Reads a table, or a query in brackets, that has `rows` rows.
 pub(super) async fn copy(url: &str, from: &str, rows: u64) -> Result<Read> {
     let mut connection = PgConnection::connect(url).await.map_err(failed)?;
     let began = Instant::now();

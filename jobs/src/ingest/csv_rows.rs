@@ -67,7 +67,7 @@ impl CsvRows {
         Ok(Self { file, numbers, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
     }
 
-    /// Writes the row's record, or returns why it is none.
+    /// Writes the row's record, or returns why the row is not a record.
     fn record(&self, out: &mut Vec<u8>) -> Result<(), String> {
         let (found, expected) = (self.row.len(), self.file.names.len());
         if found != expected {

@@ -35,8 +35,13 @@ fn workers_are_counted_by_their_process_and_partitions_by_their_newest_checkpoin
 #[test]
 fn what_this_process_reads_is_not_read_elsewhere_nor_what_another_read_before() {
     let state = state(&[("1-aaaaaaaa", 80, &[0, 1]), ("2-bbbbbbbb-3", 95, &[1]), ("1-aaaaaaaa-1", 96, &[0, 2])]);
-    let elsewhere = |worker, begun| read_elsewhere(&state, worker, INTERVAL, begun * SECOND, 100 * SECOND);
-    assert_eq!(elsewhere("1-aaaaaaaa", 0), 1);
-    assert_eq!(elsewhere("2-bbbbbbbb", 0), 2);
-    assert_eq!(elsewhere("3-cccccccc", 97), 0, "a process that has just ended is not another reader");
+    let elsewhere = |workers: &[&str], begun| {
+        let workers: Vec<String> = workers.iter().map(|worker| (*worker).to_owned()).collect();
+        read_elsewhere(&state, &workers, INTERVAL, begun * SECOND, 100 * SECOND)
+    };
+    assert_eq!(elsewhere(&["1-aaaaaaaa"], 0), 1);
+    assert_eq!(elsewhere(&["2-bbbbbbbb"], 0), 2);
+    assert_eq!(elsewhere(&["3-cccccccc", "1-aaaaaaaa"], 0), 1, "one process that is followed does not hide another");
+    assert_eq!(elsewhere(&["3-cccccccc", "1-aaaaaaaa", "2-bbbbbbbb"], 0), 0);
+    assert_eq!(elsewhere(&["3-cccccccc"], 97), 0, "a process that has just ended is not another reader");
 }

@@ -26,7 +26,7 @@ use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one query.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long a node may take: usually there is none on this host.
+/// How long to wait for a node's answer. It is short because often no node runs on this host.
 const NODE_WAIT: Duration = Duration::from_secs(1);
 /// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;

@@ -52,7 +52,7 @@ pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, quest
     }
 }
 
-/// Awaits an answer and notes it. While there is none, that is noted.
+/// Awaits an answer, and notes either the answer or that there is none yet.
 pub(super) async fn noted<T>(answers: &Attempts, question: impl Future<Output = Result<T>>) -> Result<T> {
     noted_after(PATIENCE, answers, question).await
 }

@@ -1,5 +1,5 @@
-//! Warns when another process also reads partitions: two `up` on the same URLs halve each other's freshness, although
-//! neither has a fault.
+//! Warns when another process, which this one does not follow, also reads partitions: two `up` on the same URLs halve
+//! each other's freshness, although neither has a fault.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Checkpoints committed within this many intervals after the start may be the last ones of a process that has ended.
 const INTERVALS: u32 = 2;
 
-/// Until `stop` is cancelled, checks the node's loaded catalog state; warns once when another process starts to read
-/// partitions.
+/// Until `stop` is cancelled, checks the node's loaded catalog state; warns once when another process that is not
+/// followed starts to read partitions.
 pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
     let begun = now().saturating_add(i64::try_from((checkpoint_interval * INTERVALS).as_micros()).unwrap_or(i64::MAX));
     let mut is_reported = false;
@@ -28,9 +28,10 @@ pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Durat
             () = tokio::time::sleep(LOOK) => {}
         }
         let Some(loaded) = node.loaded() else { continue };
-        // What it follows it answers as freshly.
-        let is_followed = node.workers().iter().any(|link| link.state == LinkState::Followed);
-        let partitions = if is_followed { 0 } else { read_elsewhere(&loaded.state, &worker, checkpoint_interval, begun, now()) };
+        // The node answers as freshly from the processes that it follows as from its own.
+        let followed = node.workers().into_iter().filter(|link| link.state == LinkState::Followed).map(|link| link.worker);
+        let fresh: Vec<String> = followed.chain([worker.clone()]).collect();
+        let partitions = read_elsewhere(&loaded.state, &fresh, checkpoint_interval, begun, now());
         if partitions > 0 && !is_reported {
             let (of, behind) = (loaded.state.partitions.len(), format_duration(checkpoint_interval));
             warn!(partitions, of, "another process reads these partitions: answers here are up to {behind} behind for them");

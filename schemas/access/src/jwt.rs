@@ -29,7 +29,7 @@ const KEYS_LAST: Micros = 3_600 * SECOND;
 const ASK_AGAIN: Micros = 30 * SECOND;
 /// What the issuer may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// A larger answer is none.
+/// A larger answer is refused.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// `[serving.auth]`, of its JWTs.

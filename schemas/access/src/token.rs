@@ -31,7 +31,7 @@ pub struct NewToken {
 
 /// Makes a token. Returns its text, which is kept nowhere, and its record.
 ///
-/// Errors: `Input` for a name that is none, and for limits that mean nothing.
+/// Errors: `Input` for text that is not a name, and for limits that mean nothing.
 pub fn new_token(new: NewToken, now: Micros) -> Result<(String, TokenRecord)> {
     check(&new)?;
     let secret: [u8; SECRET_BYTES] = random()?;

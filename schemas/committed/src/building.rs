@@ -10,7 +10,7 @@ use crate::registry::LiveView;
 pub struct Progress {
     /// Of these archived events
     pub events: i64,
-    /// the run under way has read so many.
+    /// the run under way has read this many.
     pub events_read: i64,
     /// When that run began; `None` while none runs.
     pub began: Option<Micros>,

@@ -9,6 +9,7 @@
 //! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | sequences of events |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
+//! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory.
@@ -33,6 +34,7 @@ pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;
 mod markers;
+mod moments;
 mod room;
 mod sequences;
 pub(crate) mod state_bytes;
@@ -77,7 +79,10 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()].into_iter().chain(sequences::aggregates());
+        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()]
+            .into_iter()
+            .chain(sequences::aggregates())
+            .chain(moments::aggregates());
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
         aggregates.fold(functions, Self::with_aggregate)
     }

@@ -226,7 +226,7 @@ impl Links {
         self.show();
     }
 
-    /// The first failure is logged, and since when there is none is kept.
+    /// Logs the first failure, and keeps the time since which there was none.
     fn lose(&self, worker: &str, address: &str, error: &Error) {
         let before = self.lock().get(worker).cloned();
         let was_lost = before.as_ref().is_some_and(|link| matches!(link.state, LinkState::Lost { .. }));

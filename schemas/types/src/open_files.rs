@@ -1,6 +1,6 @@
 //! How many files and connections this process may have open.
 
-/// Beyond this a limit is none; some systems say infinity.
+/// A limit beyond this counts as no limit: some systems report infinity.
 const MOST: u64 = 1 << 20;
 
 /// Raises the limit as far as the system allows, and returns it: many systems begin with 1,024, which fewer connections

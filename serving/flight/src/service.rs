@@ -71,7 +71,7 @@ impl Service {
             Asked::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
         };
         let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| status(error.into()))?;
-        // Without a location: whoever has the ticket asks where it got it.
+        // Without a location: a client redeems the ticket at the node that gave it.
         Ok(info.with_endpoint(FlightEndpoint::new().with_ticket(ticket)).with_descriptor(request.into_inner()))
     }
 

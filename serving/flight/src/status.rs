@@ -23,7 +23,7 @@ pub(crate) fn status(error: Error) -> Status {
     Status::new(code(&error), within_a_header(error.to_string()))
 }
 
-/// What would change something, or asks for what there is none of.
+/// A call that would change something, or that asks for something we do not have.
 pub(crate) fn unsupported(what: &str) -> Status {
     Status::unimplemented(format!(
         "{what} is not supported: expected queries, for nothing can be written here (events go in through the log, definitions through \

@@ -47,14 +47,14 @@ pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
-/// Views over what there is none of, with their columns.
+/// The views that are always empty, with their columns.
 const ABSENT: [(&str, &[&str]); 4] = [
     ("pg_indexes", &["schemaname", "tablename", "indexname", "tablespace", "indexdef"]),
     ("pg_policies", &["schemaname", "tablename", "policyname", "permissive", "roles", "cmd", "qual", "with_check"]),
     ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
     ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
 ];
-/// By these, drivers list the columns of indexes, of primary keys and of foreign keys, of which there are none.
+/// By these, drivers list the columns of indexes, of primary keys and of foreign keys. There are none.
 const KEY_COLUMNS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
 /// How the names of a stream's own columns do not begin.
 const HIDDEN: &str = "__";
@@ -155,7 +155,7 @@ fn names_key_columns(sql: &str) -> bool {
     KEY_COLUMNS.iter().any(|names| sql.contains(names))
 }
 
-/// A SELECT with the same names of columns and no rows; `None` for what is none.
+/// A SELECT with the same names of columns and no rows. `None` for text that is not a SELECT.
 fn no_rows(sql: &str) -> Option<String> {
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
     let [ast::Statement::Query(query)] = statements.as_slice() else { return None };

@@ -11,7 +11,7 @@ use committed::registry::LiveView;
 pub enum WantedViews {
     #[default]
     All,
-    /// Those of these names, without versions that are kept; a name without a view is none.
+    /// The views of these names, without kept versions. A name that no view has is left out.
     Named(BTreeSet<String>),
     /// Every live version of this one.
     Versions(String),

@@ -16,7 +16,7 @@ use crate::durations::{parse_bytes, parse_duration};
 const MOST_PARTITIONS: u32 = 1024;
 /// The most workers of one process.
 const MOST_WORKERS: u32 = 64;
-/// The most of what is merely counted: a limit beyond it is none.
+/// The greatest limit of something that is counted. A greater one is the same as no limit.
 const MOST_COUNTED: u32 = 1_000_000_000;
 
 pub(super) fn storage_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {

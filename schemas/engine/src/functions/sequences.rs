@@ -276,7 +276,7 @@ fn pause_us(function: &str, literals: &[Option<&ScalarValue>]) -> Result<i64> {
     }
 }
 
-/// Whether the order of a call is none, or the position of its events.
+/// Whether a call has no order, or that of its events' positions.
 fn is_position(args: &AccumulatorArgs<'_>) -> Result<bool> {
     let types = args.order_bys.iter().map(|sort| sort.expr.data_type(args.schema)).collect::<Result<Vec<_>>>()?;
     let ascending = args.order_bys.iter().all(|sort| !sort.options.descending);

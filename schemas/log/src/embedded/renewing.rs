@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl Renewing {
-    /// Renews this worker's membership and what it holds: nothing yet.
+    /// Renews this worker's membership and the partitions that it holds. It holds none yet.
     pub(super) fn start(leases: Leases, clock: Clock) -> Renewing {
         let shared = Arc::new(Mutex::new(Shared { held: Held::new(), active: Instant::now() }));
         let task = threads::LEASES.spawn(renew(leases, clock, shared.clone()));

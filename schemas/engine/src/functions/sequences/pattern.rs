@@ -66,7 +66,7 @@ impl Distance {
 }
 
 impl Pattern {
-    /// Parses the pattern of a call with so many conditions.
+    /// Parses the pattern of a call that has this many conditions.
     pub(super) fn parse(function: &str, text: &str, conditions: usize) -> Result<Self> {
         let mut reader = Reader { function, text, at: 0, conditions };
         let mut parts = Vec::new();
