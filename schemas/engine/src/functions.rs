@@ -79,10 +79,8 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()]
-            .into_iter()
-            .chain(sequences::aggregates())
-            .chain(moments::aggregates());
+        let aggregates =
+            [last_n(), top_k(), decimals::avg(), sums::sum()].into_iter().chain(sequences::aggregates()).chain(moments::aggregates());
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
         aggregates.fold(functions, Self::with_aggregate)
     }
