@@ -30,9 +30,11 @@
 //! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
+//! - `backtest`: outside of runs, scores archived events as a sink would have.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;
+mod backtest;
 mod basis;
 mod bucket_partitioner;
 mod bucket_sort;
@@ -66,6 +68,7 @@ mod snapshot;
 mod tiers;
 mod write;
 
+pub use backtest::{Backtest, BacktestClock, Known, OnRows};
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
 pub use events::{CheckpointEvents, ReplayLog};

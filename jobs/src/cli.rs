@@ -16,6 +16,7 @@ use crate::installation::Installation;
 use crate::output::Output;
 
 mod ask;
+mod backtest;
 mod batch;
 mod dead_letters;
 mod definitions;
@@ -127,6 +128,8 @@ enum Command {
     Storage(storage::StorageArgs),
     /// List the sinks, and print what one puts out
     Sink(sink::SinkArgs),
+    /// Score archived events as a sink would have, each with what was known of it then
+    Backtest(backtest::BacktestArgs),
     /// Create, list and revoke tokens: who may do what over HTTP, PostgreSQL and Flight SQL
     Token(token::TokenArgs),
 }
@@ -245,6 +248,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Status(args) => status::status(context, args).await,
         Command::Storage(args) => storage::storage(context, args).await,
         Command::Sink(args) => sink::sink(context, args).await,
+        Command::Backtest(args) => backtest::run(context, args).await,
         Command::Token(args) => token::token(context, args).await,
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod apply;
 pub mod backfill;
+pub mod backtest;
 pub mod check;
 pub mod cli;
 pub mod collect;

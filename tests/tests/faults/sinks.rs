@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use basestream_tests::{Harness, now};
-use batch::RunTime;
+use batch::{Known, RunTime};
 use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
@@ -28,13 +28,15 @@ use uuid::Uuid;
 
 use super::show_logs;
 
+mod backtest;
+
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
 const BEGIN: Micros = 1_772_000_000_000_000;
 const PARTITIONS: u32 = 2;
 const KEYS: u8 = 4;
 
-// The topics `in`, `out` and `out_before` get a name of their own for each run.
+// The topics `in`, `out`, `out_before` and `out_velocity` get a name of their own for each run.
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, u TEXT, x BIGINT)
     WITH (topic = '{in}', event_time = 'ts', id = 'id', key = 'k', dedup_within = '1h')";
 const BY_KEY: &str = "CREATE VIEW by_key WITH (windows = '1h') AS
@@ -45,6 +47,9 @@ const INCLUSIVE: &str = "CREATE SINK after WITH (topic = '{out}', key = 'k') AS
     FROM s e LEFT JOIN by_key v ON v.k = e.k LEFT JOIN links l ON l.k = e.k WHERE e.x <> 5";
 const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = '{out_before}', features = 'exclusive') AS
     SELECT e.id, v.n_1h, v.total_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
+const VELOCITY: &str = "CREATE SINK velocity WITH (topic = '{out_velocity}') AS
+    SELECT e.id, e.k, v.n_1h, v.total_1h, v.last, CASE WHEN v.n_1h > 3 THEN 'review' ELSE 'allow' END AS decision
+    FROM s e LEFT JOIN by_key v ON v.k = e.k WHERE e.x <> 5";
 
 /// The log on which a run takes place, and the names of its topics.
 struct Place {
@@ -58,7 +63,7 @@ impl Place {
     }
 
     fn sql(&self, text: &str) -> String {
-        ["in", "out", "out_before"].iter().fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
+        ["in", "out", "out_before", "out_velocity"].iter().fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
     }
 
     fn group(&self) -> String {
@@ -76,6 +81,8 @@ impl Place {
 struct Expected {
     after: Option<Value>,
     before: Value,
+    /// Its time, its `x` and its key.
+    event: (Micros, i64, Value),
 }
 
 /// One event of the log, as JSON.
@@ -131,7 +138,7 @@ async fn expected(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Expe
             let last = last.map(engine::events::format_timestamp);
             let decision = if n > 3 { "review" } else { "allow" };
             let after = json!({ "id": value["id"], "k": key, "n_1h": n, "total_1h": total, "last": last, "linked": all_linked, "decision": decision });
-            expected.insert((partition, record.offset.0), Expected { after: (x != 5).then_some(after), before });
+            expected.insert((partition, record.offset.0), Expected { after: (x != 5).then_some(after), before, event: (time, x, key) });
         }
     }
     expected
@@ -270,11 +277,11 @@ async fn run(seed: u64, kafka: Option<String>) {
     let embedded = format!("file://{}", harness.path().join("log").display());
     let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
     harness.log = place.log().await;
-    for topic in ["in", "out", "out_before"] {
+    for topic in ["in", "out", "out_before", "out_velocity"] {
         harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
     }
     let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE))];
+    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE)), ("velocity", place.sql(VELOCITY))];
     let sinks = sinks.each_ref().map(|(name, sql)| (DefinitionKind::Sink, *name, sql.as_str()));
     let stream = place.sql(STREAM);
     let stream = [(DefinitionKind::Stream, "s", stream.as_str())];
@@ -302,8 +309,10 @@ async fn run(seed: u64, kafka: Option<String>) {
     let expected = expected(&harness, &place).await;
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
+    let velocity = after.iter().map(|(event, row)| (*event, without(row, "linked"))).collect::<BTreeMap<_, _>>();
     let began = Instant::now();
     while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
+        || put_out(&harness, &place, VELOCITY).await.len() < velocity.len()
     {
         assert!(began.elapsed() < Duration::from_secs(90), "seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -311,13 +320,42 @@ async fn run(seed: u64, kafka: Option<String>) {
     process.finish().await;
     let failed = failed.load(Ordering::Relaxed);
     assert!(lives > 0 && failed > 0 && after.len() > 100, "seed {seed}: {lives} kills, {failed} failures, {} records", after.len());
-    for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
+    for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before), (VELOCITY, velocity)] {
         let found = put_out(&harness, &place, sql).await;
         for (event, row) in &expected {
             assert_eq!(found.get(event), Some(row), "seed {seed}, event {event:?} of {}, at {}", expected.len(), now());
         }
         assert_eq!(found.len(), expected.len());
     }
+    backtested(&harness, &place, &expected).await;
+}
+
+/// What ran live, and what the same sinks say of it from the archive.
+async fn backtested(harness: &Harness, place: &Place, expected: &BTreeMap<(i32, i64), Expected>) {
+    let all = (Micros::MIN, Micros::MAX);
+    for (name, sql) in [("before", EXCLUSIVE), ("velocity", VELOCITY)] {
+        let live = put_out(harness, place, sql).await;
+        assert_eq!(backtest::scored(harness, name, all, Known::Log).await, live);
+        let (from, to) = (BEGIN + HOUR / 2, BEGIN + HOUR);
+        let in_range = |event: &(i32, i64)| (from..to).contains(&expected[event].event.0);
+        let live: BTreeMap<_, _> = live.into_iter().filter(|(event, _)| in_range(event)).collect();
+        assert!(live.len() > 10);
+        assert_eq!(backtest::scored(harness, name, (from, to), Known::Log).await, live);
+    }
+    let events = expected.iter().map(|(place, of_event)| (*place, of_event.event.clone())).collect();
+    let by_time = backtest::scored(harness, "before", (BEGIN - 4 * HOUR, BEGIN + 100 * HOUR), Known::Event).await;
+    for (event, (n, total)) in backtest::by_event_time(&events) {
+        let found = &by_time[&event];
+        assert_eq!((&found["n_1h"], &found["total_1h"]), (&json!(n), &json!(total)), "event {event:?}");
+    }
+    assert_eq!(by_time.len(), events.len());
+    backtest::refuses_links(harness).await;
+}
+
+fn without(row: &Value, member: &str) -> Value {
+    let mut row = row.clone();
+    row.as_object_mut().unwrap().remove(member);
+    row
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
