@@ -106,11 +106,14 @@ impl Backtest<'_> {
 
     /// The time for which each event's rows are read.
     fn times<'e>(&self, events: &'e RecordBatch) -> Result<&'e [Micros]> {
-        micros(events, match (self.known, self.clock) {
-            (Known::Event, _) => EVENT_TIME,
-            (Known::Log, BacktestClock::Event) => NEWEST,
-            (Known::Log, BacktestClock::Wall) => CLOCK,
-        })
+        micros(
+            events,
+            match (self.known, self.clock) {
+                (Known::Event, _) => EVENT_TIME,
+                (Known::Log, BacktestClock::Event) => NEWEST,
+                (Known::Log, BacktestClock::Wall) => CLOCK,
+            },
+        )
     }
 }
 

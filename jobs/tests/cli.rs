@@ -368,6 +368,7 @@ fn the_example_of_payments_scores_each_payment_once() {
         payment(4, "d1", "2.00", "ok"),
     ];
     std::fs::write(project.path().join("payments.jsonl"), payments.join("\n")).unwrap();
+    std::fs::write(project.path().join("sinks/velocity_scores.sql"), VELOCITY_SCORES).unwrap();
     let up = project.up();
     project.json(&["ingest", "transactions", "payments.jsonl"]);
     project.wait_until_committed(4);
@@ -394,6 +395,7 @@ fn the_example_of_payments_scores_each_payment_once() {
     assert_eq!(text(&limited.stdout).lines().count(), 1);
     let unknown = project.run(&["sink", "read", "scored_transaction"]);
     assert!(text(&unknown.stderr).contains("did you mean \"scored_transactions\"?"), "{}", text(&unknown.stderr));
+    the_archive_is_scored_like_the_stream(&project);
     assert_eq!(up.stop(), Some(0));
 }
 
@@ -454,6 +456,32 @@ fn a_script_of_features_runs_and_its_features_are_those_of_a_naive_computation()
         assert_eq!(record["amounts"], serde_json::json!(amounts), "{record}");
     }
     assert_eq!(up.stop(), Some(0));
+}
+
+const VELOCITY_SCORES: &str = "CREATE SINK velocity_scores WITH (topic = 'velocity-scores') AS
+    SELECT t.event_id, v.txns_1h, v.amount_7d FROM transactions t LEFT JOIN device_velocity v ON v.device_id = t.device_id;";
+
+fn the_archive_is_scored_like_the_stream(project: &Project) {
+    let backtest = |sink: &'static str, more: &[&'static str]| {
+        project.run(&[&["backtest", sink, "--from", "2020-01-01", "--to", "2200-01-01T00:00:00Z", "--out", "scored.csv"], more].concat())
+    };
+    let done = backtest("velocity_scores", &[]);
+    assert_success(&done);
+    assert_eq!(text(&done.stdout), "4 rows of velocity_scores (version 1) in scored.csv\n");
+    let scored = std::fs::read_to_string(project.path().join("scored.csv")).unwrap();
+    let mut rows: Vec<String> = scored.lines().skip(1).map(|row| row.split(',').take(3).collect::<Vec<_>>().join(",")).collect();
+    rows.sort();
+    assert_eq!(rows, ["t1,1,12.30", "t2,2,13.30", "t3,1,20000.00", "t4,3,15.30"]);
+    assert!(scored.starts_with("event_id,txns_1h,amount_7d,_partition,_offset,_event_time,_error\n"), "{scored}");
+    for (refused, why) in [
+        (backtest("velocity_scores", &[]), "--force"),
+        (backtest("scored_transactions", &["--force"]), "\"device_links\" links events"),
+        (backtest("velocity_score", &["--force"]), "did you mean \"velocity_scores\"?"),
+    ] {
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+    }
+    assert_eq!(std::fs::read_to_string(project.path().join("scored.csv")).unwrap(), scored);
 }
 
 fn paths_tell_what_a_number_consists_of(project: &Project) {

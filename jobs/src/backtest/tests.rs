@@ -7,10 +7,8 @@ use arrow::array::{ArrayRef, Int64Array, StringArray};
 use super::*;
 
 fn rows() -> RecordBatch {
-    let columns: [(&str, ArrayRef); 2] = [
-        ("id", Arc::new(StringArray::from(vec![Some("a, \"b\""), None]))),
-        ("n", Arc::new(Int64Array::from(vec![Some(3), None]))),
-    ];
+    let columns: [(&str, ArrayRef); 2] =
+        [("id", Arc::new(StringArray::from(vec![Some("a, \"b\""), None]))), ("n", Arc::new(Int64Array::from(vec![Some(3), None])))];
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 

@@ -12,11 +12,9 @@ use super::{Context, Done, progress};
 use crate::backtest::{Asked, backtest};
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.parquet\n  \
+#[command(after_help = "Examples:\n  basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.parquet\n  \
     basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.csv --known event --force\n\n\
-    Beside the sink's columns each row has _partition, _offset, _event_time and _error (why the SELECT failed)."
-)]
+    Beside the sink's columns each row has _partition, _offset, _event_time and _error (why the SELECT failed).")]
 pub(super) struct BacktestArgs {
     sink: String,
     /// The first event time that is scored: a day in UTC, or RFC 3339 with a zone
@@ -53,9 +51,9 @@ pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
     let outcome = backtest(&installation, &asked, &|read| bar.set_position(read)).await;
     bar.finish_and_clear();
     let report = outcome?;
-    context.output.print(&report, || {
-        format!("{} rows of {} (version {}) in {}", report.rows, report.sink, report.version, report.file.display())
-    })?;
+    context
+        .output
+        .print(&report, || format!("{} rows of {} (version {}) in {}", report.rows, report.sink, report.version, report.file.display()))?;
     Ok(Done::Success)
 }
 

@@ -63,7 +63,9 @@ impl Place {
     }
 
     fn sql(&self, text: &str) -> String {
-        ["in", "out", "out_before", "out_velocity"].iter().fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
+        ["in", "out", "out_before", "out_velocity"]
+            .iter()
+            .fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
     }
 
     fn group(&self) -> String {
@@ -311,7 +313,8 @@ async fn run(seed: u64, kafka: Option<String>) {
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
     let velocity = after.iter().map(|(event, row)| (*event, without(row, "linked"))).collect::<BTreeMap<_, _>>();
     let began = Instant::now();
-    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
+    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len()
+        || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
         || put_out(&harness, &place, VELOCITY).await.len() < velocity.len()
     {
         assert!(began.elapsed() < Duration::from_secs(90), "seed {seed}: the records do not come");

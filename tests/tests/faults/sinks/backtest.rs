@@ -12,12 +12,7 @@ use types::tiles::Micros;
 use super::{HOUR, MINUTE};
 
 /// The scored rows of a range by partition and offset, without their places. Each event at most once.
-pub(super) async fn scored(
-    harness: &Harness,
-    sink: &str,
-    (from, to): (Micros, Micros),
-    known: Known,
-) -> BTreeMap<(i32, i64), Value> {
+pub(super) async fn scored(harness: &Harness, sink: &str, (from, to): (Micros, Micros), known: Known) -> BTreeMap<(i32, i64), Value> {
     let state = harness.catalog.state().await.unwrap();
     let registry = Registry::load(&state, &harness.functions).await.unwrap();
     let sink = registry.sinks.iter().find(|live| &*live.name == sink).unwrap();
