@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
-use engine::events::{format_timestamp, plan_schema};
+use engine::events::plan_schema;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use types::Result;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP};
@@ -48,7 +48,7 @@ pub(super) async fn ordered(
     };
     session.register_table("events", Arc::new(table))?;
     let so_far = format!("OVER (PARTITION BY {PARTITION} ORDER BY {OFFSET} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)");
-    let dated = before.map(|before| format!("WHERE {EVENT_TIME} < TIMESTAMPTZ '{}'", format_timestamp(before))).unwrap_or_default();
+    let dated = before.map(|before| format!("WHERE CAST({EVENT_TIME} AS BIGINT) < {before}")).unwrap_or_default();
     let sql = match known {
         Known::Log => format!(
             "SELECT *, max({TIMESTAMP}) {so_far} AS {CLOCK}, max({EVENT_TIME}) {so_far} AS {NEWEST} FROM events \
