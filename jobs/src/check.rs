@@ -204,8 +204,8 @@ impl Checked {
     /// Refuses sinks that would write to the topic in which this consumer group notes how far its outputs are.
     pub fn with_group(mut self, group: &str) -> Self {
         let positions = positions_topic(group);
-        let mistakes = self.definitions.sinks.iter().filter(|sink| sink.topic == positions).map(|sink| {
-            let message = format!("sink "{}": the topic '{positions}' holds the positions of the outputs of group '{group}'", sink.name);
+        let mistakes = self.definitions.sinks.iter().filter(|sink| *sink.topic == *positions).map(|sink| {
+            let message = format!("sink \"{}\": the topic '{positions}' holds the positions of the outputs of group '{group}'", sink.name);
             Diagnostic::error(sink.origin.line, 1, message).help("choose another topic").in_file(sink.origin.file.as_deref())
         });
         let mistakes: Vec<Diagnostic> = mistakes.collect();

@@ -92,6 +92,9 @@ fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<Stri
     File { path: format!("sinks/{}.sql", sink.name), text }
 }
 
+/// A key of a view, and the expression over the sink's event that looks it up.
+type Key = (String, String);
+
 /// A view in the making.
 struct View {
     name: String,
@@ -99,7 +102,7 @@ struct View {
     /// What the names of keys begin with in the view's SELECT.
     alias: &'static str,
     /// The keys, each with the expression over the sink's event that is looked up.
-    keys: Vec<(String, String)>,
+    keys: Vec<Key>,
     /// Name, aggregate, and the lines that use it.
     columns: Vec<(String, String, Vec<usize>)>,
 }
@@ -268,7 +271,7 @@ impl Translator<'_> {
     }
 
     /// The keys with what is looked up, and the conditions of those that are bound to a constant.
-    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<(String, String)>, Vec<String>), String> {
+    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<Key>, Vec<String>), String> {
         let (mut keys, mut filters) = (Vec::new(), Vec::new());
         for argument in bound {
             let Expression::Name(key) = &argument.expression else {
