@@ -172,7 +172,7 @@ async fn jitter_limits_and_runs_after_other_views_are_shown() {
 
 #[tokio::test]
 async fn a_sink_does_not_write_to_the_topic_of_positions() {
-    let sink = "CREATE SINK scored WITH (topic = 'fraud-outputs') AS SELECT p.device_id FROM pay p;";
+    let sink = "CREATE SINK scored WITH (topic = 'fraud-outputs') AS SELECT p.device FROM pay p;";
     let checked = check(&[("streams/pay.sql", STREAM), ("sinks/scored.sql", sink)]).await;
     assert!(checked.diagnostics.is_empty() && checked.clone().with_group("other").diagnostics.is_empty(), "{}", checked.diagnostics);
     assert_eq!(
