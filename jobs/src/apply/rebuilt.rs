@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 
-use super::{Change, Changes, What, last_version, line_diff, newest_version, normalised, of_status, order};
+use super::changes::{Change, Changes, What, last_version, newest_version, of_status, order};
+use super::diff::line_diff;
+use super::inline::normalised;
 use crate::backfill::Reader;
 
 /// Gives each view that reads a column which is decoded again a new version. The states of the old one are of the old

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use types::ErrorKind;
 
 use super::*;
+use crate::backfill::Reader;
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
     WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', key = 'device')";

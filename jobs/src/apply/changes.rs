@@ -1,0 +1,361 @@
+//! What definitions would change in a catalog state: a pure comparison, and a value that can be printed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use definitions::{Definitions, parse};
+use serde::Serialize;
+use types::{Error, Result};
+
+use super::compatible::incompatibilities;
+use super::diff::{DiffLine, line_diff};
+use super::inline::{normalised, self_contained};
+use crate::backfill::{Reader, Survey};
+
+/// What the files would change: streams, then views, each in the order of their names.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Changes {
+    pub changes: Vec<Change>,
+    /// The archives that are decoded again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backfills: Vec<Survey>,
+    /// The live view versions that read columns which are decoded again: none of them is kept.
+    #[serde(skip)]
+    pub stale: Vec<Reader>,
+    /// The catalog revision on which the plan is based.
+    pub revision: i64,
+}
+
+/// What happens to one definition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    pub kind: DefinitionKind,
+    pub name: Arc<str>,
+    #[serde(flatten)]
+    pub what: What,
+    /// The text to store.
+    #[serde(skip)]
+    pub sql: String,
+    /// The newest version in the catalog, live or not.
+    #[serde(skip)]
+    pub(super) newest: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "change", rename_all = "lowercase")]
+pub enum What {
+    /// A first version, or one after all others were retired. It takes effect at once.
+    Added {
+        version: u32,
+    },
+    /// A new version. That of a view is built next to the old one; all others take effect at once.
+    Changed {
+        from: u32,
+        version: u32,
+        built_beside: bool,
+        diff: Vec<DiffLine>,
+    },
+    /// A view's options of its runs (when, and with what) change. The version stays, and so does all that was computed.
+    Adjusted {
+        version: u32,
+        diff: Vec<DiffLine>,
+    },
+    /// The files are back at the served version: the version that is being built is dropped.
+    Reverted {
+        version: u32,
+        dropped: u32,
+    },
+    /// The files are back at a version that is kept: it is served again at once.
+    Returned {
+        from: u32,
+        version: u32,
+    },
+    /// The files have the version from which the view was rolled back: the rollback stands until they change.
+    RolledBack {
+        /// The served version.
+        version: u32,
+        from: u32,
+        /// Whether that one is still kept.
+        is_kept: bool,
+    },
+    /// A view's new version with the same text, because columns that it reads are decoded again.
+    Rebuilt {
+        from: u32,
+        version: u32,
+        /// False: the version before is retired, and this one answers at once.
+        built_beside: bool,
+        columns: Vec<String>,
+    },
+    Unchanged {
+        version: u32,
+    },
+    /// Live in the catalog, but not in the files.
+    Missing {
+        version: u32,
+    },
+    /// A change that cannot be applied.
+    Refused {
+        reasons: Vec<String>,
+        help: String,
+    },
+}
+
+#[cfg(test)]
+impl Change {
+    pub(crate) fn new(kind: DefinitionKind, name: &str, what: What) -> Change {
+        Change { kind, name: name.into(), what, sql: String::new(), newest: None }
+    }
+}
+
+impl Changes {
+    /// Returns true if applying would change the catalog.
+    pub fn is_empty(&self, prune: bool) -> bool {
+        self.changes.iter().all(|change| match change.what {
+            What::Unchanged { .. } | What::RolledBack { .. } => true,
+            What::Missing { .. } => !prune,
+            _ => false,
+        })
+    }
+
+    /// Returns an input error that lists records which do not fit, if there are any: nothing was applied then.
+    pub fn misfits(&self) -> Result<()> {
+        let with_misfits = self.backfills.iter().filter_map(|survey| Some((survey, survey.misfits.as_ref()?)));
+        let mut lines = Vec::new();
+        for (survey, misfits) in with_misfits {
+            let do_not_fit = match misfits.count {
+                1 => format!("1 archived record of \"{}\" does", survey.stream),
+                count => format!("{count} archived records of \"{}\" do", survey.stream),
+            };
+            lines.push(format!("{do_not_fit} not fit version {}:", survey.version));
+            lines.extend(
+                misfits.first.iter().map(|misfit| format!("  {}/{} {}: {}", misfit.stream, misfit.partition, misfit.offset, misfit.reason)),
+            );
+            let more = misfits.count.saturating_sub(misfits.first.len() as u64);
+            lines.extend((more > 0).then(|| format!("  and {more} more")));
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become \
+            NULL, in a column that may be NULL";
+        Err(Error::input(lines.join("\n")).with("help", help))
+    }
+
+    /// Returns an input error that names every refusal, if there is one.
+    pub fn refusals(&self) -> Result<()> {
+        let mut lines = Vec::new();
+        for change in &self.changes {
+            if let What::Refused { reasons, help } = &change.what {
+                let reasons = reasons.join("; ");
+                lines.push(format!(
+                    "the {} \"{}\" cannot be changed like this: {reasons}\n  help: {help}",
+                    kind_name(change.kind),
+                    change.name
+                ));
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { Err(Error::input(lines.join("\n"))) }
+    }
+}
+
+/// Returns `stream`, `view` or `sink`.
+pub fn kind_name(kind: DefinitionKind) -> &'static str {
+    match kind {
+        DefinitionKind::Stream => "stream",
+        DefinitionKind::View => "view",
+        DefinitionKind::Sink => "sink",
+    }
+}
+
+/// Returns what `definitions` would change in a catalog state. `staging` names the staging views. They keep nothing, so
+/// a new version of one takes effect at once. (The views that name them are stored [`self_contained`] and change with
+/// them.)
+pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &BTreeSet<Arc<str>>) -> Changes {
+    let mut changes = Vec::new();
+    for stream in &definitions.streams {
+        changes.push(plan_stream(state, definitions, stream));
+    }
+    for view in &definitions.views {
+        changes.push(plan_view(state, definitions, view, staging.contains(&view.name)));
+    }
+    for sink in &definitions.sinks {
+        changes.push(plan_sink(state, sink));
+    }
+    let named: BTreeSet<(DefinitionKindOrder, Arc<str>)> = changes.iter().map(|change| (order(change.kind), change.name.clone())).collect();
+    for kind in [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink] {
+        let missing: BTreeSet<&Arc<str>> =
+            state.live(kind).map(|record| &record.name).filter(|name| !named.contains(&(order(kind), (*name).clone()))).collect();
+        for name in missing {
+            let newest = newest_version(state, kind, name);
+            changes.push(Change {
+                kind,
+                name: name.clone(),
+                what: What::Missing { version: newest.unwrap_or_default() },
+                sql: String::new(),
+                newest,
+            });
+        }
+    }
+    changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
+    Changes { changes, revision: state.revision, ..Changes::default() }
+}
+
+type DefinitionKindOrder = u8;
+
+pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
+    match kind {
+        DefinitionKind::Stream => 0,
+        DefinitionKind::View => 1,
+        DefinitionKind::Sink => 2,
+    }
+}
+
+fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
+    let kind = DefinitionKind::Stream;
+    let sql = normalised(&stream.sql);
+    let newest = of_name(state, kind, &stream.name).max_by_key(|record| record.version);
+    let change = |what| Change { kind, name: stream.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
+        return change(refused);
+    }
+    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    let live = newest.status.is_live();
+    if live && normalised(&newest.sql) == sql {
+        return change(What::Unchanged { version: newest.version });
+    }
+    // Events archived under an earlier version stay readable as this stream, so a retired version counts too.
+    let reasons = match parse::parse_stream(&newest.sql) {
+        Ok(before) => incompatibilities(&before, stream),
+        Err(error) => vec![format!("version {} in the catalog does not parse: {error}", newest.version)],
+    };
+    if !reasons.is_empty() {
+        return change(What::Refused {
+            reasons,
+            help: "define a stream with a new name and a new topic, and leave this one unchanged".into(),
+        });
+    }
+    let version = newest.version + 1;
+    match live {
+        false => change(What::Added { version }),
+        true => {
+            change(What::Changed { from: newest.version, version, built_beside: false, diff: line_diff(&normalised(&newest.sql), &sql) })
+        }
+    }
+}
+
+fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions::ViewDefinition, staging: bool) -> Change {
+    let kind = DefinitionKind::View;
+    let sql = normalised(&self_contained(view, definitions));
+    let newest = newest_version(state, kind, &view.name);
+    let change = |what| Change { kind, name: view.name.clone(), what, sql: sql.clone(), newest };
+    if let Some(refused) = taken_name(state, kind, &view.name) {
+        return change(refused);
+    }
+    let version = newest.unwrap_or_default() + 1;
+    let Some(last) = last_version(state, &view.name) else { return change(What::Added { version }) };
+    let is_unchanged = |record: &&DefinitionRecord| normalised(&record.sql) == sql;
+    if is_unchanged(&last) {
+        return change(What::Unchanged { version: last.version });
+    }
+    let diff = || line_diff(&normalised(&last.sql), &sql);
+    let is_same = |record: &&DefinitionRecord| means_the_same(&record.sql, &sql);
+    if is_same(&last) {
+        return change(What::Adjusted { version: last.version, diff: diff() });
+    }
+    let served = of_status(state, &view.name, DefinitionStatus::Active).next();
+    if let Some(served) = served.filter(is_same) {
+        return change(What::Reverted { version: served.version, dropped: last.version });
+    }
+    let left = of_name(state, kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
+    // Since then the version that was returned to may have been rebuilt, with its text.
+    let is_last = |left: &&DefinitionRecord, served: &DefinitionRecord| {
+        of_name(state, kind, &view.name)
+            .filter(|record| record.version > left.version)
+            .all(|record| means_the_same(&record.sql, &served.sql))
+    };
+    if let Some(served) = served
+        && let Some(from) = left.max_by_key(|record| record.version).filter(|left| is_last(left, served))
+    {
+        let is_kept = from.status == DefinitionStatus::Kept;
+        return change(What::RolledBack { version: served.version, from: from.version, is_kept });
+    }
+    let kept = of_status(state, &view.name, DefinitionStatus::Kept).filter(is_same).max_by_key(|record| record.version);
+    match kept.filter(|_| !staging) {
+        Some(kept) => change(What::Returned { from: last.version, version: kept.version }),
+        None => {
+            let built_beside = served.is_some() && !staging;
+            change(What::Changed { from: last.version, version, built_beside, diff: diff() })
+        }
+    }
+}
+
+/// A changed sink takes effect at once: it keeps nothing.
+fn plan_sink(state: &CatalogState, sink: &definitions::SinkDefinition) -> Change {
+    let kind = DefinitionKind::Sink;
+    let sql = normalised(&sink.sql);
+    let newest = of_name(state, kind, &sink.name).max_by_key(|record| record.version);
+    let change = |what| Change { kind, name: sink.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    if let Some(refused) = taken_name(state, kind, &sink.name) {
+        return change(refused);
+    }
+    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    match newest.status.is_live() {
+        true if normalised(&newest.sql) == sql => change(What::Unchanged { version: newest.version }),
+        true => {
+            let diff = line_diff(&normalised(&newest.sql), &sql);
+            change(What::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
+        }
+        false => change(What::Added { version: newest.version + 1 }),
+    }
+}
+
+/// Whether two stored views have the same states and answers. A text that does not parse means something else.
+fn means_the_same(before: &str, after: &str) -> bool {
+    let parsed = parse::parse_view(before).ok().zip(parse::parse_view(after).ok());
+    parsed.is_some_and(|(before, after)| before.means_the_same(&after))
+}
+
+/// All definitions share one namespace.
+fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
+    let others = [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink].into_iter().filter(|other| *other != kind);
+    let mut taken = others.flat_map(|other| state.live(other)).filter(|record| &*record.name == name);
+    taken.next().map(|record| What::Refused {
+        reasons: vec![format!("the catalog has a {} of that name", kind_name(record.kind))],
+        help: "choose another name, or drop the other one with `apply --prune` first".into(),
+    })
+}
+
+/// A topic belongs to at most one live stream.
+fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Option<What> {
+    let of_topic = |record: &&DefinitionRecord| {
+        let in_files = definitions.streams.iter().any(|known| known.name == record.name);
+        record.name != stream.name && !in_files && parse::parse_stream(&record.sql).is_ok_and(|other| other.topic == stream.topic)
+    };
+    state.live(DefinitionKind::Stream).find(of_topic).map(|record| What::Refused {
+        reasons: vec![format!("the topic \"{}\" belongs to the stream \"{}\", which is live in the catalog", stream.topic, record.name)],
+        help: format!("choose another topic, or remove \"{}\" from the files and drop it with `apply --prune` first", record.name),
+    })
+}
+
+pub(super) fn of_name<'a>(state: &'a CatalogState, kind: DefinitionKind, name: &'a str) -> impl Iterator<Item = &'a DefinitionRecord> {
+    state.definitions.iter().filter(move |record| record.kind == kind && &*record.name == name)
+}
+
+pub(super) fn of_status<'a>(
+    state: &'a CatalogState,
+    view: &'a str,
+    status: DefinitionStatus,
+) -> impl Iterator<Item = &'a DefinitionRecord> {
+    of_name(state, DefinitionKind::View, view).filter(move |record| record.status == status)
+}
+
+/// Returns the version of a view that was applied last and is live: the one being built, or else the served one.
+pub(super) fn last_version<'a>(state: &'a CatalogState, view: &'a str) -> Option<&'a DefinitionRecord> {
+    let building = of_status(state, view, DefinitionStatus::Building).max_by_key(|record| record.version);
+    building.or_else(|| of_status(state, view, DefinitionStatus::Active).next())
+}
+
+pub(super) fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
+    of_name(state, kind, name).map(|record| record.version).max()
+}
