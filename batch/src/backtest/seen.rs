@@ -9,7 +9,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, Pieces, Seen, SeenEvent, StateRows, answer_seen, merge_all};
+use engine::states::{AddedStates, PerEventStates, Pieces, Seen, SeenEvent, StateRows, answer_seen, merge_all, merge_small_parts};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -22,7 +22,7 @@ pub(super) struct SeenStates {
 struct SeenView {
     live: LiveView,
     states: PerEventStates,
-    /// Of the chunks before the present one: ever smaller parts, so that a row is merged only a few times.
+    /// The states of the chunks before the present one, in few parts.
     before: Vec<StateRows>,
     /// Of the present chunk.
     added: Option<AddedStates>,
@@ -48,7 +48,7 @@ impl SeenStates {
                 && !added.is_empty()
             {
                 view.before.push(merge_all(&view.live.plan, &view.live.codec, &[added.rows()])?);
-                view.merge_small_parts()?;
+                merge_small_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
             }
             view.added = Some(view.states.of(events).await?);
             bytes += view.bytes();
@@ -95,17 +95,6 @@ impl SeenStates {
 }
 
 impl SeenView {
-    fn merge_small_parts(&mut self) -> Result<()> {
-        while let [.., older, newer] = self.before.as_slice()
-            && newer.len() * 2 > older.len()
-        {
-            let merged = merge_all(&self.live.plan, &self.live.codec, &[older, newer])?;
-            self.before.truncate(self.before.len() - 2);
-            self.before.push(merged);
-        }
-        Ok(())
-    }
-
     fn bytes(&self) -> usize {
         let added = self.added.iter().map(AddedStates::rows);
         self.before.iter().chain(added).map(|rows| rows.batch().get_array_memory_size()).sum()

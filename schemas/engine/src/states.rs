@@ -28,7 +28,7 @@ pub(crate) mod values;
 pub use added::{AddedStates, PerEventStates};
 pub use answer::{Answered, answer, answer_kept, cost_of_key};
 pub use buckets::{bucket_of, buckets_of_part};
-pub use gather::Gather;
+pub use gather::{Gather, merge_small_parts};
 pub use kept::KeptKey;
 pub use merge::{at_kept_levels, merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};
 pub use partial::{EventSource, Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};

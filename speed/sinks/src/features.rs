@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, StateRows, merge_all, merge_rows};
+use engine::states::{AddedStates, PerEventStates, StateRows, merge_rows, merge_small_parts};
 use serving::{ReadView, SeenBy, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
 
 struct SeenView {
     live: LiveView,
-    /// Of the chunks before the present one: ever smaller parts, each at most half of the part before it.
+    /// The states of the chunks before the present one, in few parts.
     before: Vec<StateRows>,
     /// Of the present chunk.
     added: Option<AddedStates>,
@@ -73,7 +73,7 @@ impl Seen {
             if let Some(added) = view.added.take() {
                 let rows = added.rows().batch().clone();
                 view.before.push(merge_rows(&view.live.plan, &view.live.codec, &[rows])?);
-                merge_parts(&view.live, &mut view.before)?;
+                merge_small_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
             }
             view.added = Some(states.of(chunk.events).await?);
         }
@@ -116,16 +116,4 @@ impl Seen {
         debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
         Ok(rows)
     }
-}
-
-/// Merges parts of similar size, so that they are few and each row is merged only a few times.
-fn merge_parts(view: &LiveView, parts: &mut Vec<StateRows>) -> Result<()> {
-    while let [.., older, newer] = parts.as_slice()
-        && newer.len() * 2 > older.len()
-    {
-        let merged = merge_all(&view.plan, &view.codec, &[older, newer])?;
-        parts.truncate(parts.len() - 2);
-        parts.push(merged);
-    }
-    Ok(())
 }

@@ -8,8 +8,20 @@ use crate::states::merge::{merge_all, merge_rows};
 use crate::states::rows::{KeyCodec, StateRows};
 use types::{Error, Result};
 
-/// Rows gathered so far. Pieces of similar size are merged, as in an LSM tree: each row is merged only a few times,
-/// however many pieces arrive.
+/// Merges the last parts while they are of similar size, as in an LSM tree. Called after each part that is added, it keeps
+/// the parts few (each is less than half of the one before it) and merges each row only a few times.
+pub fn merge_small_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
+    while let [.., older, newer] = parts.as_slice()
+        && newer.len() * 2 >= older.len()
+    {
+        let merged = merge_all(plan, codec, &[older, newer])?;
+        parts.truncate(parts.len() - 2);
+        parts.push(merged);
+    }
+    Ok(())
+}
+
+/// Rows gathered so far, in few pieces however many arrive.
 pub struct Gather<'a> {
     plan: &'a ViewPlan,
     codec: &'a KeyCodec,
@@ -29,13 +41,7 @@ impl<'a> Gather<'a> {
             return Ok(());
         }
         self.pieces.push(merge_rows(self.plan, self.codec, batches)?);
-        while let [.., older, newer] = self.pieces.as_slice()
-            && newer.len() * 2 >= older.len()
-        {
-            let merged = merge_all(self.plan, self.codec, &[older, newer])?;
-            self.pieces.truncate(self.pieces.len() - 2);
-            self.pieces.push(merged);
-        }
+        merge_small_parts(self.plan, self.codec, &mut self.pieces)?;
         self.check()
     }
 
