@@ -31,6 +31,7 @@ pub mod replay;
 pub mod scheduler;
 pub mod served;
 pub mod sinks;
+mod sql_names;
 pub mod status;
 pub mod storage_report;
 pub mod tokens;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Mistake;
 use super::expression::{self, Expression, Macro};
+use crate::sql_names::is_plain;
 
 /// What the lines of a script define.
 #[derive(Debug, Default)]
@@ -196,7 +197,13 @@ fn identifier(text: &str) -> Result<String, String> {
     let good = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !name.contains("__");
-    if good { Ok(name) } else { Err(format!("expected a name of letters, digits and single underscores, found `{text}`")) }
+    if !good {
+        return Err(format!("expected a name of letters, digits and single underscores, found `{text}`"));
+    }
+    match is_plain(&name) {
+        true => Ok(name),
+        false => Err(format!("`{name}` is a word of SQL: expected another name; `--path` can still read the member `{name}`")),
+    }
 }
 
 /// The options of one line.

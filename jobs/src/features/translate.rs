@@ -32,7 +32,9 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
             false => expand(&feature.expression, &script.macros, 0).and_then(|expanded| translator.over_event(&expanded)),
         };
         match translated {
-            Ok(sql) => columns.push(format!("{sql} AS {} -- line {}: {}", feature.name, feature.line, one_line(&feature.text))),
+            Ok(sql) => {
+                columns.push((format!("{sql} AS {}", feature.name), format!(" -- line {}: {}", feature.line, one_line(&feature.text))))
+            }
             Err(message) => mistakes.push(Mistake { line: feature.line, message }),
         }
     }
@@ -65,21 +67,17 @@ fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, 
     Ok(File { path: format!("streams/{event_type}.sql"), text })
 }
 
-fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<String>, views: &[View]) -> File {
+/// `features`: the columns, each with its comment.
+fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<(String, String)>, views: &[View]) -> File {
     let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\n", sink.line);
     let key = sink.key.as_ref().map(|key| format!(", key = '{key}'")).unwrap_or_default();
     let _ = write!(text, "CREATE SINK {} WITH (topic = {}{key}, features = '{}') AS\nSELECT ", sink.name, quoted(&sink.topic), sink.mode);
-    let fields = source.fields.iter().map(|field| format!("e.{}", field.name));
-    let columns: Vec<String> = fields.chain(features).collect();
-    for (index, column) in columns.iter().enumerate() {
+    let fields = source.fields.iter().map(|field| (format!("e.{}", field.name), String::new()));
+    let columns: Vec<(String, String)> = fields.chain(features).collect();
+    for (index, (column, comment)) in columns.iter().enumerate() {
         let comma = if index + 1 < columns.len() { "," } else { "" };
-        // The comma stands before the comment.
-        let column = match column.split_once(" -- line ") {
-            Some((sql, comment)) => format!("{sql}{comma} -- line {comment}"),
-            None => format!("{column}{comma}"),
-        };
         let indent = if index == 0 { "" } else { "       " };
-        let _ = writeln!(text, "{indent}{column}");
+        let _ = writeln!(text, "{indent}{column}{comma}{comment}");
     }
     let _ = write!(text, "FROM {} e", sink.event_type);
     for (index, view) in views.iter().enumerate() {

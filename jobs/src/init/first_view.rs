@@ -9,6 +9,7 @@ use types::Result;
 
 use crate::ingest::{Shape, Survey, survey};
 use crate::installation::now;
+use crate::sql_names::quoted;
 
 /// How many records of the file are surveyed.
 const RECORDS: u64 = 200_000;
@@ -94,23 +95,6 @@ fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
         }
     }
     best.map(|(_, name)| name.to_owned())
-}
-
-/// Returns a name as SQL text, quoted if it would otherwise mean something else.
-fn quoted(name: &str) -> String {
-    use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement};
-    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser};
-    let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT {name}, sum({name}) AS {name} FROM {name} GROUP BY {name}"));
-    let is_plain = match parsed.as_deref() {
-        Ok([Statement::Query(query)]) => match &*query.body {
-            SetExpr::Select(select) => {
-                matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name)
-            }
-            _ => false,
-        },
-        _ => false,
-    };
-    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
 }
 
 /// Last words of names whose numbers are identifiers, places or levels, not amounts.

@@ -1,0 +1,18 @@
+//! Names in SQL text that is generated: which of them have to be quoted.
+
+use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// Whether a name stands for itself everywhere in a SELECT: it is no word of SQL, and needs no quotes.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT {name}, sum({name}) AS {name} FROM {name} GROUP BY {name}"));
+    let Ok([Statement::Query(query)]) = parsed.as_deref() else { return false };
+    let SetExpr::Select(select) = &*query.body else { return false };
+    matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name)
+}
+
+/// Returns a name as SQL text, quoted if it would otherwise mean something else.
+pub(crate) fn quoted(name: &str) -> String {
+    if is_plain(name) { name.to_owned() } else { format!("\"{name}\"") }
+}
