@@ -4,11 +4,11 @@
 //! the producer before it can commit nothing any more, and what it left open is aborted. How far an output is stands in a
 //! compacted topic, written in the transaction of its records.
 //!
-//! A producer has one transaction at a time and one transactional id, and whoever takes an id over fences all that its
-//! producer does. Partitions go from worker to worker one by one: a producer for several of them would be fenced by the next
-//! owner of any one, and with it the outputs of those that stay. A producer for all sinks of one partition could be shared,
-//! but then a sink whose topic takes no records would hold up the others. So there are as many producers as sinks times
-//! partitions that this process has: each is a thread and about a megabyte.
+//! A producer has one transactional id and one transaction at a time. When another process takes over the id, Kafka fences
+//! the first producer. Partitions move between workers one at a time. If several partitions shared a producer, the new owner
+//! of one of them would fence it, and the outputs of the others would stop too. All sinks of one partition could share a
+//! producer, but then a sink whose topic takes no records would hold up the others. So a process has one producer for each
+//! sink and partition that it owns, each with a thread of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -51,7 +51,8 @@ struct Walks<'a> {
 }
 
 impl Walks<'_> {
-    /// Events from this one on: at most so many, of different keys, whose ranges have the same edges.
+    /// The next events, starting with `from`, that can be walked together: at most `size`, all with different keys, and with
+    /// ranges that have the same edges.
     fn together(&self, from: usize, size: usize) -> Vec<usize> {
         let (mut keys, mut events) = (HashSet::new(), Vec::new());
         let mut spans: Option<(Micros, Vec<Span>)> = None;
