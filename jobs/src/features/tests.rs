@@ -34,7 +34,7 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         (feature("COUNT(7d, pay, device"), "a `)` is missing"),
         ("add-feature --name amount --expr 'F_ABS(amount)'".into(), "has the name of a field"),
         ("add-feature --name f".into(), "--expr is missing"),
-        ("add-feature --name order --expr amount".into(), "`order` is a word of SQL"),
+        ("add-feature --name user --expr amount".into(), "`user` is a word of SQL"),
         ("add-filter --name f".into(), "found `add-filter`"),
         ("add-feature --name 'f".into(), "a quote is not closed"),
         ("add-feature --name f --expr amount --x y".into(), "no option --x"),
