@@ -42,8 +42,8 @@ pub struct Seen<'a> {
     pub events: &'a [SeenEvent],
 }
 
-/// Returns the columns `wanted` (indices into the plan's columns), a row for each event in their order. Values that cannot be
-/// computed are NULL.
+/// Returns the columns `wanted` (indices into the plan's columns), a row for each event in their order. Values that
+/// cannot be computed are NULL.
 pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &[usize]) -> Result<RecordBatch> {
     let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
     let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
@@ -284,7 +284,8 @@ fn rows_before(selected: &Selection) -> Vec<Vec<(usize, usize)>> {
     selected.groups_of(0).iter().map(of_key).collect()
 }
 
-/// The rows that events add in a span, key by key, up to what the last event of each key counts; and where each key's begin.
+/// Returns the rows that events add in a span, key by key, up to what the last event of each key counts, and where the
+/// rows of each key begin.
 fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[u32]) -> Result<(Vec<u32>, Vec<usize>)> {
     let Some(added) = seen.added else { return Ok((Vec::new(), vec![0; seen.keys.len() + 1])) };
     let (level_codes, starts) = (levels(added.rows().batch())?, tiles(added.rows().batch())?);

@@ -4,11 +4,11 @@
 //! the producer before it can commit nothing any more, and what it left open is aborted. How far an output is stands in a
 //! compacted topic, written in the transaction of its records.
 //!
-//! A producer has one transactional id and one transaction at a time. When another process takes over the id, Kafka fences
-//! the first producer. Partitions move between workers one at a time. If several partitions shared a producer, the new owner
-//! of one of them would fence it, and the outputs of the others would stop too. All sinks of one partition could share a
-//! producer, but then a sink whose topic takes no records would hold up the others. So a process has one producer for each
-//! sink and partition that it owns, each with a thread of its own.
+//! A producer has one transactional id and one transaction at a time. When another process takes over the id, Kafka
+//! fences the first producer. Partitions move between workers one at a time. If several partitions shared a producer, the
+//! new owner of one of them would fence it, and the outputs of the others would stop too. All sinks of one partition could
+//! share a producer, but then a sink whose topic takes no records would hold up the others. So a process has one producer
+//! for each sink and partition that it owns, each with a thread of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

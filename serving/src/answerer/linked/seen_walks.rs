@@ -1,5 +1,5 @@
-//! The rows of a linked view as events see them. Each event sees edges of its own; but where no event of a few adds to a node
-//! that the walk of an earlier one of them passes, all see the same there, and one walk answers them together.
+//! The rows of a linked view as events see them. Each event has its own set of edges: those before it. Some events add
+//! nothing to any node that the walks of the others pass. They all see the same there, and one walk answers them together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ struct Walks<'a> {
 }
 
 impl Walks<'_> {
-    /// The next events, starting with `from`, that can be walked together: at most `size`, all with different keys, and with
-    /// ranges that have the same edges.
+    /// The next events, starting with `from`, that can be walked together: at most `size`, all with different keys, and
+    /// with ranges that have the same edges.
     fn together(&self, from: usize, size: usize) -> Vec<usize> {
         let (mut keys, mut events) = (HashSet::new(), Vec::new());
         let mut spans: Option<(Micros, Vec<Span>)> = None;
