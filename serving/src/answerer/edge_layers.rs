@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use committed::registry::LiveView;
-use engine::states::{AddedStates, StateRows, find_prefix};
+use engine::states::{AddedStates, NodeCodec, StateRows};
 use engine::walk::{EdgeLayers, LayerRows};
 use types::Result;
 
@@ -18,6 +18,7 @@ use crate::read_view::LoadedView;
 pub(super) struct ViewEdges<'a> {
     source: &'a StateSource<'a>,
     view: &'a LiveView,
+    nodes: &'a NodeCodec,
     /// With all its buckets: a walk may lead to any.
     snapshot: Option<&'a SnapshotCopy>,
 }
@@ -32,18 +33,18 @@ impl<'a> ViewEdges<'a> {
         if let Some(snapshot) = snapshot {
             snapshot.runs()?;
         }
-        Ok(Self { source, view, snapshot })
+        Ok(Self { source, view, nodes: view.codec.nodes()?, snapshot })
     }
 
     fn rows_beginning(self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'a>> {
         let with = |laddered: bool| move |(chunk, rows): (_, Range<usize>)| (chunk, rows, laddered);
         match self.source {
-            StateSource::Archive(layer) => layer.run.find_prefix(prefix).into_iter().map(with(false)).collect(),
+            StateSource::Archive(layer) => layer.run.find_node(self.nodes, prefix).into_iter().map(with(false)).collect(),
             StateSource::Layers { read_view, view: loaded } => {
                 let runs = self.snapshot.into_iter().flat_map(|snapshot| snapshot.runs_of(place)).flatten();
-                let mut found: Vec<LayerRows<'a>> = runs.flat_map(|run| run.find_prefix(prefix)).map(with(true)).collect();
-                found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_prefix(prefix)).map(with(false)));
-                let fresh = read_view.fresh_of(self.view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix)));
+                let mut found: Vec<LayerRows<'a>> = runs.flat_map(|run| run.find_node(self.nodes, prefix)).map(with(true)).collect();
+                found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_node(self.nodes, prefix)).map(with(false)));
+                let fresh = read_view.fresh_of(self.view).map(|rows| (&**rows, rows.find_node(self.nodes, prefix)));
                 found.extend(fresh.filter(|(_, rows)| !rows.is_empty()).map(with(false)));
                 found
             }
@@ -96,7 +97,7 @@ impl<'a> EdgesBefore<'a> {
             return found.clone();
         }
         let mut found = self.edges.rows_beginning(prefix, place);
-        let before = self.before.iter().map(|rows| (rows, find_prefix(rows.keys(), prefix), false));
+        let before = self.before.iter().map(|rows| (rows, rows.find_node(self.edges.nodes, prefix), false));
         found.extend(before.filter(|(_, rows, _)| !rows.is_empty()));
         known.insert(prefix.into(), found.clone());
         found

@@ -1,13 +1,16 @@
 //! Nodes of linked views are prefixes of their edges' encoded keys. All edges that leave a node are adjacent, in one
 //! bucket.
 
-use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, new_null_array};
-use arrow::compute::{not, nullif};
-use arrow::datatypes::FieldRef;
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, UInt32Array, new_null_array};
+use arrow::compute::{not, nullif, partition, take};
+use arrow::datatypes::FieldRef;
+
 use crate::plan::links::EdgeLayout;
-use crate::states::rows::KeyCodec;
+use crate::states::first_rows::Entry;
+use crate::states::rows::{KeyCodec, StateRows};
 use types::{Error, Result};
 
 /// Encodes the node from which an edge is walked: the group keys of a near edge, the join keys of a far one.
@@ -71,10 +74,30 @@ impl NodeCodec {
     }
 
     /// Returns which of sorted state rows are near edges: the first ones.
-    pub fn near_rows(&self, rows: &RecordBatch) -> Result<std::ops::Range<usize>> {
+    pub fn near_rows(&self, rows: &RecordBatch) -> Result<Range<usize>> {
         let side = rows.column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
         // False sorts before true.
         Ok(0..side.false_count())
+    }
+
+    /// Returns the rows at which the edges of another node begin: near ones, then far ones.
+    pub(crate) fn first_rows(&self, rows: &StateRows) -> Result<[Vec<u32>; 2]> {
+        let near = self.near_rows(rows.batch())?;
+        let far = near.end..rows.len();
+        Ok([first_rows(rows.batch(), near, &self.layout.groups)?, first_rows(rows.batch(), far, &self.layout.via)?])
+    }
+
+    /// The same, each with how much of its key the node is.
+    pub(super) fn entries(&self, rows: &StateRows) -> Result<Vec<Entry>> {
+        let [near, far] = self.first_rows(rows)?.map(UInt32Array::from);
+        let keys = |columns: &Range<usize>, of: &UInt32Array| {
+            let columns = rows.batch().columns()[columns.clone()].iter();
+            columns.map(|column| Ok(take(column, of, None)?)).collect::<Result<Vec<ArrayRef>>>()
+        };
+        let of_near = self.near(&keys(&self.layout.groups, &near)?, near.len())?;
+        let of_far = self.far(&keys(&self.layout.via, &far)?, far.len())?;
+        let prefixes = of_near.iter().chain(&of_far).flatten();
+        Ok(near.values().iter().chain(far.values()).copied().zip(prefixes.map(<[u8]>::len)).collect())
     }
 
     /// Returns the bytes that determine each edge's bucket.
@@ -93,7 +116,16 @@ impl NodeCodec {
         std::iter::once(side).chain(groups.iter().cloned()).collect()
     }
 
-    fn nulls(&self, columns: std::ops::Range<usize>, rows: usize) -> Vec<ArrayRef> {
+    fn nulls(&self, columns: Range<usize>, rows: usize) -> Vec<ArrayRef> {
         self.keys[columns].iter().map(|key| new_null_array(key.data_type(), rows)).collect()
     }
+}
+
+/// The rows at which the values of some columns change.
+fn first_rows(batch: &RecordBatch, among: Range<usize>, columns: &Range<usize>) -> Result<Vec<u32>> {
+    if among.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns: Vec<ArrayRef> = batch.columns()[columns.clone()].iter().map(|key| key.slice(among.start, among.len())).collect();
+    Ok(partition(&columns)?.ranges().into_iter().map(|range| (among.start + range.start) as u32).collect())
 }

@@ -3,6 +3,8 @@
 //!
 //! Keys are compared by their row encoding.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array, new_null_array};
 use arrow::compute::{cast, concat_batches, take};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
@@ -12,6 +14,7 @@ use arrow_row::{RowConverter, SortField};
 use crate::functions::limited::is_limit_mark;
 use crate::functions::sums::wide::is_carries;
 use crate::plan::ViewPlan;
+use crate::states::first_rows::{Entry, First, FirstRows};
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
 use types::columns::{LEVEL, TILE};
@@ -82,6 +85,14 @@ impl KeyCodec {
 pub struct StateRows {
     batch: RecordBatch,
     keys: BinaryArray,
+    indices: Arc<Indices>,
+}
+
+/// Where whole keys begin, and where the nodes of edges do.
+#[derive(Debug, Default)]
+struct Indices {
+    keys: FirstRows,
+    nodes: FirstRows,
 }
 
 impl StateRows {
@@ -93,21 +104,21 @@ impl StateRows {
         let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
         let place = |row: u32| (tiles[row as usize], levels.value(row as usize));
         if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
-            return Ok(Self { batch, keys });
+            return Ok(Self::from_sorted(batch, keys));
         }
         let order = UInt32Array::from(sorted_rows(&keys, &|a, b| (place(a), a).cmp(&(place(b), b))));
         let keys = take(&keys, &order, None)?.as_binary::<i32>().clone();
-        Ok(Self { batch: taken(&batch, &order)?, keys })
+        Ok(Self::from_sorted(taken(&batch, &order)?, keys))
     }
 
     /// Wraps rows that are already sorted, with their encoded keys.
     pub fn from_sorted(batch: RecordBatch, keys: BinaryArray) -> Self {
-        Self { batch, keys }
+        Self { batch, keys, indices: Arc::default() }
     }
 
     /// Returns some of the rows without copying.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
-        Self { batch: self.batch.slice(rows.start, rows.len()), keys: self.keys.slice(rows.start, rows.len()) }
+        Self::from_sorted(self.batch.slice(rows.start, rows.len()), self.keys.slice(rows.start, rows.len()))
     }
 
     pub fn batch(&self) -> &RecordBatch {
@@ -128,12 +139,31 @@ impl StateRows {
 
     /// Returns the rows of one key.
     pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
-        find_key(&self.keys, key)
+        // No encoded key begins with another one of the same columns.
+        match self.indices.keys.find(&self.keys, key, || Ok(whole_keys(&self.keys))) {
+            First::Row(from) => from..end_of(&self.keys, from, |other| other == key),
+            First::Nowhere => 0..0,
+            First::Unknown => find_key(&self.keys, key),
+        }
+    }
+
+    /// Returns the edges that leave a node: the rows whose keys begin with `prefix`, which [`NodeCodec`] makes.
+    pub fn find_node(&self, nodes: &NodeCodec, prefix: &[u8]) -> std::ops::Range<usize> {
+        match self.indices.nodes.find(&self.keys, prefix, || nodes.entries(self)) {
+            First::Row(from) => from..prefix_end(&self.keys, from, prefix),
+            First::Nowhere => 0..0,
+            First::Unknown => find_prefix(&self.keys, prefix),
+        }
     }
 
     /// Bytes of memory these rows hold.
     pub fn memory_bytes(&self) -> usize {
-        self.batch.get_array_memory_size() + self.keys.get_array_memory_size()
+        self.batch.get_array_memory_size() + self.keys.get_array_memory_size() + self.index_bytes()
+    }
+
+    /// Bytes of memory in which keys are found faster.
+    pub(super) fn index_bytes(&self) -> usize {
+        self.indices.keys.memory_bytes() + self.indices.nodes.memory_bytes()
     }
 }
 
@@ -228,6 +258,12 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     data.into_builder().data_type(to.clone()).child_data(children).build()
 }
 
+/// The first row of each key, found by all of it.
+fn whole_keys(keys: &BinaryArray) -> Vec<Entry> {
+    let is_first = |row: &usize| *row == 0 || keys.value(*row) != keys.value(*row - 1);
+    (0..keys.len()).filter(is_first).map(|row| (row as u32, keys.value(row).len())).collect()
+}
+
 /// Returns the rows of one key among sorted encoded keys.
 pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, key);
@@ -235,7 +271,7 @@ pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize>
 }
 
 /// Returns the rows whose encoded keys begin with `prefix`.
-pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
+pub(super) fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, prefix);
     from..prefix_end(keys, from, prefix)
 }

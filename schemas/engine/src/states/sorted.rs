@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::states::nodes::NodeCodec;
 use crate::states::rows::{StateRows, first_from, partition_point, prefix_end};
 use arrow::array::{AsArray, BinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
@@ -57,7 +58,8 @@ impl SortedRun {
 
     /// Bytes of the process's own memory. Mapped pages belong to the system's cache.
     pub fn memory_bytes(&self) -> usize {
-        if self.mapped_bytes > 0 { 0 } else { self.chunks.iter().map(StateRows::memory_bytes).sum() }
+        let bytes = if self.mapped_bytes > 0 { StateRows::index_bytes } else { StateRows::memory_bytes };
+        self.chunks.iter().map(bytes).sum()
     }
 
     /// Returns the rows of one key in each chunk: a binary search over the chunks, then within them.
@@ -77,6 +79,13 @@ impl SortedRun {
         let chunk = self.first_chunk(prefix);
         let row = self.chunks.get(chunk).map_or(0, |rows| first_from(rows.keys(), prefix));
         self.prefix_from((chunk, row), prefix)
+    }
+
+    /// Returns the edges that leave a node in each chunk: the rows whose keys begin with `prefix`.
+    pub fn find_node<'a>(&'a self, nodes: &NodeCodec, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
+        let first = self.first_chunk(prefix);
+        let rows = self.chunks.get(first).map_or(0..0, |chunk| chunk.find_node(nodes, prefix));
+        if rows.is_empty() { Vec::new() } else { self.prefix_from((first, rows.start), prefix) }
     }
 
     /// Like [`SortedRun::find_prefix`], where the first such row, if there is one, is already known: its chunk and its

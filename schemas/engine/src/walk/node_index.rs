@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use arrow::array::{ArrayRef, UInt32Array};
-use arrow::compute::{partition, take};
+use arrow::compute::take;
 use hashbrown::HashTable;
 
 use crate::plan::links::LinkPlan;
@@ -35,10 +35,7 @@ impl NodeIndex {
     /// Takes the next chunk of the bucket's rows.
     pub fn add(&mut self, codec: &KeyCodec, links: &LinkPlan, rows: &StateRows) -> Result<()> {
         let nodes = codec.nodes()?;
-        let near = nodes.near_rows(rows.batch())?;
-        let first_rows =
-            [first_rows(rows, near.clone(), &links.layout.groups)?, first_rows(rows, near.end..rows.len(), &links.layout.via)?];
-        let first_rows = UInt32Array::from(first_rows.concat());
+        let first_rows = UInt32Array::from(nodes.first_rows(rows)?.concat());
         let columns = rows.batch().columns()[..links.layout.far_ends.end].iter();
         let keys = columns.map(|key| Ok(take(key, &first_rows, None)?)).collect::<Result<Vec<ArrayRef>>>()?;
         let places = codec.places(&keys, first_rows.len())?;
@@ -68,15 +65,6 @@ impl NodeIndex {
             None => Vec::new(),
         }
     }
-}
-
-/// The rows at which the values of some columns change.
-fn first_rows(rows: &StateRows, among: Range<usize>, columns: &Range<usize>) -> Result<Vec<u32>> {
-    if among.is_empty() {
-        return Ok(Vec::new());
-    }
-    let columns: Vec<ArrayRef> = rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(among.start, among.len())).collect();
-    Ok(partition(&columns)?.ranges().into_iter().map(|range| (among.start + range.start) as u32).collect())
 }
 
 #[cfg(test)]
