@@ -145,7 +145,10 @@ async fn load<'c>(
     checkpoint: &'c CheckpointRecord,
 ) -> Result<(&'c CheckpointRecord, Option<LayerRun>)> {
     let (found, damaged) = match stored_segment(from.storage, view, state, checkpoint).await? {
-        StoredSegment::Found(Segment { rows, failures, damaged, .. }) => (Some(layer_of(checkpoint, rows, failures)), damaged),
+        StoredSegment::Found(segment) => {
+            let Segment { rows, failures, damaged, .. } = *segment;
+            (Some(layer_of(checkpoint, rows, failures)), damaged)
+        }
         StoredSegment::Lacking { damaged } => (None, damaged),
     };
     from.damaged.lock().unwrap_or_else(PoisonError::into_inner).extend(damaged);

@@ -71,7 +71,7 @@ pub async fn segment_rows(
     checkpoint: &CheckpointRecord,
 ) -> Result<Segment> {
     match stored_segment(storage, view, state, checkpoint).await? {
-        StoredSegment::Found(segment) => Ok(segment),
+        StoredSegment::Found(segment) => Ok(*segment),
         StoredSegment::Lacking { damaged } => Ok(Segment { damaged, ..computed_segment(storage, session, view, state, checkpoint).await? }),
     }
 }
@@ -79,7 +79,7 @@ pub async fn segment_rows(
 /// What a checkpoint's states objects have of a view version.
 #[derive(Debug)]
 pub enum StoredSegment {
-    Found(Segment),
+    Found(Box<Segment>),
     /// Nothing that can be read; `damaged` says why, where an object cannot be read.
     Lacking {
         damaged: Option<Error>,
@@ -98,7 +98,7 @@ pub async fn stored_segment(
     let StoredRows { found, damaged } = stored_rows(storage, view, state, checkpoint).await?;
     let Some((batches, failures)) = found else { return Ok(StoredSegment::Lacking { damaged }) };
     let rows = merge_rows(&view.plan, &view.codec, &batches)?;
-    Ok(StoredSegment::Found(Segment { rows, failures, source: SegmentSource::States, damaged }))
+    Ok(StoredSegment::Found(Box::new(Segment { rows, failures, source: SegmentSource::States, damaged })))
 }
 
 /// The rows of a segment as they are in its checkpoint's states object: neither sorted nor merged for sure.
