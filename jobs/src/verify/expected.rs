@@ -182,7 +182,7 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
     Ok(Definitions {
         streams: named(DefinitionKind::Stream).map(|record| parse::parse_stream(&record.sql)).collect::<Result<_>>()?,
         views: named(DefinitionKind::View).map(|record| parse::parse_view(&record.sql)).collect::<Result<_>>()?,
-        sinks: Vec::new(),
+        ..Definitions::default()
     })
 }
 

@@ -86,7 +86,7 @@ impl Registry {
             let project = Definitions {
                 streams: streams.values().map(|stream: &LiveStream| (*stream.definition).clone()).collect(),
                 views: others.chain([definition.clone()]).collect(),
-                sinks: Vec::new(),
+                ..Definitions::default()
             };
             let planned = Planner::new(&project, functions.clone()).plan(definition).await;
             let Planned::Kept(plan) = planned.map_err(|found| {

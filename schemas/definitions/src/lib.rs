@@ -1,4 +1,4 @@
-//! What users write: streams, views and sinks in SQL, and settings in `basestream.toml` ([`settings`]).
+//! What users write: streams, views, sinks and alerts in SQL, and settings in `basestream.toml` ([`settings`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use types::Strategy;
 use types::sql_types::timestamp_type;
 use types::tiles::Level;
 
+mod alert;
 pub mod depth;
 mod diagnostics;
 pub mod durations;
@@ -21,6 +22,7 @@ mod schedule;
 pub mod settings;
 mod sink;
 
+pub use alert::AlertDefinition;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use origin::Origin;
 pub use schedule::Schedule;
@@ -255,10 +257,11 @@ pub struct NamedWindow {
     pub length: Duration,
 }
 
-/// All definitions in a project's `streams/`, `views/` and `sinks/`.
+/// All definitions in a project's `streams/`, `views/`, `sinks/` and `alerts/`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Definitions {
     pub streams: Vec<StreamDefinition>,
     pub views: Vec<ViewDefinition>,
     pub sinks: Vec<SinkDefinition>,
+    pub alerts: Vec<AlertDefinition>,
 }

@@ -1,18 +1,19 @@
-//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW` and `CREATE SINK`, several in a file, every mistake
-//! with its line and column.
+//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW`, `CREATE SINK` and `CREATE ALERT`, several in a
+//! file, every mistake with its line and column.
 //!
-//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view` and `sink` read
-//! the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
+//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view`, `sink` and `alert`
+//! read the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
 //! pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
+use super::{AlertDefinition, Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
 use found::Found;
 use tokens::TextPosition;
 use types::{Error, Result};
 
+mod alert;
 mod column_types;
 mod columns;
 mod conflicts;
@@ -71,14 +72,23 @@ pub fn parse_sink(sql: &str) -> Result<SinkDefinition> {
     }
 }
 
-/// Reads a project's `streams/*.sql`, `views/*.sql` and `sinks/*.sql`, each sorted by name. Diagnostics name files relative to `dir`.
+/// Parses one `CREATE ALERT`, as the catalog stores it. Errors: `Input` with the text of all diagnostics.
+pub fn parse_alert(sql: &str) -> Result<AlertDefinition> {
+    match parse_one(sql)? {
+        Found::Alert { definition, .. } => Ok(definition),
+        other => Err(other.instead_of("CREATE ALERT")),
+    }
+}
+
+/// Reads a project's `streams/*.sql`, `views/*.sql`, `sinks/*.sql` and `alerts/*.sql`, each sorted by name. Diagnostics
+/// name files relative to `dir`.
 ///
 /// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
 /// or that holds a definition of the other kind, becomes a diagnostic.
 pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let mut sources = Vec::new();
     let mut unreadable = Vec::new();
-    for folder in ["streams", "views", "sinks"] {
+    for folder in ["streams", "views", "sinks", "alerts"] {
         for file in sql_files(dir, folder)? {
             let bytes = std::fs::read(dir.join(&file)).map_err(|e| Error::from(e).with("file", dir.join(&file).display()))?;
             match String::from_utf8(bytes) {
@@ -115,6 +125,10 @@ fn keep(item: Found, file: Option<&Path>, definitions: &mut Definitions) {
         Found::Sink { mut definition, .. } => {
             definition.origin.file = file.map(Path::to_path_buf);
             definitions.sinks.push(definition);
+        }
+        Found::Alert { mut definition, .. } => {
+            definition.origin.file = file.map(Path::to_path_buf);
+            definitions.alerts.push(definition);
         }
     }
 }
@@ -160,10 +174,12 @@ fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));
     let sinks = definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.origin, "sinks"));
+    let alerts = definitions.alerts.iter().map(|alert| ("alert", &alert.name, &alert.origin, "alerts"));
     let outside = |origin: &super::Origin, folder: &str| origin.file.as_ref().is_some_and(|file| !file.starts_with(folder));
     streams
         .chain(views)
         .chain(sinks)
+        .chain(alerts)
         .filter(|(_, _, origin, folder)| outside(origin, folder))
         .map(|(kind, name, origin, folder)| {
             Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' is outside {folder}/"))

@@ -77,7 +77,7 @@ impl SinkPlan {
         let at_select = |error: Error| at(sink, None, &error);
         let at_error = |error: DataFusionError| at(sink, error.diagnostic().and_then(|found| found.span), &Error::from(error));
         let session = session(functions, sources).map_err(at_select)?;
-        let plan = analysed(&session, &sink.select).await.map_err(|error| match error {
+        let plan = analysed(&session, &sink.select, "a sink").await.map_err(|error| match error {
             Refused::DataFusion(error) => at_error(*error),
             Refused::Ours(error) => at_select(error),
         })?;
@@ -153,7 +153,7 @@ fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext
     Ok(session)
 }
 
-enum Refused {
+pub(crate) enum Refused {
     DataFusion(Box<DataFusionError>),
     Ours(Error),
 }
@@ -165,14 +165,14 @@ impl From<DataFusionError> for Refused {
 }
 
 /// The plan of the text after DataFusion's analyser: types are coerced, nothing is optimized.
-async fn analysed(session: &SessionContext, select: &str) -> Result<LogicalPlan, Refused> {
+pub(crate) async fn analysed(session: &SessionContext, select: &str, what: &str) -> Result<LogicalPlan, Refused> {
     let state = session.state();
     let dialect = state.config().options().sql_parser.dialect;
     let Statement::Statement(statement) = state.sql_to_statement(select, &dialect)? else {
-        return Err(Refused::Ours(Error::input("a sink is a SELECT, found another statement")));
+        return Err(Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement"))));
     };
     let ast::Statement::Query(_) = &*statement else {
-        return Err(Refused::Ours(Error::input("a sink is a SELECT, found another statement")));
+        return Err(Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement"))));
     };
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
     Ok(state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?)
@@ -247,7 +247,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
 }
 
 /// A record's members need names of their own.
-fn check_names(output: &Schema) -> Result<()> {
+pub(crate) fn check_names(output: &Schema) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for field in output.fields() {
         let name = field.name();

@@ -176,6 +176,16 @@ impl Range {
         Span { from: self.window.map(edge), to: self.until.map(edge) }
     }
 
+    /// Returns the first time after `t` at which this range covers other event times than at `t`; `None` if there is none.
+    pub fn changes_after(&self, t: Micros) -> Option<Micros> {
+        let hop = self.hop.length_us()?;
+        let next = |back: Duration| {
+            let back = i64::try_from(back.as_micros()).ok()?;
+            self.hop.floor(t.saturating_sub(back)).checked_add(hop)?.checked_add(back)
+        };
+        [self.window, self.until].into_iter().flatten().filter_map(next).min()
+    }
+
     /// Returns how long after its event time an event can be in this range: the window, and the hop by which its left
     /// edge may lie before it. `None`: for ever.
     pub fn longest_stay(&self) -> Option<Duration> {

@@ -29,10 +29,11 @@ impl Known {
             Found::Stream { definition, name_at, .. } => ("stream", &definition.name, *name_at),
             Found::View { definition, name_at } => ("view", &definition.name, *name_at),
             Found::Sink { definition, name_at } => ("sink", &definition.name, *name_at),
+            Found::Alert { definition, name_at } => ("alert", &definition.name, *name_at),
         };
         if let Some((other_kind, other)) = self.names.get(name) {
             let problem = name_at.error(format!("the {kind} '{name}' has the name of a {other_kind}"));
-            let help = format!("streams, views and sinks share one space of names; the other one is at {}", other.place());
+            let help = format!("streams, views, sinks and alerts share one space of names; the other one is at {}", other.place());
             return Some(problem.help(help).leaving_out(Some(name.to_string())));
         }
         let here = |at| Defined { file: file.map(Path::to_path_buf), at };

@@ -1,9 +1,9 @@
-//! What a statement becomes, and the part that streams and views have in common.
+//! What a statement becomes, and the part that all kinds have in common.
 
 use std::sync::Arc;
 
 use super::tokens::TextPosition;
-use crate::{SinkDefinition, StreamDefinition, ViewDefinition};
+use crate::{AlertDefinition, SinkDefinition, StreamDefinition, ViewDefinition};
 use types::Error;
 
 /// A definition without mistakes of its own, with the places that a conflict with another one refers to.
@@ -12,6 +12,7 @@ pub(super) enum Found {
     Stream { definition: StreamDefinition, name_at: TextPosition, topic_at: TextPosition },
     View { definition: ViewDefinition, name_at: TextPosition },
     Sink { definition: SinkDefinition, name_at: TextPosition },
+    Alert { definition: AlertDefinition, name_at: TextPosition },
 }
 
 impl Found {
@@ -21,6 +22,7 @@ impl Found {
             Found::Stream { .. } => "CREATE STREAM",
             Found::View { .. } => "CREATE VIEW",
             Found::Sink { .. } => "CREATE SINK",
+            Found::Alert { .. } => "CREATE ALERT",
         };
         Error::input(format!("found {found}; expected one {expected}"))
     }

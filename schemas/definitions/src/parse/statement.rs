@@ -4,13 +4,13 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::found::{Found, Head};
 use super::tokens::{Cursor, Lexeme, TextPosition, cut};
-use super::{names, sink, stream, view};
+use super::{alert, names, sink, stream, view};
 use crate::Diagnostics;
 use crate::depth::{TooDeep, too_deep};
 use types::suggest;
 
 /// The words after CREATE.
-const KINDS: [&str; 3] = ["stream", "view", "sink"];
+const KINDS: [&str; 4] = ["stream", "view", "sink", "alert"];
 
 /// Parses one text. Returns its definitions without mistakes, and all mistakes.
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
@@ -41,7 +41,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     (found, problems)
 }
 
-/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW` or `SINK` whose preceding `;` is missing.
+/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW`, `SINK` or `ALERT` whose preceding `;` is missing.
 fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexeme]> {
     let mut statements = Vec::new();
     let mut begin = 0;
@@ -83,7 +83,7 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
     let line = cursor.place().line;
     let sql = cursor.text_of(cursor.rest()).to_owned();
     if !cursor.take_word("create") {
-        let problem = cursor.expected("CREATE STREAM, CREATE VIEW or CREATE SINK");
+        let problem = cursor.expected("CREATE STREAM, CREATE VIEW, CREATE SINK or CREATE ALERT");
         problems.push(problem);
         return None;
     }
@@ -99,7 +99,8 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
     match what {
         "stream" => stream::parse(head, cursor, problems),
         "view" => view::parse(head, cursor, problems),
-        _ => sink::parse(head, cursor, problems),
+        "sink" => sink::parse(head, cursor, problems),
+        _ => alert::parse(head, cursor, problems),
     }
 }
 
@@ -137,7 +138,7 @@ fn unknown_kind(cursor: &Cursor<'_>) -> crate::Diagnostic {
     let found = cursor.peek().map(|lexeme| cursor.text(lexeme).to_ascii_lowercase()).unwrap_or_default();
     let help = match suggest::nearest(&found, KINDS) {
         Some(near) => format!("did you mean {}?", near.to_uppercase()),
-        None => "expected STREAM, VIEW or SINK: events come in through streams, answers are views, and sinks put out records".to_owned(),
+        None => "expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records".to_owned(),
     };
     cursor.place().error(format!("found CREATE {}", cursor.found())).help(help)
 }

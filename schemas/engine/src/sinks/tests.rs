@@ -19,7 +19,7 @@ async fn planned(select: &str) -> Result<SinkPlan, String> {
     let sink = parse::parse_sink(&sql).map_err(|error| error.to_string())?;
     let streams = [STREAM, OTHER].map(|sql| parse::parse_stream(sql).unwrap());
     let views = [BY_KEY, BY_TWO, ALL].map(|sql| parse::parse_view(sql).unwrap());
-    let project = Definitions { streams: streams.to_vec(), views: views.to_vec(), sinks: Vec::new() };
+    let project = Definitions { streams: streams.to_vec(), views: views.to_vec(), ..Definitions::default() };
     let functions = Functions::standard();
     let planner = Planner::new(&project, functions.clone());
     let mut plans = Vec::new();

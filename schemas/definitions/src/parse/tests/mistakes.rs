@@ -90,10 +90,10 @@ fn replacing_and_modifying_words_are_refused_with_the_reason() {
         problems("CREATE MATERIALIZED VIEW v AS SELECT 1 AS x"),
         "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up to date",
     );
-    one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM, CREATE VIEW or CREATE SINK");
+    one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM, CREATE VIEW, CREATE SINK or CREATE ALERT");
     one_line(
         problems("CREATE TABLE t (x INT)"),
-        "1:8: error: found CREATE 'TABLE' | expected STREAM, VIEW or SINK: events come in through streams, answers are views, and sinks put out records",
+        "1:8: error: found CREATE 'TABLE' | expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records",
     );
     one_line(
         problems("CREATE VIEW v (a, b) AS SELECT 1 AS x"),
@@ -106,11 +106,11 @@ fn definitions_that_collide_are_refused_with_the_place_of_the_other() {
     let ts = "(ts DATE NOT NULL) WITH (event_time = 'ts'";
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM a {ts});")),
-        "2:15: error: the stream 'a' has the name of a stream | streams, views and sinks share one space of names; the other one is at 1:15",
+        "2:15: error: the stream 'a' has the name of a stream | streams, views, sinks and alerts share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE VIEW A AS SELECT 1 AS x;")),
-        "2:13: error: the view 'a' has the name of a stream | streams, views and sinks share one space of names; the other one is at 1:15",
+        "2:13: error: the view 'a' has the name of a stream | streams, views, sinks and alerts share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM b {ts}, topic = 'a');")),

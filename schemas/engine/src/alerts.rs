@@ -1,0 +1,220 @@
+//! Alerts: which rows of a view satisfy a condition, and when that can change though no event comes.
+//!
+//! ```text
+//! row of a key at t -- WHERE --> holds or not -- SELECT --> record
+//!                         +----> the next time at which the same row holds or not
+//! windows -- left edges -------> the next time at which the row may be another one
+//! ```
+//!
+//! Between two events of a key, its row changes only where an edge of a window moves, which is at whole hops
+//! ([`AlertPlan::next_edge`]). A condition over the same row changes only where it asks for the time: such a condition is
+//! made of comparisons of which each changes at most once as time passes ([`monotone`]), so that the time is found by
+//! bisection, exact to the microsecond ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is
+//! refused: nobody could say when it begins to hold.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Span;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::prelude::SessionContext;
+use definitions::{AlertDefinition, Diagnostic, Diagnostics};
+use types::sql_types::timestamp_type;
+use types::tiles::{Micros, Range};
+use types::{Error, Result};
+
+use crate::functions::Functions;
+use crate::plan::{ColumnKind, UuidColumns, ViewPlan, asks_for_time, node_name, planning_session, unstable_function};
+use crate::sinks::{AS_OF, Refused, analysed, check_names};
+use crate::steps::physical;
+
+mod evaluate;
+mod monotone;
+mod watch;
+
+pub use evaluate::{Failed, Held};
+pub use watch::{Open, Transition, TransitionKind, Watch};
+
+/// How the rows of one alert are found. It follows from the alert's SELECT and its view.
+#[derive(Debug, Clone)]
+pub struct AlertPlan {
+    pub view: Arc<ViewPlan>,
+    /// The view's columns that the alert reads: indices into [`ViewPlan::columns`].
+    pub wanted: Vec<usize>,
+    /// The record's columns.
+    pub output: SchemaRef,
+    /// The view's columns, then [`AS_OF`].
+    row: SchemaRef,
+    condition: Arc<dyn PhysicalExpr>,
+    columns: Vec<Arc<dyn PhysicalExpr>>,
+    /// The comparisons of the condition that ask for the time. Each changes at most once.
+    comparisons: Vec<Arc<dyn PhysicalExpr>>,
+    /// The ranges on which the wanted columns, and the existence of a row, depend.
+    ranges: Vec<Range>,
+}
+
+impl AlertPlan {
+    /// Plans an alert over one of these views. Errors: what cannot be watched, with its place in the file.
+    pub async fn new(alert: &AlertDefinition, functions: &Functions, views: &[Arc<ViewPlan>]) -> Result<AlertPlan, Diagnostics> {
+        let at_select = |error: Error| at(alert, None, &error);
+        let session = session(functions, views).map_err(at_select)?;
+        let plan = analysed(&session, &alert.select, "an alert").await.map_err(|error| match error {
+            Refused::DataFusion(error) => at(alert, error.diagnostic().and_then(|found| found.span), &Error::from(*error)),
+            Refused::Ours(error) => at_select(error),
+        })?;
+        Self::of(&plan, views).map_err(at_select)
+    }
+
+    fn of(plan: &LogicalPlan, views: &[Arc<ViewPlan>]) -> Result<AlertPlan> {
+        let LogicalPlan::Projection(projection) = plan else { return Err(unsupported(plan)) };
+        let LogicalPlan::Filter(filter) = &*projection.input else {
+            return match view_name(&projection.input) {
+                Ok(_) => Err(Error::input("it has no WHERE: expected the condition that a row begins to satisfy")),
+                Err(error) => Err(error),
+            };
+        };
+        let view = view_name(&filter.input)?;
+        let view = views.iter().find(|known| *known.view == *view).cloned();
+        let view = view.ok_or_else(|| Error::internal("an alert reads a view that is not planned"))?;
+        let input = filter.input.schema();
+        let expression = |expr: &Expr| {
+            check_expression(expr)?;
+            physical(&timed(expr.clone(), &filter.input)?, input)
+        };
+        let predicate = monotone::with_lengths(filter.predicate.clone())?;
+        let condition = expression(&predicate)?;
+        let columns = projection.expr.iter().map(expression).collect::<Result<Vec<_>>>()?;
+        let comparisons = monotone::comparisons(&predicate, input)?;
+        let comparisons = comparisons.iter().map(expression).collect::<Result<Vec<_>>>()?;
+        let output: SchemaRef = Arc::new(projection.schema.as_arrow().clone());
+        check_names(&output)?;
+        let row: SchemaRef = Arc::new(input.as_arrow().clone());
+        let used: BTreeSet<usize> = columns.iter().chain([&condition]).flat_map(collect_columns).map(|column| column.index()).collect();
+        let wanted: Vec<usize> = used.into_iter().filter(|column| *column < view.columns.len()).collect();
+        let by_time: BTreeSet<usize> = collect_columns(&condition).iter().map(|column| column.index()).collect();
+        refuse_moving_columns(&view, &by_time)?;
+        let ranges = ranges(&view, &wanted);
+        Ok(AlertPlan { view, wanted, output, row, condition, columns, comparisons, ranges })
+    }
+
+    /// The first time after `t` at which a row may be another one, although no event came: a window's edge moves.
+    pub fn next_edge(&self, t: Micros) -> Option<Micros> {
+        self.ranges.iter().filter_map(|range| range.changes_after(t)).min()
+    }
+}
+
+/// A session in which views are (empty) tables.
+fn session(functions: &Functions, views: &[Arc<ViewPlan>]) -> Result<SessionContext> {
+    let session = planning_session(functions)?;
+    let mut uuids = UuidColumns::default();
+    for view in views {
+        let time = Arc::new(Field::new(AS_OF, timestamp_type(), false));
+        let fields = view.output_schema().fields().iter().cloned().chain([time]).collect::<Vec<_>>();
+        session.register_table(&*view.view, Arc::new(EmptyTable::new(Arc::new(Schema::new(fields)))))?;
+        uuids.add_view(&view.view, view);
+    }
+    uuids.register(&session);
+    Ok(session)
+}
+
+/// The name of the view that a node scans, under an alias or not.
+fn view_name(node: &LogicalPlan) -> Result<&str> {
+    match node {
+        LogicalPlan::TableScan(scan) => Ok(scan.table_name.table()),
+        LogicalPlan::SubqueryAlias(alias) => view_name(&alias.input),
+        other => Err(unsupported(other)),
+    }
+}
+
+fn unsupported(node: &LogicalPlan) -> Error {
+    Error::input(format!(
+        "{} is not supported in an alert, which watches the rows of one view: expected SELECT .. FROM view WHERE ..",
+        node_name(node)
+    ))
+}
+
+/// The expression with the time's column in the place of `as_of()`.
+fn timed(expr: Expr, input: &LogicalPlan) -> Result<Expr> {
+    let schema = input.schema();
+    let found = schema.iter().find(|(_, field)| field.name() == AS_OF);
+    let (qualifier, field) = found.ok_or_else(|| Error::internal("the rows of an alert have no time"))?;
+    let column = Expr::Column(datafusion::common::Column::new(qualifier.cloned(), field.name()));
+    let timed = expr.transform_up(|expr| match asks_for_time(&expr) {
+        true => Ok(Transformed::yes(column.clone())),
+        false => Ok(Transformed::no(expr)),
+    })?;
+    Ok(timed.data)
+}
+
+fn check_expression(expr: &Expr) -> Result<()> {
+    let mut problem = None;
+    expr.apply(|expr| {
+        problem = match expr {
+            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
+                Some("a subquery is not supported in an alert: expected columns of its view".to_owned())
+            }
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+                Some("an alert sees one row at a time: expected the aggregate in its view".to_owned())
+            }
+            Expr::Column(column) if column.name == AS_OF => Some(format!("'{AS_OF}' is no column of the view: expected as_of()")),
+            _ if asks_for_time(expr) => None,
+            _ => unstable_function(expr)
+                .map(|name| format!("{name}() answers differently from call to call: expected as_of() for the time of the row")),
+        };
+        Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    problem.map_or(Ok(()), |problem| Err(Error::input(problem)))
+}
+
+/// A column whose value changes by itself cannot be compared: its next value is not known from this one.
+fn refuse_moving_columns(view: &ViewPlan, used: &BTreeSet<usize>) -> Result<()> {
+    let moves = |column: &usize| match view.columns.get(*column).map(|column| &column.kind) {
+        Some(ColumnKind::Value(value)) => collect_columns(&value.expr).iter().any(|column| column.name() == types::columns::AS_OF),
+        _ => false,
+    };
+    match used.iter().find(|column| moves(column)) {
+        None => Ok(()),
+        Some(column) => Err(Error::input(format!(
+            "the condition uses the column '{}', which is computed from as_of() in the view \"{}\": expected as_of() in the alert's WHERE \
+             beside the columns that it is computed from",
+            view.columns[*column].field.name(),
+            view.view
+        ))),
+    }
+}
+
+/// The ranges on which these columns depend, and that on which the existence of a row depends.
+fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<Range> {
+    let values = |column: &usize| match &view.columns[*column].kind {
+        ColumnKind::Key(_) => None,
+        ColumnKind::Value(value) => Some(value),
+    };
+    let all = match view.links() {
+        // An edge is live or not by the windows of its two sides.
+        Some(_) => view.ranges.clone(),
+        None => {
+            let used = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).chain([&view.existence]);
+            used.filter_map(|range| view.ranges.get(*range).copied()).collect()
+        }
+    };
+    all.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// An error at its place in the file, or at the beginning of the SELECT.
+fn at(alert: &AlertDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
+    let (line, column) = match span.map(|span| (span.start.line as usize, span.start.column.max(1) as usize)) {
+        Some((0 | 1, column)) => (alert.select_line, alert.select_column + column - 1),
+        Some((line, column)) => (alert.select_line + line - 1, column),
+        None => (alert.select_line, alert.select_column),
+    };
+    let diagnostic = Diagnostic::error(line, column, format!("alert \"{}\": {}", alert.name, error.message()));
+    Diagnostics(vec![diagnostic.in_file(alert.origin.file.as_deref())])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Evaluating an alert over rows of its view.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array, new_null_array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::Schema;
+use datafusion::error::DataFusionError;
+use datafusion::physical_expr::PhysicalExpr;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use super::AlertPlan;
+use crate::steps::{is_of_events, reason};
+
+/// No comparison is looked for later than this: 100 years.
+const HORIZON: Micros = 100 * 366 * 86_400 * 1_000_000;
+
+/// The rows that satisfy an alert's condition.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The columns of [`AlertPlan::output`].
+    pub records: RecordBatch,
+    /// Which row each record is of, ascending.
+    pub rows: Vec<u32>,
+    /// The rows on which the condition or a column fails. They have no record.
+    pub failed: Vec<Failed>,
+}
+
+/// A row on which an alert fails, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    pub row: u32,
+    pub reason: String,
+}
+
+impl AlertPlan {
+    /// Which of these rows satisfy the condition at `t`. `rows` has the wanted columns of the view.
+    ///
+    /// Errors: those that are no row's fault, such as a memory limit.
+    pub fn held(&self, rows: &RecordBatch, t: Micros) -> Result<Held> {
+        let timed = self.timed(rows, &vec![t; rows.num_rows()])?;
+        let (mut holds, mut failed) = (vec![false; rows.num_rows()], Vec::new());
+        each(&self.condition, &timed, 0, &mut |row, value| match value {
+            Ok(values) => {
+                let values = values.as_boolean();
+                (0..values.len()).for_each(|of| holds[row + of] = values.is_valid(of) && values.value(of));
+                Ok(())
+            }
+            Err(reason) => {
+                failed.push(Failed { row: row as u32, reason });
+                Ok(())
+            }
+        })?;
+        let mut kept: Vec<u32> = (0..).zip(&holds).filter(|(_, holds)| **holds).map(|(row, _)| row).collect();
+        let columns = match self.columns_of(&timed, &kept) {
+            Ok(columns) => columns,
+            Err(error) if !is_of_events(&error) => return Err(error.into()),
+            Err(_) => {
+                // Some row fails: each is looked at alone.
+                kept.retain(|row| match self.columns_of(&timed, &[*row]) {
+                    Ok(_) => true,
+                    Err(error) => {
+                        failed.push(Failed { row: *row, reason: reason(&error) });
+                        false
+                    }
+                });
+                self.columns_of(&timed, &kept)?
+            }
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(kept.len()));
+        let nullable = self.output.fields().iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
+        let schema = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
+        failed.sort_by_key(|failed| failed.row);
+        Ok(Held { records: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
+    }
+
+    /// For each of these rows, the first time after `t` at which a comparison with the time has another outcome than at
+    /// `t`; `None` if there is none. Up to that time, the condition over the same row has the same outcome.
+    pub fn next_change(&self, rows: &RecordBatch, t: Micros) -> Result<Vec<Option<Micros>>> {
+        let mut next: Vec<Option<Micros>> = vec![None; rows.num_rows()];
+        for comparison in &self.comparisons {
+            for (next, changes) in next.iter_mut().zip(self.changes(comparison, rows, t)?) {
+                *next = (*next).into_iter().chain(changes).min();
+            }
+        }
+        Ok(next)
+    }
+
+    /// By bisection: a comparison changes at most once.
+    fn changes(&self, comparison: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, t: Micros) -> Result<Vec<Option<Micros>>> {
+        let count = rows.num_rows();
+        let end = t.saturating_add(HORIZON);
+        let outcome = |times: &[Micros]| self.outcomes(comparison, rows, times);
+        let now = outcome(&vec![t; count])?;
+        let last = outcome(&vec![end; count])?;
+        let (mut before, mut after) = (vec![t; count], vec![end; count]);
+        let is_open = |before: &[Micros], after: &[Micros]| before.iter().zip(after).any(|(before, after)| after - before > 1);
+        let changing: Vec<bool> = now.iter().zip(&last).map(|(now, last)| now != last).collect();
+        (0..count).filter(|row| !changing[*row]).for_each(|row| before[row] = end);
+        while is_open(&before, &after) {
+            let middle: Vec<Micros> = before.iter().zip(&after).map(|(before, after)| before + (after - before) / 2).collect();
+            for (row, found) in outcome(&middle)?.into_iter().enumerate() {
+                match found == now[row] {
+                    true => before[row] = middle[row],
+                    false => after[row] = middle[row],
+                }
+            }
+        }
+        Ok(changing.into_iter().zip(after).map(|(changes, at)| changes.then_some(at)).collect())
+    }
+
+    /// A comparison's outcome for each row at its time; `None` where it is NULL or fails.
+    pub(super) fn outcomes(&self, comparison: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, times: &[Micros]) -> Result<Vec<Option<bool>>> {
+        let mut outcomes = vec![None; rows.num_rows()];
+        each(comparison, &self.timed(rows, times)?, 0, &mut |row, value| {
+            if let Ok(values) = value {
+                let values: &BooleanArray = values.as_boolean();
+                values.iter().enumerate().for_each(|(of, value)| outcomes[row + of] = value);
+            }
+            Ok(())
+        })?;
+        Ok(outcomes)
+    }
+
+    fn columns_of(&self, timed: &RecordBatch, rows: &[u32]) -> Result<Vec<ArrayRef>, DataFusionError> {
+        let kept = take_record_batch(timed, &UInt32Array::from(rows.to_vec()))?;
+        self.columns.iter().map(|column| column.evaluate(&kept)?.into_array(rows.len())).collect()
+    }
+
+    /// The rows with all columns of the view (those that are not wanted are NULL) and the time.
+    fn timed(&self, rows: &RecordBatch, times: &[Micros]) -> Result<RecordBatch> {
+        let mut wanted = self.wanted.iter().zip(rows.columns()).peekable();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.row.fields().len());
+        for (index, column) in self.view.columns.iter().enumerate() {
+            columns.push(match wanted.next_if(|(of, _)| **of == index) {
+                Some((_, values)) => values.clone(),
+                None => new_null_array(column.field.data_type(), rows.num_rows()),
+            });
+        }
+        columns.push(Arc::new(TimestampMicrosecondArray::from(times.to_vec()).with_timezone("UTC")));
+        if columns.len() != self.row.fields().len() {
+            return Err(Error::internal("the rows of an alert's view are not those of its plan"));
+        }
+        let nullable = self.row.fields().iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(nullable.collect::<Vec<_>>())), columns, &options)?)
+    }
+}
+
+/// Evaluates an expression over all rows, or over ever smaller parts where it fails on one; `take` gets each part with the
+/// place of its first row, and a row that fails alone with its reason.
+fn each(
+    expr: &Arc<dyn PhysicalExpr>,
+    rows: &RecordBatch,
+    first: usize,
+    take: &mut dyn FnMut(usize, Result<ArrayRef, String>) -> Result<()>,
+) -> Result<()> {
+    let count = rows.num_rows();
+    match expr.evaluate(rows).and_then(|value| value.into_array(count)) {
+        Ok(values) => take(first, Ok(values)),
+        Err(error) if !is_of_events(&error) => Err(error.into()),
+        Err(error) if count <= 1 => take(first, Err(reason(&error))),
+        Err(_) => {
+            let half = count / 2;
+            each(expr, &rows.slice(0, half), first, take)?;
+            each(expr, &rows.slice(half, count - half), first + half, take)
+        }
+    }
+}

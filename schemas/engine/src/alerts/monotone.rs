@@ -1,0 +1,188 @@
+//! Which comparisons of a condition change at most once as time passes.
+//!
+//! A term goes with the time, against it, or neither. `as_of()` goes with it; sums and differences with terms that do not
+//! ask for the time, casts between types of time, and `date_trunc` keep that. A comparison of two terms that never go the
+//! same way changes at most once. AND, OR and NOT of such comparisons change only where one of them does.
+
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator};
+use types::{Error, Result};
+
+use crate::plan::asks_for_time;
+
+const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
+
+/// How a term's value goes as time passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Still,
+    /// It never becomes smaller.
+    Up,
+    /// It never becomes greater.
+    Down,
+}
+
+impl Way {
+    fn reversed(self) -> Way {
+        match self {
+            Way::Still => Way::Still,
+            Way::Up => Way::Down,
+            Way::Down => Way::Up,
+        }
+    }
+
+    /// The way of a sum.
+    fn and(self, other: Way) -> Option<Way> {
+        match (self, other) {
+            (way, Way::Still) | (Way::Still, way) => Some(way),
+            (way, other) => (way == other).then_some(way),
+        }
+    }
+}
+
+/// Returns the comparisons of a condition that ask for the time, each of which changes at most once.
+///
+/// Errors: a part of the condition asks for the time in another way.
+pub(super) fn comparisons(condition: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let mut found = Vec::new();
+    collect(condition, schema, &mut found)?;
+    Ok(found)
+}
+
+/// Arrow compares intervals by their months, days and nanoseconds in that order, and the difference of two times has
+/// nanoseconds alone: it would never be greater than `INTERVAL '1 day'`. Days have 24 hours here, as in windows.
+pub(super) fn with_lengths(condition: Expr) -> Result<Expr> {
+    let length = |operand: Expr| match operand {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), metadata) if interval.months == 0 => {
+            let nanoseconds = i64::from(interval.days).checked_mul(DAY_NANOSECONDS).and_then(|days| days.checked_add(interval.nanoseconds));
+            let folded = nanoseconds.map(|nanoseconds| IntervalMonthDayNano::new(0, 0, nanoseconds)).unwrap_or(interval);
+            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(folded)), metadata)
+        }
+        other => other,
+    };
+    let folded = condition.transform_up(|expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.is_comparison_operator() => {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(length(*left)), op, Box::new(length(*right)))))
+            }
+            Expr::Between(between) => {
+                let (low, high) = (Box::new(length(*between.low)), Box::new(length(*between.high)));
+                Transformed::yes(Expr::Between(Between { low, high, ..between }))
+            }
+            other => Transformed::no(other),
+        })
+    })?;
+    Ok(folded.data)
+}
+
+fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
+    if !mentions_time(condition) {
+        return Ok(());
+    }
+    match condition {
+        Expr::Alias(alias) => collect(&alias.expr, schema, found),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
+            collect(left, schema, found)?;
+            collect(right, schema, found)
+        }
+        Expr::Not(inner)
+        | Expr::IsTrue(inner)
+        | Expr::IsFalse(inner)
+        | Expr::IsUnknown(inner)
+        | Expr::IsNotTrue(inner)
+        | Expr::IsNotFalse(inner)
+        | Expr::IsNotUnknown(inner) => collect(inner, schema, found),
+        // Whether a term is NULL does not depend on the time.
+        Expr::IsNull(term) | Expr::IsNotNull(term) if way(term, schema).is_some() => Ok(()),
+        Expr::Between(between) => {
+            compared(&between.expr, Operator::GtEq, &between.low, schema, found)?;
+            compared(&between.expr, Operator::LtEq, &between.high, schema, found)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq => compared(left, *op, right, schema, found),
+            // It begins to hold where one of the two begins, and ceases where the other one ceases.
+            Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => {
+                compared(left, Operator::GtEq, right, schema, found)?;
+                compared(left, Operator::LtEq, right, schema, found)
+            }
+            _ => Err(refused(condition)),
+        },
+        _ => Err(refused(condition)),
+    }
+}
+
+fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
+    let comparison = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.clone()), op, Box::new(right.clone())));
+    if !mentions_time(&comparison) {
+        return Ok(());
+    }
+    if has_months(left, schema) || has_months(right, schema) {
+        return Err(refused(&comparison));
+    }
+    let ways = way(left, schema).zip(way(right, schema));
+    match ways.and_then(|(left, right)| left.and(right.reversed())) {
+        Some(_) => {
+            found.push(comparison);
+            Ok(())
+        }
+        None => Err(refused(&comparison)),
+    }
+}
+
+fn refused(condition: &Expr) -> Error {
+    Error::input(format!(
+        "nobody can say when {condition} begins to hold: expected as_of() in comparisons such as as_of() - last_seen > INTERVAL '30 minutes'"
+    ))
+}
+
+fn mentions_time(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(asks_for_time(expr))).unwrap_or(true)
+}
+
+/// How a term goes; `None` if that is not known.
+fn way(term: &Expr, schema: &DFSchema) -> Option<Way> {
+    if asks_for_time(term) {
+        return Some(Way::Up);
+    }
+    if !mentions_time(term) {
+        return Some(Way::Still);
+    }
+    match term {
+        Expr::Alias(alias) => way(&alias.expr, schema),
+        Expr::Negative(inner) => way(inner, schema).map(Way::reversed),
+        Expr::Cast(cast) => {
+            let from = cast.expr.get_type(schema).ok()?;
+            let to = term.get_type(schema).ok()?;
+            (is_ordered(&from) && is_ordered(&to)).then(|| way(&cast.expr, schema)).flatten()
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+            if has_months(left, schema) || has_months(right, schema) {
+                return None;
+            }
+            let right = way(right, schema)?;
+            way(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
+        }
+        Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
+            let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
+            let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");
+            keeps.then(|| way(of, schema)).flatten()
+        }
+        _ => None,
+    }
+}
+
+/// Types of time, between which a cast keeps the order, and numbers.
+fn is_ordered(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Duration(_) | DataType::Interval(_)) || data_type.is_numeric()
+}
+
+/// A month has 28 to 31 days: the day before a month's end and that end, less a month, may be the same day.
+fn has_months(term: &Expr, schema: &DFSchema) -> bool {
+    match term {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.months != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(_)), _) => false,
+        _ => !mentions_time(term) && matches!(term.get_type(schema), Ok(DataType::Interval(_)) | Err(_)),
+    }
+}

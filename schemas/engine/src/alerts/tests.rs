@@ -1,0 +1,137 @@
+//! Which rows satisfy an alert's condition, and when that changes.
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use definitions::{Definitions, parse};
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::{Planned, Planner};
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (event_time = 'ts', key = 'k')";
+const VIEW: &str = "CREATE VIEW v WITH (windows = '1h, 1d') AS SELECT k, count(*) AS n, \
+    max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen, \
+    as_of() - max(ts) FILTER (WHERE within(ts, 'all')) AS silence FROM s GROUP BY k";
+
+const SECOND: Micros = 1_000_000;
+const HOUR: Micros = 3_600 * SECOND;
+
+async fn planned(select: &str) -> Result<AlertPlan, String> {
+    let alert = parse::parse_alert(&format!("CREATE ALERT a WITH (topic = 'alerts', repeat = '1h', resolve = true) AS {select}"));
+    let alert = alert.map_err(|error| error.to_string())?;
+    let view = parse::parse_view(VIEW).unwrap();
+    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
+    let functions = Functions::standard();
+    let Planned::Kept(plan) = Planner::new(&project, functions.clone()).plan(&view).await.unwrap() else { panic!("the view is planned") };
+    let planned = AlertPlan::new(&alert, &functions, &[plan]).await;
+    planned.map_err(|found| found.0.iter().map(|one| format!("{}:{} {}", one.line, one.column, one.message)).collect::<Vec<_>>().join("\n"))
+}
+
+/// Rows of the view, of the columns that the alert wants.
+fn rows(plan: &AlertPlan, of: &[(i64, Option<Micros>)]) -> RecordBatch {
+    let columns = plan.wanted.iter().map(|column| {
+        let field = plan.view.columns[*column].field.clone();
+        let values: ArrayRef = match field.name().as_str() {
+            "k" => Arc::new(StringArray::from_iter_values((0..of.len()).map(|row| format!("k{row}")))),
+            "last_seen" => Arc::new(TimestampMicrosecondArray::from_iter(of.iter().map(|(_, seen)| *seen)).with_timezone("UTC")),
+            _ => Arc::new(Int64Array::from_iter_values(of.iter().map(|(n, _)| *n))),
+        };
+        (field.as_ref().clone().with_nullable(true), values)
+    });
+    let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = columns.unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+#[tokio::test]
+async fn silence_begins_a_microsecond_after_its_length() {
+    let plan = planned("SELECT k, last_seen FROM v WHERE as_of() - last_seen > INTERVAL '30 minutes'").await.unwrap();
+    let rows = rows(&plan, &[(1, Some(0)), (1, Some(HOUR)), (1, None)]);
+    let next = plan.next_change(&rows, HOUR).unwrap();
+    assert_eq!(next, [None, Some(HOUR + HOUR / 2 + 1), None]);
+    assert_eq!(plan.held(&rows, HOUR).unwrap().rows, [0]);
+    assert_eq!(plan.held(&rows, HOUR + HOUR / 2).unwrap().rows, [0]);
+    assert_eq!(plan.held(&rows, HOUR + HOUR / 2 + 1).unwrap().rows, [0, 1]);
+}
+
+#[tokio::test]
+async fn a_silence_of_a_day_is_compared_as_a_length() {
+    let plan = planned("SELECT k FROM v WHERE as_of() - last_seen > INTERVAL '1 day'").await.unwrap();
+    let rows = rows(&plan, &[(1, Some(0))]);
+    assert_eq!(plan.next_change(&rows, HOUR).unwrap(), [Some(24 * HOUR + 1)]);
+}
+
+#[tokio::test]
+async fn a_row_may_change_where_an_edge_of_a_window_moves() {
+    let plan = planned("SELECT k, n_1h FROM v WHERE n_1h >= 10").await.unwrap();
+    assert_eq!((plan.comparisons.len(), plan.wanted.clone()), (0, vec![0, 1]));
+    // The hop of an hour is a minute.
+    assert_eq!(plan.next_edge(10 * HOUR + 5 * SECOND), Some(10 * HOUR + 60 * SECOND));
+    let of_all_time = planned("SELECT k FROM v WHERE last_seen IS NOT NULL").await.unwrap();
+    assert_eq!(of_all_time.next_edge(10 * HOUR), None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_watched_is_refused() {
+    for (select, expected) in [
+        ("SELECT k FROM v", "it has no WHERE"),
+        ("SELECT k, count(*) AS n FROM v WHERE n_1h > 1 GROUP BY k", "is not supported in an alert"),
+        ("SELECT a.k FROM v a JOIN v b ON a.k = b.k WHERE a.n_1h > 1", "is not supported in an alert"),
+        ("SELECT k FROM w WHERE n > 1", "w"),
+        ("SELECT k FROM v WHERE random() > 0.5", "random() answers differently"),
+        ("SELECT k FROM v WHERE date_part('hour', as_of()) = 3", "nobody can say when"),
+        ("SELECT k FROM v WHERE as_of() - INTERVAL '1 month' > last_seen", "nobody can say when"),
+        ("SELECT k FROM v WHERE as_of() - last_seen > INTERVAL '1 month'", "nobody can say when"),
+        ("SELECT k FROM v WHERE silence > INTERVAL '1 hour'", "computed from as_of() in the view"),
+        ("SELECT k, n_1h + 1 FROM v WHERE n_1h > 1", "has no alias"),
+    ] {
+        let found = planned(select).await.expect_err(select);
+        assert!(found.contains(expected), "{select}: {found}");
+    }
+}
+
+const CONDITIONS: [&str; 9] = [
+    "as_of() - last_seen > INTERVAL '30 minutes'",
+    "last_seen < as_of() - INTERVAL '90 seconds'",
+    "last_seen + INTERVAL '1 day' <= as_of() AND n_1h > 3",
+    "as_of() - last_seen BETWEEN INTERVAL '10 minutes' AND INTERVAL '20 minutes'",
+    "NOT (as_of() - last_seen > INTERVAL '5 minutes') OR n_1h = 2",
+    "date_trunc('hour', as_of()) > last_seen",
+    "as_of() = last_seen + INTERVAL '7 seconds'",
+    "date_part('epoch', as_of() - last_seen) > 1800",
+    "(as_of() - last_seen > INTERVAL '1 minute') IS NOT TRUE OR as_of() > TIMESTAMPTZ '1970-01-01T05:00:00Z'",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Between `t` and the next change, the same row satisfies the condition at every time or at none; and at the next
+    /// change a comparison has changed, so that no timer is armed in vain for the condition alone.
+    #[test]
+    fn nothing_changes_before_the_next_change(
+        which in 0..CONDITIONS.len(),
+        of in prop::collection::vec((0i64..5, prop::option::of(0..8 * HOUR)), 1..12),
+        t in 0..8 * HOUR,
+        shares in prop::collection::vec(0.0f64..1.0, 6),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let plan = runtime.block_on(planned(&format!("SELECT k, n_1h, last_seen FROM v WHERE {}", CONDITIONS[which]))).unwrap();
+        let rows = rows(&plan, &of);
+        let next = plan.next_change(&rows, t).unwrap();
+        let at_t = plan.held(&rows, t).unwrap();
+        prop_assert!(at_t.failed.is_empty());
+        for (row, next) in next.into_iter().enumerate() {
+            let one = rows.slice(row, 1);
+            let holds = at_t.rows.contains(&(row as u32));
+            let end = next.unwrap_or(t + 40 * HOUR);
+            prop_assert!(end > t);
+            let mut times: Vec<Micros> = shares.iter().map(|share| t + ((end - 1 - t) as f64 * share) as Micros).collect();
+            times.push(end - 1);
+            for time in times {
+                prop_assert_eq!(plan.held(&one, time).unwrap().rows.len() == 1, holds, "row {} at {} of {}..{}", row, time, t, end);
+            }
+            if let Some(next) = next {
+                let outcomes = |time| plan.comparisons.iter().map(|one_of| plan.outcomes(one_of, &one, &[time]).unwrap()).collect::<Vec<_>>();
+                prop_assert_ne!(outcomes(next - 1), outcomes(next));
+            }
+        }
+    }
+}
