@@ -138,7 +138,8 @@ fn unknown_kind(cursor: &Cursor<'_>) -> crate::Diagnostic {
     let found = cursor.peek().map(|lexeme| cursor.text(lexeme).to_ascii_lowercase()).unwrap_or_default();
     let help = match suggest::nearest(&found, KINDS) {
         Some(near) => format!("did you mean {}?", near.to_uppercase()),
-        None => "expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records".to_owned(),
+        None => "expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records"
+            .to_owned(),
     };
     cursor.place().error(format!("found CREATE {}", cursor.found())).help(help)
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array, new_null_array,
+};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::Schema;
 use datafusion::error::DataFusionError;

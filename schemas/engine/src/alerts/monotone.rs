@@ -64,7 +64,7 @@ pub(super) fn with_lengths(condition: Expr) -> Result<Expr> {
     };
     let folded = condition.transform_up(|expr| {
         Ok(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.is_comparison_operator() => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(length(*left)), op, Box::new(length(*right)))))
             }
             Expr::Between(between) => {
@@ -75,6 +75,11 @@ pub(super) fn with_lengths(condition: Expr) -> Result<Expr> {
         })
     })?;
     Ok(folded.data)
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
@@ -175,7 +180,8 @@ fn way(term: &Expr, schema: &DFSchema) -> Option<Way> {
 
 /// Types of time, between which a cast keeps the order, and numbers.
 fn is_ordered(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Duration(_) | DataType::Interval(_)) || data_type.is_numeric()
+    matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Duration(_) | DataType::Interval(_))
+        || data_type.is_numeric()
 }
 
 /// A month has 28 to 31 days: the day before a month's end and that end, less a month, may be the same day.
