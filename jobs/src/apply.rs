@@ -211,7 +211,7 @@ pub async fn checked_records(
             .with("help", "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped")
     })?;
     refuse_short_retentions(&registry)?;
-    refuse_broken_sinks(&registry, functions).await?;
+    refuse_broken_outputs(&registry, functions).await?;
     refuse_loops(&registry)?;
     Ok(records)
 }
@@ -229,15 +229,21 @@ fn refuse_loops(registry: &Registry) -> Result<()> {
     }
 }
 
-/// Refuses what a sink could not be planned over any more: now, or once a version that is being built is served.
-async fn refuse_broken_sinks(registry: &Registry, functions: &Functions) -> Result<()> {
+/// Refuses what a sink or an alert could not be planned over any more: now, or once a version that is being built is served.
+async fn refuse_broken_outputs(registry: &Registry, functions: &Functions) -> Result<()> {
     let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
     let later = building.map(|view| (registry.serving(&view.name, view.version), Some(view)));
     for (registry, view) in [(registry.clone(), None)].into_iter().chain(later) {
-        let Some((sink, found)) = registry.broken_sink(functions).await else { continue };
+        let broken = match registry.broken_sink(functions).await {
+            Some((sink, found)) => Some(("sink", sink, found)),
+            None => registry.broken_alert(functions).await.map(|(alert, found)| ("alert", alert, found)),
+        };
+        let Some((kind, name, found)) = broken else { continue };
         let when = view.map_or_else(String::new, |view| format!(" over version {} of the view \"{}\"", view.version, view.name));
-        return Err(Error::input(format!("the sink \"{sink}\" could no longer be planned{when}: {found}"))
-            .with("expected", "views with the columns and keys that live sinks read, or the sink changed or dropped with them"));
+        return Err(Error::input(format!("the {kind} \"{name}\" could no longer be planned{when}: {found}")).with(
+            "expected",
+            format!("views with the columns and keys that live {kind}s read, or the {kind} changed or dropped with them"),
+        ));
     }
     Ok(())
 }

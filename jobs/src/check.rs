@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::datatypes::{Field, Schema};
 use chrono::{DateTime, SecondsFormat, Utc};
 use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::settings::SpeedSettings;
-use definitions::{Definitions, Diagnostic, Diagnostics, Severity, SinkDefinition, StreamDefinition, ViewDefinition, parse};
+use definitions::{
+    AlertDefinition, Definitions, Diagnostic, Diagnostics, Severity, SinkDefinition, StreamDefinition, ViewDefinition, parse,
+};
+use engine::alerts::AlertPlan;
 use engine::functions::Functions;
 use engine::plan::explain::links::LinksExplanation;
 use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
@@ -43,6 +47,7 @@ pub struct Checked {
     pub streams: Vec<StreamReport>,
     pub views: Vec<ViewReport>,
     pub sinks: Vec<SinkReport>,
+    pub alerts: Vec<AlertReport>,
 }
 
 /// What `check` reports about a stream.
@@ -103,6 +108,18 @@ pub struct SinkReport {
     pub columns: Vec<ColumnReport>,
 }
 
+/// What `check` reports about an alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AlertReport {
+    pub alert: Arc<str>,
+    pub topic: Arc<str>,
+    /// The view whose rows it watches.
+    pub watches: Arc<str>,
+    pub repeat: Option<String>,
+    pub resolve: bool,
+    pub columns: Vec<ColumnReport>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnReport {
     pub name: String,
@@ -142,6 +159,7 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
         streams: definitions.streams.iter().map(|stream| report_stream(stream, SpeedSettings::default().dedup_memory)).collect(),
         views: Vec::new(),
         sinks: Vec::new(),
+        alerts: Vec::new(),
         definitions: Definitions::default(),
     };
     for view in &definitions.views {
@@ -166,6 +184,12 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
                 checked.diagnostics.extend(loops::mistake(sink, &plan.stream, &definitions));
                 checked.sinks.push(report_sink(sink, &plan));
             }
+            Err(found) => checked.diagnostics.extend(found),
+        }
+    }
+    for alert in &definitions.alerts {
+        match AlertPlan::new(alert, functions, &checked.plans).await {
+            Ok(plan) => checked.alerts.push(report_alert(alert, &plan)),
             Err(found) => checked.diagnostics.extend(found),
         }
     }
@@ -201,12 +225,14 @@ impl Checked {
         self
     }
 
-    /// Refuses sinks that would write to the topic in which this consumer group notes how far its outputs are.
+    /// Refuses sinks and alerts that would write to the topic in which this consumer group notes how far its outputs are.
     pub fn with_group(mut self, group: &str) -> Self {
         let positions = positions_topic(group);
-        let mistakes = self.definitions.sinks.iter().filter(|sink| *sink.topic == *positions).map(|sink| {
-            let message = format!("sink \"{}\": the topic '{positions}' holds the positions of the outputs of group '{group}'", sink.name);
-            Diagnostic::error(sink.origin.line, 1, message).help("choose another topic").in_file(sink.origin.file.as_deref())
+        let sinks = self.definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.topic, &sink.origin));
+        let alerts = self.definitions.alerts.iter().map(|alert| ("alert", &alert.name, &alert.topic, &alert.origin));
+        let mistakes = sinks.chain(alerts).filter(|(_, _, topic, _)| ***topic == *positions).map(|(kind, name, _, origin)| {
+            let message = format!("{kind} \"{name}\": the topic '{positions}' holds the positions of the outputs of group '{group}'");
+            Diagnostic::error(origin.line, 1, message).help("choose another topic").in_file(origin.file.as_deref())
         });
         let mistakes: Vec<Diagnostic> = mistakes.collect();
         self.diagnostics.extend(mistakes);
@@ -219,6 +245,7 @@ impl Checked {
     pub fn of_view(mut self, view: &str) -> Option<Self> {
         self.streams.clear();
         self.sinks.clear();
+        self.alerts.clear();
         self.views.retain(|report| &*report.view == view);
         (!self.views.is_empty()).then_some(self)
     }
@@ -323,20 +350,35 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
 }
 
 fn report_sink(sink: &SinkDefinition, plan: &SinkPlan) -> SinkReport {
-    let columns = plan.output.fields().iter().map(|field| ColumnReport {
-        name: field.name().clone(),
-        column_type: serving::sql_name(field.data_type()),
-        nullable: field.is_nullable(),
-        approximate: false,
-    });
     SinkReport {
         sink: sink.name.clone(),
         topic: sink.topic.clone(),
         reads: plan.stream.name.clone(),
         joins: plan.joins.iter().map(|join| join.plan.view.clone()).collect(),
         key: sink.key.clone(),
-        columns: columns.collect(),
+        columns: columns_of(&plan.output),
     }
+}
+
+fn report_alert(alert: &AlertDefinition, plan: &AlertPlan) -> AlertReport {
+    AlertReport {
+        alert: alert.name.clone(),
+        topic: alert.topic.clone(),
+        watches: plan.view.view.clone(),
+        repeat: alert.repeat.map(format_duration_parts),
+        resolve: alert.resolve,
+        columns: columns_of(&plan.output),
+    }
+}
+
+fn columns_of(output: &Schema) -> Vec<ColumnReport> {
+    let column = |field: &Arc<Field>| ColumnReport {
+        name: field.name().clone(),
+        column_type: serving::sql_name(field.data_type()),
+        nullable: field.is_nullable(),
+        approximate: false,
+    };
+    output.fields().iter().map(column).collect()
 }
 
 /// Formats bytes for display, rounded up to whole MiB.

@@ -1,5 +1,5 @@
 //! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics of
-//! sinks that no stream reads, those that are old.
+//! sinks and alerts that no stream reads, those that are old.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Catalog, CatalogState, DefinitionKind, pins_of_runs};
-use definitions::parse::{parse_sink, parse_stream};
+use definitions::parse::{parse_alert, parse_sink, parse_stream};
 use event_log::{Log, TopicPartition};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -55,8 +55,8 @@ impl Trimming {
         let appended_before = |retention: Duration| now.saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(i64::MAX));
         let mut trimmed = 0;
         let by_topic = streams_by_topic(&state)?;
-        let of_sinks = sink_topics(&state, self.retention)?;
-        for (topic, retention) in of_sinks.into_iter().filter(|(topic, _)| !by_topic.contains_key(topic)) {
+        let outputs = output_topics(&state, self.retention)?;
+        for (topic, retention) in outputs.into_iter().filter(|(topic, _)| !by_topic.contains_key(topic)) {
             // No worker asks for them again: how far a sink is stands elsewhere.
             for bounds in self.log.bounds(&topic).await? {
                 let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
@@ -90,13 +90,15 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
     Ok(streams)
 }
 
-/// The topics of the live sinks, and how long their records stay: as long as one of their sinks says.
-fn sink_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
+/// The topics of the live sinks and alerts, and how long their records stay: as long as one of them says.
+fn output_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
+    let sinks = state.live(DefinitionKind::Sink).map(|record| parse_sink(&record.sql).map(|sink| (sink.topic, sink.retention)));
+    let alerts = state.live(DefinitionKind::Alert).map(|record| parse_alert(&record.sql).map(|alert| (alert.topic, alert.retention)));
     let mut topics = BTreeMap::new();
-    for record in state.live(DefinitionKind::Sink) {
-        let sink = parse_sink(&record.sql)?;
-        let retention = sink.retention.unwrap_or(unless_given);
-        topics.entry(sink.topic).and_modify(|known: &mut Duration| *known = retention.max(*known)).or_insert(retention);
+    for output in sinks.chain(alerts) {
+        let (topic, retention) = output?;
+        let retention = retention.unwrap_or(unless_given);
+        topics.entry(topic).and_modify(|known: &mut Duration| *known = retention.max(*known)).or_insert(retention);
     }
     Ok(topics)
 }

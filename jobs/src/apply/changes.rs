@@ -159,13 +159,19 @@ impl Changes {
     }
 }
 
-/// Returns `stream`, `view` or `sink`.
+/// Returns `stream`, `view`, `sink` or `alert`.
 pub fn kind_name(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",
         DefinitionKind::View => "view",
         DefinitionKind::Sink => "sink",
+        DefinitionKind::Alert => "alert",
     }
+}
+
+fn with_article(kind: DefinitionKind) -> String {
+    let article = if kind == DefinitionKind::Alert { "an" } else { "a" };
+    format!("{article} {}", kind_name(kind))
 }
 
 /// Returns what `definitions` would change in a catalog state. `staging` names the staging views. They keep nothing, so
@@ -180,10 +186,13 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
         changes.push(plan_view(state, definitions, view, staging.contains(&view.name)));
     }
     for sink in &definitions.sinks {
-        changes.push(plan_sink(state, sink));
+        changes.push(plan_at_once(state, DefinitionKind::Sink, &sink.name, &sink.sql));
+    }
+    for alert in &definitions.alerts {
+        changes.push(plan_at_once(state, DefinitionKind::Alert, &alert.name, &alert.sql));
     }
     let named: BTreeSet<(DefinitionKindOrder, Arc<str>)> = changes.iter().map(|change| (order(change.kind), change.name.clone())).collect();
-    for kind in [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink] {
+    for kind in DefinitionKind::ALL {
         let missing: BTreeSet<&Arc<str>> =
             state.live(kind).map(|record| &record.name).filter(|name| !named.contains(&(order(kind), (*name).clone()))).collect();
         for name in missing {
@@ -208,6 +217,7 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
         DefinitionKind::Stream => 0,
         DefinitionKind::View => 1,
         DefinitionKind::Sink => 2,
+        DefinitionKind::Alert => 3,
     }
 }
 
@@ -290,13 +300,12 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     }
 }
 
-/// A changed sink takes effect at once: it keeps nothing.
-fn plan_sink(state: &CatalogState, sink: &definitions::SinkDefinition) -> Change {
-    let kind = DefinitionKind::Sink;
-    let sql = normalised(&sink.sql);
-    let newest = of_name(state, kind, &sink.name).max_by_key(|record| record.version);
-    let change = |what| Change { kind, name: sink.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
-    if let Some(refused) = taken_name(state, kind, &sink.name) {
+/// A changed sink or alert takes effect at once: it keeps no states.
+fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql: &str) -> Change {
+    let sql = normalised(sql);
+    let newest = of_name(state, kind, name).max_by_key(|record| record.version);
+    let change = |what| Change { kind, name: name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    if let Some(refused) = taken_name(state, kind, name) {
         return change(refused);
     }
     let Some(newest) = newest else { return change(What::Added { version: 1 }) };
@@ -318,10 +327,10 @@ fn means_the_same(before: &str, after: &str) -> bool {
 
 /// All definitions share one namespace.
 fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
-    let others = [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink].into_iter().filter(|other| *other != kind);
+    let others = DefinitionKind::ALL.into_iter().filter(|other| *other != kind);
     let mut taken = others.flat_map(|other| state.live(other)).filter(|record| &*record.name == name);
     taken.next().map(|record| What::Refused {
-        reasons: vec![format!("the catalog has a {} of that name", kind_name(record.kind))],
+        reasons: vec![format!("the catalog has {} of that name", with_article(record.kind))],
         help: "choose another name, or drop the other one with `apply --prune` first".into(),
     })
 }

@@ -85,7 +85,9 @@ impl Switch<'_> {
 
     async fn create_topics(&self) -> Result<()> {
         let Wanted::Definitions { definitions, .. } = self.wanted else { return Ok(()) };
-        let topics = definitions.streams.iter().map(|stream| &stream.topic).chain(definitions.sinks.iter().map(|sink| &sink.topic));
+        let topics = definitions.streams.iter().map(|stream| &stream.topic);
+        let topics =
+            topics.chain(definitions.sinks.iter().map(|sink| &sink.topic)).chain(definitions.alerts.iter().map(|alert| &alert.topic));
         for topic in topics {
             self.target.log.create_topic(topic, self.target.partitions).await?;
         }

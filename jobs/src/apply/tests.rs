@@ -394,3 +394,33 @@ proptest! {
         prop_assert_eq!(after, new.lines().map(str::to_owned).collect::<Vec<_>>());
     }
 }
+
+const ALERT: &str = "CREATE ALERT busy WITH (topic = 'alerts') AS SELECT device FROM velocity WHERE n_1h >= 10";
+
+#[test]
+fn a_changed_alert_takes_effect_at_once_and_its_name_is_taken() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW, ALERT], false);
+    assert_eq!(statuses(&state, "busy"), [(1, Active)]);
+    assert!(plan(&state, &[STREAM, VIEW, ALERT]).is_empty(true), "applying twice changes nothing");
+    let state = applied(&state, &[STREAM, VIEW, &ALERT.replace("10", "20")], false);
+    assert_eq!(statuses(&state, "busy"), [(1, Retired), (2, Active)]);
+    let sink = "CREATE SINK busy WITH (topic = 'scored') AS SELECT p.device FROM pay p";
+    assert_eq!(reasons(&plan(&state, &[STREAM, VIEW, sink]), "busy"), "the catalog has an alert of that name");
+    let state = applied(&state, &[STREAM, VIEW], true);
+    assert_eq!(statuses(&state, "busy"), [(1, Retired), (2, Retired)]);
+}
+
+#[tokio::test]
+async fn a_view_does_not_lose_what_a_live_alert_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let target = target_of(&catalog, &storage, &*log, &functions);
+    apply_files(&target, &definitions(&[STREAM, VIEW, ALERT]), false, 1).await.unwrap();
+    assert!(!log.bounds("alerts").await.unwrap().is_empty(), "the topic is created");
+    let without = definitions(&[STREAM, &VIEW.replace("AS n", "AS m")]);
+    let error = apply_files(&target, &without, false, 2).await.unwrap_err();
+    assert!(error.to_string().contains("the alert \"busy\" could no longer be planned"), "{error}");
+    // The view goes with the alert.
+    apply_files(&target, &definitions(&[STREAM]), true, 3).await.unwrap();
+}

@@ -193,3 +193,38 @@ async fn more_memory_than_a_run_may_have_is_refused() {
          help: at most '1GiB', or a greater `memory_limit` in [batch]"
     );
 }
+
+#[tokio::test]
+async fn an_alert_is_reported_with_what_it_watches() {
+    let alert = "CREATE ALERT busy WITH (topic = 'alerts', repeat = '1h', resolve = true) AS\n\
+        SELECT device, n_1h FROM velocity WHERE n_1h >= 10;";
+    let files = [("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("alerts/busy.sql", alert)];
+    let checked = check(&files).await;
+    assert!(checked.diagnostics.is_empty(), "{}", checked.diagnostics);
+    let text = checked.text();
+    let expected = "alert busy\n  watches      velocity\n  topic        alerts\n  \
+        records      when it begins, and every 1h while it holds, and when it ceases\n  columns      device TEXT, n_1h BIGINT\n\n\
+        1 stream, 1 view and 1 alert: no errors";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[tokio::test]
+async fn what_an_alert_cannot_be_is_refused_at_its_place() {
+    let found = async |alert: &str| {
+        let files = [("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("alerts/busy.sql", alert)];
+        check(&files).await.with_group("fraud").diagnostics.to_string()
+    };
+    let busy = "CREATE ALERT busy WITH (topic = 'alerts') AS SELECT device FROM velocity WHERE n_1h >= 10;";
+    assert_eq!(found(busy).await, "");
+    for (wrong, expected) in [
+        (busy.replace("n_1h >= 10", "m_1h >= 10"), "m_1h"),
+        (busy.replace("'alerts'", "'pay'"), "its records would lead back to the stream \"pay\", which the view \"velocity\" reads"),
+        (busy.replace("'alerts'", "'fraud-outputs'"), "the topic 'fraud-outputs' holds the positions of the outputs"),
+        (busy.replace("ALERT busy", "ALERT velocity"), "velocity"),
+        (busy.replace("ALERT busy", "ALERT pay"), "pay"),
+        (busy.replace("velocity", "pay"), "pay"),
+    ] {
+        let found = found(&wrong).await;
+        assert!(found.starts_with("alerts/busy.sql:1:") && found.contains(expected), "{wrong}: {found}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use definitions::Severity;
 use definitions::durations::format_bytes;
 
-use super::{Checked, SinkReport, StreamReport, ViewReport, mebibytes};
+use super::{AlertReport, Checked, SinkReport, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -25,14 +25,20 @@ pub(super) fn checked(checked: &Checked) -> String {
     for sink in &checked.sinks {
         write_sink(&mut text, sink);
     }
+    for alert in &checked.alerts {
+        write_alert(&mut text, alert);
+    }
     if !found.is_empty() {
         let _ = writeln!(text, "{found}\n");
     }
     let definitions = &checked.definitions;
     let (streams, views) = (count(definitions.streams.len(), "stream"), count(definitions.views.len(), "view"));
-    let _ = match definitions.sinks.len() {
-        0 => write!(text, "{streams} and {views}: no errors"),
-        sinks => write!(text, "{streams}, {views} and {}: no errors", count(sinks, "sink")),
+    let others = [(definitions.sinks.len(), "sink"), (definitions.alerts.len(), "alert")];
+    let others: Vec<String> = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(n, what)).collect();
+    let _ = match others.split_last() {
+        None => write!(text, "{streams} and {views}: no errors"),
+        Some((last, [])) => write!(text, "{streams}, {views} and {last}: no errors"),
+        Some((last, first)) => write!(text, "{streams}, {views}, {} and {last}: no errors", first.join(", ")),
     };
     text
 }
@@ -76,6 +82,17 @@ fn write_sink(text: &mut String, sink: &SinkReport) {
     let _ = writeln!(text, "  joins        {}", if joins.is_empty() { "no view".into() } else { joins.join(", ") });
     let _ = writeln!(text, "  topic        {}", sink.topic);
     let _ = writeln!(text, "  key          {}", sink.key.as_deref().unwrap_or("that of the event's record"));
+    let _ = writeln!(text, "  columns      {}\n", columns.join(", "));
+}
+
+fn write_alert(text: &mut String, alert: &AlertReport) {
+    let columns: Vec<String> = alert.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
+    let _ = writeln!(text, "alert {}", alert.alert);
+    let _ = writeln!(text, "  watches      {}", alert.watches);
+    let _ = writeln!(text, "  topic        {}", alert.topic);
+    let repeats =
+        alert.repeat.as_deref().map_or("when it begins".to_owned(), |repeat| format!("when it begins, and every {repeat} while it holds"));
+    let _ = writeln!(text, "  records      {repeats}{}", if alert.resolve { ", and when it ceases" } else { "" });
     let _ = writeln!(text, "  columns      {}\n", columns.join(", "));
 }
 

@@ -120,8 +120,9 @@ pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
         let unknown = unknown_view(&checked, view);
         checked = checked.of_view(view).ok_or(unknown)?;
     }
-    let value =
-        json!({ "ok": ok, "diagnostics": checked.diagnostics, "streams": checked.streams, "views": checked.views, "sinks": checked.sinks });
+    let (streams, views, sinks, alerts) = (&checked.streams, &checked.views, &checked.sinks, &checked.alerts);
+    let diagnostics = &checked.diagnostics;
+    let value = json!({ "ok": ok, "diagnostics": diagnostics, "streams": streams, "views": views, "sinks": sinks, "alerts": alerts });
     context.output.print(&value, || checked.text())?;
     Ok(if ok { Done::Success } else { Done::Found })
 }

@@ -23,6 +23,11 @@ pub enum DefinitionKind {
     Stream,
     View,
     Sink,
+    Alert,
+}
+
+impl DefinitionKind {
+    pub const ALL: [DefinitionKind; 4] = [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink, DefinitionKind::Alert];
 }
 
 /// One version of a definition. A view's new version is `Building` next to the old one until its first snapshot is

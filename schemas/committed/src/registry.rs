@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use definitions::{Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
+use definitions::{AlertDefinition, Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
+use engine::alerts::AlertPlan;
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use engine::plan::links::LinkPlan;
@@ -57,6 +58,16 @@ pub struct LiveSink {
     pub plan: Result<Arc<SinkPlan>, Arc<str>>,
 }
 
+/// An alert, and how the rows that satisfy it are found.
+#[derive(Debug, Clone)]
+pub struct LiveAlert {
+    pub name: Arc<str>,
+    pub version: u32,
+    pub definition: Arc<AlertDefinition>,
+    /// The mistakes, where it cannot be planned any more: the view that it watches was changed or dropped.
+    pub plan: Result<Arc<AlertPlan>, Arc<str>>,
+}
+
 /// The live definitions of one catalog state, planned.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
@@ -64,6 +75,7 @@ pub struct Registry {
     /// Views that keep states: served versions, those being built and those kept.
     pub views: Vec<LiveView>,
     pub sinks: Vec<LiveSink>,
+    pub alerts: Vec<LiveAlert>,
     /// The definitions behind this registry, so that a reader knows when to reload.
     records: Vec<DefinitionRecord>,
 }
@@ -108,20 +120,35 @@ impl Registry {
             };
             views.push(view);
         }
-        let mut registry = Registry { streams, views, sinks: Vec::new(), records: live(state).cloned().collect() };
+        let mut registry = Registry { streams, views, sinks: Vec::new(), alerts: Vec::new(), records: live(state).cloned().collect() };
         for record in state.live(DefinitionKind::Sink) {
             let definition = Arc::new(parse::parse_sink(&record.sql).map_err(|error| stored(record, &error))?);
             let plan = registry.plan_sink(&definition, functions).await;
             registry.sinks.push(LiveSink { name: record.name.clone(), version: record.version, definition, plan });
         }
+        for record in state.live(DefinitionKind::Alert) {
+            let definition = Arc::new(parse::parse_alert(&record.sql).map_err(|error| stored(record, &error))?);
+            let plan = registry.plan_alert(&definition, functions).await;
+            registry.alerts.push(LiveAlert { name: record.name.clone(), version: record.version, definition, plan });
+        }
         Ok(registry)
+    }
+
+    /// Plans an alert over the served versions of the views.
+    async fn plan_alert(&self, alert: &AlertDefinition, functions: &Functions) -> Result<Arc<AlertPlan>, Arc<str>> {
+        let planned = AlertPlan::new(alert, functions, &self.served_plans()).await;
+        planned.map(Arc::new).map_err(|found| found.to_string().into())
+    }
+
+    fn served_plans(&self) -> Vec<Arc<ViewPlan>> {
+        let names: BTreeSet<&str> = self.views.iter().map(|view| &*view.name).collect();
+        names.into_iter().filter_map(|name| Some(self.served(name)?.plan.clone())).collect()
     }
 
     /// Plans a sink over the streams and the served versions of the views.
     async fn plan_sink(&self, sink: &SinkDefinition, functions: &Functions) -> Result<Arc<SinkPlan>, Arc<str>> {
         let streams: Vec<_> = self.streams.values().map(|stream| stream.definition.clone()).collect();
-        let names: BTreeSet<&str> = self.views.iter().map(|view| &*view.name).collect();
-        let views: Vec<_> = names.into_iter().filter_map(|name| Some(self.served(name)?.plan.clone())).collect();
+        let views = self.served_plans();
         let planned = SinkPlan::new(sink, functions, Sources { streams: &streams, views: &views }).await;
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
@@ -131,6 +158,16 @@ impl Registry {
         for sink in &self.sinks {
             if let Err(found) = self.plan_sink(&sink.definition, functions).await {
                 return Some((sink.name.clone(), found));
+            }
+        }
+        None
+    }
+
+    /// Returns an alert that cannot be planned over what is served here, and why.
+    pub async fn broken_alert(&self, functions: &Functions) -> Option<(Arc<str>, Arc<str>)> {
+        for alert in &self.alerts {
+            if let Err(found) = self.plan_alert(&alert.definition, functions).await {
+                return Some((alert.name.clone(), found));
             }
         }
         None
@@ -193,7 +230,7 @@ pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams
 }
 
 fn live(state: &CatalogState) -> impl Iterator<Item = &DefinitionRecord> {
-    [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink].into_iter().flat_map(|kind| state.live(kind))
+    DefinitionKind::ALL.into_iter().flat_map(|kind| state.live(kind))
 }
 
 fn stored(record: &DefinitionRecord, error: &Error) -> Error {

@@ -67,7 +67,14 @@ impl AlertPlan {
             Refused::DataFusion(error) => at(alert, error.diagnostic().and_then(|found| found.span), &Error::from(*error)),
             Refused::Ours(error) => at_select(error),
         })?;
-        Self::of(&plan, views).map_err(at_select)
+        let plan = Self::of(&plan, views).map_err(at_select)?;
+        match plan.view.streams.iter().find(|stream| stream.topic == alert.topic) {
+            None => Ok(plan),
+            Some(stream) => Err(at_select(Error::input(format!(
+                "its records would lead back to the stream \"{}\", which the view \"{}\" reads: expected another topic",
+                stream.name, plan.view.view
+            )))),
+        }
     }
 
     fn of(plan: &LogicalPlan, views: &[Arc<ViewPlan>]) -> Result<AlertPlan> {
@@ -81,15 +88,20 @@ impl AlertPlan {
         let view = view_name(&filter.input)?;
         let view = views.iter().find(|known| *known.view == *view).cloned();
         let view = view.ok_or_else(|| Error::internal("an alert reads a view that is not planned"))?;
+        if view.links().is_some() {
+            return Err(Error::input(format!(
+                "the linked view \"{}\" is not supported in an alert: expected a view with GROUP BY and without WITH LINKS",
+                view.view
+            )));
+        }
         let input = filter.input.schema();
         let expression = |expr: &Expr| {
             check_expression(expr)?;
             physical(&timed(expr.clone(), &filter.input)?, input)
         };
-        let predicate = monotone::with_lengths(filter.predicate.clone())?;
-        let condition = expression(&predicate)?;
+        let condition = expression(&filter.predicate)?;
         let columns = projection.expr.iter().map(expression).collect::<Result<Vec<_>>>()?;
-        let comparisons = monotone::comparisons(&predicate, input)?;
+        let comparisons = monotone::comparisons(&filter.predicate, input)?;
         let comparisons = comparisons.iter().map(expression).collect::<Result<Vec<_>>>()?;
         let output: SchemaRef = Arc::new(projection.schema.as_arrow().clone());
         check_names(&output)?;
@@ -194,15 +206,9 @@ fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<Range> {
         ColumnKind::Key(_) => None,
         ColumnKind::Value(value) => Some(value),
     };
-    let all = match view.links() {
-        // An edge is live or not by the windows of its two sides.
-        Some(_) => view.ranges.clone(),
-        None => {
-            let used = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).chain([&view.existence]);
-            used.filter_map(|range| view.ranges.get(*range).copied()).collect()
-        }
-    };
-    all.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+    let used = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).chain([&view.existence]);
+    let used: BTreeSet<Range> = used.filter_map(|range| view.ranges.get(*range).copied()).collect();
+    used.into_iter().collect()
 }
 
 /// An error at its place in the file, or at the beginning of the SELECT.

@@ -1,4 +1,4 @@
-//! Table `definition`: the versions of streams, views and sinks.
+//! Table `definition`: the versions of streams, views, sinks and alerts.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::session::{Row, Session, values, word_of};
 use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus};
 use types::Result;
 
-const KINDS: [(DefinitionKind, &str); 3] =
-    [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view"), (DefinitionKind::Sink, "sink")];
+const KINDS: [(DefinitionKind, &str); 4] =
+    [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view"), (DefinitionKind::Sink, "sink"), (DefinitionKind::Alert, "alert")];
 
 const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Building, "building"),
@@ -61,6 +61,7 @@ pub(super) fn kind_word(kind: DefinitionKind) -> &'static str {
         DefinitionKind::Stream => "stream",
         DefinitionKind::View => "view",
         DefinitionKind::Sink => "sink",
+        DefinitionKind::Alert => "alert",
     }
 }
 

@@ -4,15 +4,14 @@
 //! ask for the time, casts between types of time, and `date_trunc` keep that. A comparison of two terms that never go the
 //! same way changes at most once. AND, OR and NOT of such comparisons change only where one of them does.
 
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use types::{Error, Result};
 
+use crate::functions::intervals::LENGTH_FUNCTION;
 use crate::plan::asks_for_time;
-
-const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
 
 /// How a term's value goes as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,37 +48,6 @@ pub(super) fn comparisons(condition: &Expr, schema: &DFSchema) -> Result<Vec<Exp
     let mut found = Vec::new();
     collect(condition, schema, &mut found)?;
     Ok(found)
-}
-
-/// Arrow compares intervals by their months, days and nanoseconds in that order, and the difference of two times has
-/// nanoseconds alone: it would never be greater than `INTERVAL '1 day'`. Days have 24 hours here, as in windows.
-pub(super) fn with_lengths(condition: Expr) -> Result<Expr> {
-    let length = |operand: Expr| match operand {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), metadata) if interval.months == 0 => {
-            let nanoseconds = i64::from(interval.days).checked_mul(DAY_NANOSECONDS).and_then(|days| days.checked_add(interval.nanoseconds));
-            let folded = nanoseconds.map(|nanoseconds| IntervalMonthDayNano::new(0, 0, nanoseconds)).unwrap_or(interval);
-            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(folded)), metadata)
-        }
-        other => other,
-    };
-    let folded = condition.transform_up(|expr| {
-        Ok(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-                Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(length(*left)), op, Box::new(length(*right)))))
-            }
-            Expr::Between(between) => {
-                let (low, high) = (Box::new(length(*between.low)), Box::new(length(*between.high)));
-                Transformed::yes(Expr::Between(Between { low, high, ..between }))
-            }
-            other => Transformed::no(other),
-        })
-    })?;
-    Ok(folded.data)
-}
-
-fn compares(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
@@ -169,6 +137,8 @@ fn way(term: &Expr, schema: &DFSchema) -> Option<Way> {
             let right = way(right, schema)?;
             way(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
         }
+        // A comparison with an interval is one of lengths.
+        Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION => way(call.args.first()?, schema),
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
             let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
             let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");

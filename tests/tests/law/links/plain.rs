@@ -25,7 +25,7 @@ pub fn definitions(view_sql: &str) -> Definitions {
     Definitions {
         streams: STREAMS.iter().map(|sql| parse::parse_stream(sql).unwrap()).collect(),
         views: views.map(|sql| parse::parse_view(sql).unwrap()).collect(),
-        sinks: Vec::new(),
+        ..Definitions::default()
     }
 }
 

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A key is silent when its last report is longer ago than this.
+/// A key is silent when its last report is longer ago than this, and given up when it is longer ago than that.
 const SILENCE: Micros = 10;
+const GIVEN_UP: Micros = 40;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -23,7 +24,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn silent(last: Option<&Micros>, at: Micros) -> (bool, Option<Micros>) {
     match last {
         None => (false, None),
-        Some(last) => (at - last > SILENCE, (at - last <= SILENCE).then_some(last + SILENCE + 1)),
+        Some(last) => {
+            let changes = [last + SILENCE + 1, last + GIVEN_UP + 1].into_iter().find(|time| *time > at);
+            (at - last > SILENCE && at - last <= GIVEN_UP, changes)
+        }
     }
 }
 
