@@ -10,9 +10,9 @@ use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
-use event_sinks::Sinks;
+use event_sinks::{SinkSettings, Sinks};
 use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
-use speed::{EventSinks, Speed};
+use speed::Speed;
 use storage::ObjectStorage;
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -128,10 +128,11 @@ impl Installation {
     }
 
     /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers.
-    pub fn sinks(&self, node: Node) -> Arc<dyn EventSinks> {
-        let (log, functions) = (self.log.clone(), self.functions.clone());
-        let (group, partitions) = (self.settings.speed.group.clone(), self.settings.log.partitions);
-        Arc::new(Sinks { node, log, functions, group, partitions })
+    pub fn sinks(&self, node: Node) -> Arc<Sinks> {
+        let speed = &self.settings.speed;
+        let settings =
+            SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
+        Arc::new(Sinks::new(node, self.log.clone(), self.functions.clone(), settings))
     }
 
     /// Returns where and how ids are remembered for deduplication.

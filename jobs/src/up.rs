@@ -18,10 +18,11 @@ use catalog::DefinitionKind;
 use definitions::Definitions;
 use definitions::settings::{ClockKind, FreshKind};
 use engine::fresh::Fresh;
+use event_sinks::Sinks;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
 use serving::http::{BoundListener, Protection, serve_health};
-use speed::{Progress, Registration, Speed};
+use speed::{EventSinks, Progress, Registration, Speed};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -96,11 +97,11 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        let (ready, node) = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
-        Ok((ready, node, offer(&mut parts, &installation, offering, Some(&fresh)).await?))
+        let (ready, sinks) = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
+        Ok((ready, sinks, offer(&mut parts, &installation, offering, Some(&fresh)).await?))
     };
-    if let Some((ready, node, registration)) = unless_stopped(&stop, starting).await? {
-        start_speed(&mut parts, &installation, Shared { fresh: Some(fresh), node: Some(node), registration });
+    if let Some((ready, sinks, registration)) = unless_stopped(&stop, starting).await? {
+        start_speed(&mut parts, &installation, Shared { fresh: Some(fresh), sinks: Some(sinks), registration });
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -115,12 +116,12 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let (fresh, node) = match has_sinks(&installation).await? {
-        true => node_for_sinks(&mut parts, &installation).await.map(|(fresh, node)| (Some(fresh), Some(node)))?,
+    let (fresh, sinks) = match has_sinks(&installation).await? {
+        true => node_for_sinks(&mut parts, &installation).await.map(|(fresh, node)| (Some(fresh), Some(installation.sinks(node))))?,
         false => (offering.is_some().then(Fresh::unread), None),
     };
     let registration = offer(&mut parts, &installation, offering, fresh.as_ref()).await?;
-    let workers = start_speed(&mut parts, &installation, Shared { fresh, node, registration });
+    let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
@@ -214,11 +215,13 @@ async fn start_serving(
     installation: &Installation,
     (listeners, protection): (Listeners, Protection),
     reads: Reads,
-) -> Result<(Ready, Node)> {
+) -> Result<(Ready, Arc<Sinks>)> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
     let reads_itself = matches!(reads, Reads::Shared(_));
     let node = installation.node_at_once(reads.fresh()).await?;
+    let sinks = installation.sinks(node.clone());
+    node.attach_scorer(sinks.clone());
     layers::follow(parts, installation, &node);
     protection::follow(parts, Stage::Http, installation, &protection);
     let Listeners { http, postgres, flight } = listeners;
@@ -251,8 +254,8 @@ async fn start_serving(
         lag::watch(source, log, Answers::default().log, stop).await;
         Ok(())
     });
-    run_node(parts, node.clone());
-    Ok((ready, node))
+    run_node(parts, node);
+    Ok((ready, sinks))
 }
 
 /// Loading and copying snapshots may take as long as it likes: questions come first.
@@ -321,8 +324,8 @@ fn start_health(
 struct Shared {
     /// Where their fresh layers are read.
     fresh: Option<Fresh>,
-    /// A node that reads them, for sinks.
-    node: Option<Node>,
+    /// What makes the records of sinks, with a node that reads them.
+    sinks: Option<Arc<Sinks>>,
     /// Where nodes of other processes find them.
     registration: Option<Registration>,
 }
@@ -330,8 +333,8 @@ struct Shared {
 /// Returns what each worker is doing.
 fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -> Vec<Progress> {
     let mut workers = Vec::new();
-    let Shared { fresh, node, registration } = shared;
-    let sinks = node.map(|node| installation.sinks(node));
+    let Shared { fresh, sinks, registration } = shared;
+    let sinks: Option<Arc<dyn EventSinks>> = sinks.map(|sinks| sinks as Arc<dyn EventSinks>);
     for speed in installation.speed_workers(fresh) {
         let speed = Speed { sinks: sinks.clone(), registration: registration.clone(), ..speed };
         workers.push(speed.progress.clone());

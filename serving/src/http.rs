@@ -11,6 +11,8 @@
 //! | `POST /v1/sql` | a query |
 //! | `POST`, `DELETE /v1/sql/cursors/{cursor}` | the next page of its answer; its end |
 //! | `POST /v1/streams/{stream}/events` | events into the log |
+//! | `GET /v1/sinks`, `/v1/sinks/{sink}` | the sinks |
+//! | `POST /v1/sinks/{sink}` | the record of one event, stored or not |
 //! | `GET /v1/openapi.json` | all of this, for programs |
 //! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
 //!
@@ -53,6 +55,7 @@ mod problem;
 mod query;
 mod rights;
 mod room;
+mod sinks;
 mod stalled;
 mod status;
 mod views;
@@ -197,6 +200,9 @@ fn table() -> Vec<Route> {
         Route::delete(CURSOR_PATH, cursors::end),
         Route::get("/v1/streams", listing::streams),
         Route::post("/v1/streams/{stream}/events", events::append),
+        Route::get("/v1/sinks", sinks::sinks),
+        Route::get("/v1/sinks/{sink}", sinks::describe),
+        Route::post("/v1/sinks/{sink}", sinks::score),
     ]
 }
 

@@ -107,15 +107,15 @@ fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
     columns.filter(|column| is_approximate(&column.kind)).map(|column| column.field.name().clone()).collect()
 }
 
-fn token<S: Serializer>(cut: &Vector, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn token<S: Serializer>(cut: &Vector, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&cut.token())
 }
 
-fn time<S: Serializer>(time: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn time<S: Serializer>(time: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_timestamp(*time))
 }
 
-fn optional_time<S: Serializer>(at: &Option<Micros>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_time<S: Serializer>(at: &Option<Micros>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => time(at, serializer),
         None => serializer.serialize_none(),

@@ -26,6 +26,7 @@ use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
+use crate::scoring::Scorer;
 use crate::sql::{self, Described, Params, QueryResponse, TableDescription};
 use crate::value_errors::OnValueError;
 
@@ -39,6 +40,8 @@ struct Inner {
     runtime: QueryRuntime,
     /// The log, where it is known: for the partitions' ends in `system.partitions`.
     log: OnceLock<Arc<dyn Log>>,
+    /// What makes the records of sinks, in a process that has some.
+    scorer: OnceLock<Arc<dyn Scorer>>,
 }
 
 impl Node {
@@ -66,7 +69,7 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new() }), Principal::anonymous()))
+        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new() }), Principal::anonymous()))
     }
 
     /// Returns a handle to the same node whose lookups and queries have the rights of this principal.
@@ -236,6 +239,19 @@ impl Node {
         }
     }
 
+    /// The present read view, in which all of these views can be answered for any key.
+    ///
+    /// Errors: `NotFound` for an unknown view, `Unavailable` for one that is being built or loaded.
+    pub async fn read_view_of(&self, views: &[Arc<str>]) -> Result<ReadView> {
+        let read_view = self.read_view()?;
+        for view in views {
+            if let Some(copy) = read_view.view(view)?.copying() {
+                copy.fetch_all().await?;
+            }
+        }
+        Ok(read_view)
+    }
+
     /// The keys that lookups ask this node for most, of the views that this handle's principal may read.
     pub(crate) fn hot_keys(&self) -> Result<Vec<HotKey>> {
         let read_view = self.read_view()?;
@@ -286,6 +302,15 @@ impl Node {
     /// Lets `system.partitions` show the log's ends. The first log stays.
     pub fn attach_log(&self, log: Arc<dyn Log>) {
         let _ = self.0.log.set(log);
+    }
+
+    /// Lets events be scored one by one. The first scorer stays.
+    pub fn attach_scorer(&self, scorer: Arc<dyn Scorer>) {
+        let _ = self.0.scorer.set(scorer);
+    }
+
+    pub(crate) fn scorer(&self) -> Option<&Arc<dyn Scorer>> {
+        self.0.scorer.get()
     }
 
     /// Sessions for queries, under the node's memory limit.

@@ -13,7 +13,7 @@ use engine::fresh::{Complete, Fresh, FreshLayer};
 use event_log::{Fetched, TopicPartition};
 use types::record::MarkRecord;
 use types::tiles::Micros;
-use types::vector::{PartitionId, Vector};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Result, failpoint};
 use uuid::Uuid;
 
@@ -33,12 +33,14 @@ pub(crate) struct AssignedPartition {
     definition_version: u32,
     decoder: Arc<Decoder>,
     open: EventBatchBuilder,
+    /// The offsets of the open micro-batch that became dead letters.
+    refused: Vec<Offset>,
 }
 
 impl AssignedPartition {
     pub(crate) fn new(state: PartitionState, decoder: Arc<Decoder>, definition_version: u32) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
-        Self { state, definition_version, decoder, open }
+        Self { state, definition_version, decoder, open, refused: Vec::new() }
     }
 }
 
@@ -74,7 +76,7 @@ impl Epoch {
     /// Decides the records of one fetch and adds accepted ones to the open micro-batch.
     pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
         let Some(assigned) = self.assigned.get_mut(&fetched.source) else { return Ok(()) };
-        let AssignedPartition { state, decoder, open, .. } = assigned;
+        let AssignedPartition { state, decoder, open, refused, .. } = assigned;
         let number = state.id.partition;
         let dead_letters = self.dead_letters.entry(state.id.stream.clone()).or_default();
         let before = open.bytes() + dead_letters.bytes();
@@ -82,7 +84,10 @@ impl Epoch {
             match decision {
                 Decision::Accept(event) => open.append(event, number, record)?,
                 Decision::Duplicate => {}
-                Decision::DeadLetter(reason) => dead_letters.append(&fetched.source, record, reason),
+                Decision::DeadLetter(reason) => {
+                    refused.push(record.offset);
+                    dead_letters.append(&fetched.source, record, reason);
+                }
             }
             Ok(())
         })?;
@@ -111,7 +116,7 @@ impl Epoch {
         let (mut start, mut end) = (Vector::new(), Vector::new());
         let mut max_event_time = BTreeMap::new();
         let mut accepted = Vec::new();
-        for (source, AssignedPartition { state, open, .. }) in &mut self.assigned {
+        for (source, AssignedPartition { state, open, refused, .. }) in &mut self.assigned {
             let newest_before = state.newest_before();
             let Some((from, to)) = state.close() else { continue };
             start.set(state.id.clone(), from);
@@ -121,11 +126,19 @@ impl Epoch {
                 *known = time.max(*known);
             }
             let of_stream = events.entry(state.id.stream.clone()).or_default();
-            if !open.is_empty() {
-                let batch = open.finish()?;
+            let batch = open.finish()?;
+            accepted.push(Accepted {
+                partition: state.id.clone(),
+                source: source.clone(),
+                identity: state.identity.clone(),
+                start: from,
+                end: to,
+                dead_letters: std::mem::take(refused),
+                newest_before,
+                events: batch.clone(),
+            });
+            if batch.num_rows() > 0 {
                 of_stream.push(batch.clone());
-                let (partition, source, identity) = (state.id.clone(), source.clone(), state.identity.clone());
-                accepted.push(Accepted { partition, source, identity, start: from, newest_before, events: batch.clone() });
                 self.events.entry(state.id.clone()).or_default().push(batch);
             }
         }

@@ -21,6 +21,9 @@ pub trait EventSinks: Send + Sync {
 /// The sinks as one worker has them.
 #[async_trait]
 pub trait WorkerSinks: Send + Sync {
+    /// The worker has these partitions from now on.
+    fn take_over(&mut self, partitions: &[TopicPartition]);
+
     /// Makes the records of some accepted events. Nothing is put out yet.
     async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()>;
 
@@ -31,7 +34,7 @@ pub trait WorkerSinks: Send + Sync {
     fn let_go(&mut self, partitions: &[TopicPartition]);
 }
 
-/// The accepted events of one partition's micro-batch.
+/// What was decided in one partition's micro-batch, and the accepted events of it.
 #[derive(Debug, Clone)]
 pub struct Accepted {
     pub partition: PartitionId,
@@ -40,6 +43,10 @@ pub struct Accepted {
     pub identity: String,
     /// The offset at which the micro-batch begins.
     pub start: Offset,
+    /// The offset after the last one that was decided.
+    pub end: Offset,
+    /// The offsets that became dead letters.
+    pub dead_letters: Vec<Offset>,
     /// The greatest event time of what was accepted before it.
     pub newest_before: Option<Micros>,
     /// In log order, with the columns of the stream's event schema.

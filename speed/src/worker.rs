@@ -141,6 +141,9 @@ impl<'a> Worker<'a> {
                 if let Some(error) = failed {
                     return Err(error);
                 }
+                if let Some(sinks) = &mut self.sinks {
+                    sinks.take_over(&partitions);
+                }
                 self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
             }
             LogEvent::Revoked { partitions, done } => {

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use engine::events::Decoder;
+use engine::events::{Decoder, Event};
 use event_log::NewRecord;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -75,7 +75,7 @@ fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>
 }
 
 /// A topic that the speed layer has not created yet is worth another try. A record that is too large for the log is not.
-fn not_appended(error: Error) -> Problem {
+pub(super) fn not_appended(error: Error) -> Problem {
     match error.kind() {
         ErrorKind::NotFound => Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),
         _ => error.into(),
@@ -95,12 +95,7 @@ fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
     let mut decoded = Decoded::default();
     for (index, text) in texts(body)?.into_iter().enumerate() {
         match decoder.decode(Some(text)) {
-            Ok(event) => decoded.records.push(NewRecord {
-                key: event.key().map(|key| Bytes::copy_from_slice(key.as_bytes())),
-                partition_by: event.id().map(|id| Bytes::copy_from_slice(id.as_bytes())),
-                value: Some(Bytes::copy_from_slice(text)),
-                headers: Vec::new(),
-            }),
+            Ok(event) => decoded.records.push(record_of(&event, text)),
             Err(error) => {
                 decoded.rejected_count += 1;
                 if decoded.rejected.len() < REJECTED_TOLD {
@@ -112,8 +107,18 @@ fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
     Ok(decoded)
 }
 
+/// An event as it is appended.
+pub(super) fn record_of(event: &Event<'_>, text: &[u8]) -> NewRecord {
+    NewRecord {
+        key: event.key().map(|key| Bytes::copy_from_slice(key.as_bytes())),
+        partition_by: event.id().map(|id| Bytes::copy_from_slice(id.as_bytes())),
+        value: Some(Bytes::copy_from_slice(text)),
+        headers: Vec::new(),
+    }
+}
+
 /// The events of a body: the items of one JSON array, one object, or a line each.
-fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
+pub(super) fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
     match body.first() {
         None => Err(Error::input("the body is empty: expected a JSON array of events, or an event a line")),

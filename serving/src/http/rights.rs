@@ -7,11 +7,12 @@
 //! | `/`, `/healthz` | a principal |
 //! | `/readyz`, `/metrics` | to read the process |
 //! | `/v1/openapi.json` | a principal |
-//! | `/v1/views`, `/v1/streams`, `/v1/hot-keys`, `/v1/sql` | a principal; the answer has what it may read |
+//! | `/v1/views`, `/v1/streams`, `/v1/hot-keys`, `/v1/sinks`, `/v1/sql` | a principal; the answer has what it may read |
 //! | `/v1/sql/cursors/{cursor}` | the principal whose answer it is |
 //! | `/v1/views/{view}`, `../row`, `../rows` | to read the view |
 //! | `/v1/views/{view}/runs` | to operate the view |
 //! | `/v1/streams/{stream}/events` | to append to the stream |
+//! | `/v1/sinks/{sink}` | to read its views; with `store=true` also to append to its stream |
 //!
 //! A path that is not in the table needs an admin.
 
@@ -108,6 +109,8 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
         // A path that is not there is answered so to any principal.
         None => Needs::Principal,
         Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | "/v1/hot-keys" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
+        // Decided in its handler: what it reads follows from its plan.
+        Some("/v1/sinks" | "/v1/sinks/{sink}") => Needs::Principal,
         Some("/readyz" | "/metrics") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
         Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),

@@ -14,33 +14,55 @@
 //! - **In order.** The records of a partition are appended in the order of their events.
 //!
 //! The files: [`Sinks`] is what a process has; `worker` follows one worker's partitions; `features` reads the rows; `record`
-//! writes a record's bytes.
+//! writes a record's bytes; `scoring` makes the record of one event for who asks, and `outcomes` tells it what workers made.
 
 mod features;
+mod outcomes;
 mod record;
+mod scoring;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::functions::Functions;
 use event_log::Log;
 use serving::Node;
 use speed::{EventSinks, WorkerSinks};
 
+use outcomes::Outcomes;
+use scoring::Scratches;
+
 pub use record::{SINK_HEADER, SOURCE_HEADER, sink_of, source_of};
 
 /// What a process needs to make and put out records. Cheap to clone.
 #[derive(Clone)]
 pub struct Sinks {
-    /// It reads the fresh layers of the workers.
-    pub node: Node,
-    pub log: Arc<dyn Log>,
-    pub functions: Functions,
+    node: Node,
+    log: Arc<dyn Log>,
+    functions: Functions,
+    settings: SinkSettings,
+    outcomes: Outcomes,
+    scratches: Arc<Scratches>,
+}
+
+/// How a process makes and puts out records.
+#[derive(Debug, Clone)]
+pub struct SinkSettings {
     /// The workers' consumer group.
     pub group: String,
     /// The partitions of a topic that is created because it does not exist.
     pub partitions: u32,
+    /// Events dated further ahead are dead letters.
+    pub max_future: Duration,
+}
+
+impl Sinks {
+    /// The node reads the fresh layers of the workers.
+    pub fn new(node: Node, log: Arc<dyn Log>, functions: Functions, settings: SinkSettings) -> Sinks {
+        Sinks { node, log, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default() }
+    }
 }
 
 impl EventSinks for Sinks {
@@ -51,6 +73,6 @@ impl EventSinks for Sinks {
 
 impl fmt::Debug for Sinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sinks").field("group", &self.group).finish_non_exhaustive()
+        f.debug_struct("Sinks").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

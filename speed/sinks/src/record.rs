@@ -75,6 +75,11 @@ fn failed(reason: &str) -> Vec<u8> {
     serde_json::json!({ "_error": reason }).to_string().into_bytes()
 }
 
+/// Whether a record's value is such a one: no column of a sink has this name.
+pub(crate) fn is_failed(value: &[u8]) -> bool {
+    value.starts_with(b"{\"_error\":")
+}
+
 /// A value as the text of a key.
 fn text(column: &ArrayRef, row: usize) -> Result<Option<Bytes>> {
     if column.is_null(row) {

@@ -24,6 +24,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::Sinks;
 use crate::features::{Chunk, Seen};
+use crate::outcomes::{Claims, Decided, PutOut};
 use crate::record::Writer;
 
 /// Events that are made together. More take more memory.
@@ -41,12 +42,17 @@ pub(crate) struct OfWorker {
     /// The offset after the last event whose record is out, of the outputs that were taken over.
     taken: BTreeMap<(Arc<str>, TopicPartition), Option<Offset>>,
     made: Vec<Made>,
+    /// What was decided, for those who wait for the records of their events.
+    decided: Vec<Decided>,
+    claims: Claims,
 }
 
 /// The records of one sink and one partition.
 struct Made {
     sink: LiveSink,
     output: Output,
+    /// The records of events before it are out already.
+    from: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
 }
 
@@ -54,11 +60,15 @@ struct Made {
 impl WorkerSinks for OfWorker {
     async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         self.made.clear();
+        self.decided.clear();
         self.make_all(registry, accepted).await.map_err(worth_another_try)
     }
 
     async fn put_out(&mut self) -> Result<()> {
-        let made: Vec<Made> = std::mem::take(&mut self.made).into_iter().filter(|made| !made.records.is_empty()).collect();
+        let decided = std::mem::take(&mut self.decided);
+        let made: Vec<Made> = std::mem::take(&mut self.made);
+        let decided: Vec<Decided> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
+        let made: Vec<Made> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
         // Outputs are independent of one another: the log may take them together.
         let outcomes = join_all(made.iter().map(|made| made.append(&self.sinks))).await;
         let mut first = Ok(());
@@ -73,10 +83,18 @@ impl WorkerSinks for OfWorker {
                 }
             }
         }
+        if first.is_ok() {
+            decided.into_iter().for_each(|decided| self.sinks.outcomes.tell(decided));
+        }
         first.map_err(worth_another_try)
     }
 
+    fn take_over(&mut self, partitions: &[TopicPartition]) {
+        self.claims.add(partitions);
+    }
+
     fn let_go(&mut self, partitions: &[TopicPartition]) {
+        self.claims.remove(partitions);
         self.taken.retain(|(_, source), _| !partitions.contains(source));
         partitions.iter().for_each(|source| self.sinks.log.let_go_outputs(source));
     }
@@ -84,11 +102,18 @@ impl WorkerSinks for OfWorker {
 
 impl OfWorker {
     pub(crate) fn new(sinks: Sinks) -> OfWorker {
-        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new() }
+        let claims = sinks.outcomes.claims();
+        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new(), decided: Vec::new(), claims }
     }
 
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         for of_partition in accepted {
+            if self.sinks.outcomes.is_heard() {
+                self.decided.push(decided(&of_partition)?);
+            }
+            if of_partition.events.num_rows() == 0 {
+                continue;
+            }
             let of_stream = |sink: &&LiveSink| match &sink.plan {
                 Ok(plan) => plan.stream.name == of_partition.partition.stream,
                 // Which stream it reads is not known: nothing is put out until it is mended.
@@ -136,12 +161,12 @@ impl OfWorker {
                 due.make(&self.seen, &chunk, &position)?;
             }
         }
-        self.made.extend(due.into_iter().map(|due| Made { sink: due.sink, output: due.output, records: due.records }));
+        self.made.extend(due.into_iter().map(|due| Made { sink: due.sink, output: due.output, from: due.next, records: due.records }));
         Ok(())
     }
 
     fn output_of(&self, sink: &LiveSink, accepted: &Accepted) -> Output {
-        let (group, source, identity) = (self.sinks.group.clone(), accepted.source.clone(), accepted.identity.clone());
+        let (group, source, identity) = (self.sinks.settings.group.clone(), accepted.source.clone(), accepted.identity.clone());
         Output { group, sink: sink.name.clone(), source, identity }
     }
 
@@ -153,7 +178,7 @@ impl OfWorker {
         }
         let (log, topic) = (&self.sinks.log, &sink.definition.topic);
         let next = patiently("an output is not taken over yet", || async {
-            log.create_topic(topic, self.sinks.partitions).await?;
+            log.create_topic(topic, self.sinks.settings.partitions).await?;
             log.take_output(output).await
         })
         .await?;
@@ -190,6 +215,29 @@ fn worth_another_try(error: Error) -> Error {
     }
 }
 
+/// What was decided in a partition's micro-batch, still without records.
+fn decided(accepted: &Accepted) -> Result<Decided> {
+    Ok(Decided {
+        source: accepted.source.clone(),
+        start: accepted.start,
+        end: accepted.end,
+        accepted: offsets_of(&accepted.events)?.to_vec(),
+        dead_letters: accepted.dead_letters.clone(),
+        sinks: Vec::new(),
+    })
+}
+
+fn with_records(decided: Decided, made: &[Made]) -> Decided {
+    let of_partition = made.iter().filter(|made| made.output.source == decided.source);
+    let put_out = |made: &Made| PutOut {
+        sink: made.sink.name.clone(),
+        version: made.sink.version,
+        from: made.from,
+        records: made.records.clone(),
+    };
+    Decided { sinks: of_partition.map(put_out).collect(), ..decided }
+}
+
 /// A sink whose records of some events are made.
 struct Due {
     sink: LiveSink,
@@ -223,13 +271,13 @@ impl Due {
     }
 }
 
-fn broken(sink: &LiveSink, found: &str) -> Error {
+pub(crate) fn broken(sink: &LiveSink, found: &str) -> Error {
     Error::unavailable(format!("the sink \"{}\" cannot be planned any more: {found}", sink.name))
         .with("help", "change the sink or the view that it joins, and run `basestream apply`")
 }
 
 /// The versions of the views that sinks join, each once.
-fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p SinkPlan>) -> Result<Vec<ViewVersion>> {
+pub(crate) fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p SinkPlan>) -> Result<Vec<ViewVersion>> {
     let names: BTreeSet<&Arc<str>> = plans.into_iter().flat_map(|plan| &plan.joins).map(|join| &join.plan.view).collect();
     let version = |name: &Arc<str>| {
         let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
@@ -267,7 +315,7 @@ fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
 
 /// The same, but where a view's snapshot has no tiles for a time any more (it was made for a later one), the newest event time
 /// that the node has: all rows of an event are of one time.
-fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[ViewVersion]) -> Result<Vec<Micros>> {
+pub(crate) fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[ViewVersion]) -> Result<Vec<Micros>> {
     for (name, _) in views {
         let loaded = read_view.view(name)?;
         let newest = read_view.t_of(&loaded.live);

@@ -14,7 +14,7 @@ use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
 use event_log::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
-use event_sinks::{Sinks, source_of};
+use event_sinks::{SinkSettings, Sinks, source_of};
 use jobs::sinks::SinkReader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -240,7 +240,8 @@ impl Process {
         (speed.log, speed.settings.group) = (log.clone(), place.group());
         let seed = name.bytes().map(u64::from).sum();
         let log = Arc::new(Flaky { log, rng: Mutex::new(StdRng::seed_from_u64(seed)), failed: failed.clone() });
-        let sinks = Sinks { node: node.clone(), log, functions, group: place.group(), partitions: PARTITIONS };
+        let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
+        let sinks = Sinks::new(node.clone(), log, functions, settings);
         speed.sinks = Some(Arc::new(sinks));
         let stop = CancellationToken::new();
         let (of_worker, of_node) = (stop.clone(), stop.clone());

@@ -1,0 +1,225 @@
+//! Sinks over HTTP: what there are, and one event scored by one of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::{Action, Object, Principal, allow, may};
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use committed::registry::LiveSink;
+use definitions::Features;
+use engine::events::Decoder;
+use engine::sinks::SinkPlan;
+use event_log::NewRecord;
+use serde_json::{Value, json};
+use types::sql_types::sql_name;
+use types::suggest::nearest;
+use types::vector::Vector;
+use types::{Error, Result};
+
+use super::App;
+use super::apart::apart;
+use super::events::{not_appended, record_of, texts};
+use super::input::{Body, Json, Name, json_bytes};
+use super::problem::Problem;
+use crate::read_view::ReadView;
+use crate::scoring::{Outcome, Scorer};
+
+/// How long a stored event's record is waited for, at first and at most.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_PATIENCE: Duration = Duration::from_secs(25);
+
+/// `GET /v1/sinks`: those that the principal may ask.
+pub(super) async fn sinks(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+    let read_view = app.node.read_view()?;
+    let sinks = read_view.loaded.registry.sinks.iter();
+    // What one cannot be planned from is not known: only who may read the process sees it.
+    let is_known = |sink: &&LiveSink| match &sink.plan {
+        Ok(plan) => allow_asking(&principal, plan).is_ok(),
+        Err(_) => may(&principal, Action::Read, Object::Process),
+    };
+    let sinks: Vec<Value> = sinks.filter(is_known).map(summary).collect();
+    Ok(Json(json!({ "sinks": sinks })).into_response())
+}
+
+/// `GET /v1/sinks/{sink}`
+pub(super) async fn describe(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Name(name): Name,
+) -> Result<Response, Problem> {
+    let read_view = app.node.read_view()?;
+    let (sink, plan) = asked(&read_view, &principal, &name)?;
+    let column = |field: &Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "type": sql_name(field.data_type()) });
+    let mut described = summary(sink);
+    described["columns"] = plan.output.fields().iter().map(column).collect();
+    described["sql"] = json!(sink.definition.sql);
+    Ok(Json(described).into_response())
+}
+
+/// `POST /v1/sinks/{sink}[?store=true][&timeout_ms=..]`
+pub(super) async fn score(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Name(name): Name,
+    RawQuery(query): RawQuery,
+    body: Body,
+) -> Result<Response, Problem> {
+    let options = Options::read(query.as_deref().unwrap_or_default())?;
+    apart(async move {
+        let read_view = app.node.read_view()?;
+        let (sink, plan) = asked(&read_view, &principal, &name)?;
+        let scorer = app.node.scorer().ok_or_else(|| Error::internal("this process scores no events"))?;
+        let event = one_event(plan, &body)?;
+        match options.store {
+            false => ask(&app, scorer, (sink, plan), &event).await,
+            true => {
+                allow(&principal, Action::Append, Object::Stream(&plan.stream.name))?;
+                store(&app, scorer, sink, event, options.within).await
+            }
+        }
+    })
+    .await
+}
+
+async fn ask(app: &App, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &SinkPlan), event: &NewRecord) -> Result<Response, Problem> {
+    let views: BTreeSet<Arc<str>> = plan.joins.iter().map(|join| join.plan.view.clone()).collect();
+    let read_view = app.node.read_view_of(&views.into_iter().collect::<Vec<_>>()).await?;
+    // It may have been changed meanwhile: the answer is of one catalog state.
+    let sink = live(&read_view, &sink.name)?;
+    let scored = scorer.score(&read_view, sink, event).await?;
+    count(&sink.name, "ask", scored.outcome.name());
+    let meta = serde_json::to_value(&scored.meta).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(answer(&scored.outcome, [("meta", meta)]))
+}
+
+async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, Problem> {
+    let Ok(_permit) = app.appends.try_acquire() else {
+        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
+    };
+    scorer.check_workers(sink).await?;
+    let stored = scorer.append(sink, event, within).await.map_err(not_appended)?;
+    let mut position = Vector::new();
+    position.set(stored.partition.clone(), stored.offset.next());
+    let Some(outcome) = stored.outcome else {
+        let message = format!(
+            "the event is stored at {}, offset {}, but its record was not put out within {} ms: it will be, in the topic '{}'",
+            stored.partition,
+            stored.offset,
+            within.as_millis(),
+            sink.definition.topic
+        );
+        return Err(Problem::plain(StatusCode::GATEWAY_TIMEOUT, message));
+    };
+    count(&sink.name, "store", outcome.name());
+    let meta = json!({ "sink": format!("{}@{}", sink.name, stored.version) });
+    Ok(answer(&outcome, [("position", json!(position.to_string())), ("meta", meta)]))
+}
+
+/// The record's bytes are those that the sink puts out.
+fn answer<const N: usize>(outcome: &Outcome, others: [(&str, Value); N]) -> Response {
+    let mut out = format!("{{\"status\":\"{}\",\"row\":", outcome.name()).into_bytes();
+    out.extend_from_slice(outcome.row().map_or(b"null", |row| row));
+    for (name, value) in others {
+        out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+    }
+    out.push(b'}');
+    json_bytes(out)
+}
+
+fn count(sink: &Arc<str>, how: &'static str, outcome: &'static str) {
+    metrics::counter!("basestream_serving_scored_events_total", "sink" => sink.to_string(), "how" => how, "outcome" => outcome).increment(1);
+}
+
+/// What is asked beside the event.
+struct Options {
+    store: bool,
+    within: Duration,
+}
+
+impl Options {
+    fn read(query: &str) -> Result<Options> {
+        let mut options = Options { store: false, within: PATIENCE };
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, &*value) {
+                ("store", "true") => options.store = true,
+                ("store", "false") => options.store = false,
+                ("store", other) => return Err(Error::input(format!("store is '{other}': expected true or false"))),
+                ("timeout_ms", text) => {
+                    let most = MOST_PATIENCE.as_millis();
+                    let wrong = || Error::input(format!("timeout_ms is '{text}': expected milliseconds, 1 to {most}"));
+                    let given = text.parse::<u64>().ok().filter(|given| (1..=most).contains(&u128::from(*given)));
+                    options.within = Duration::from_millis(given.ok_or_else(wrong)?);
+                }
+                (other, _) => return Err(Error::input(format!("there is no parameter '{other}': expected store or timeout_ms"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn live<'r>(read_view: &'r ReadView, name: &str) -> Result<&'r LiveSink> {
+    let sinks = &read_view.loaded.registry.sinks;
+    sinks.iter().find(|sink| &*sink.name == name).ok_or_else(|| {
+        let known: Vec<&str> = sinks.iter().map(|sink| &*sink.name).collect();
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(near) => format!(": did you mean \"{near}\"?"),
+            None if known.is_empty() => ": CREATE SINK makes one".to_owned(),
+            None => format!(": expected one of {}", known.join(", ")),
+        };
+        Error::not_found(format!("there is no sink \"{name}\"{hint}"))
+    })
+}
+
+/// A sink that the principal may ask.
+fn asked<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Result<(&'r LiveSink, &'r SinkPlan)> {
+    let sink = live(read_view, name)?;
+    let plan = sink.plan.as_ref().map_err(|found| {
+        Error::unavailable(format!("the sink \"{name}\" cannot be planned any more: {found}"))
+            .with("help", "change the sink or the view that it joins, and run `basestream apply`")
+    })?;
+    allow_asking(principal, plan)?;
+    Ok((sink, plan))
+}
+
+/// A record tells what the views have of the event's keys: who asks has to be allowed to read them. Without views, to read
+/// or to append to the stream.
+fn allow_asking(principal: &Principal, plan: &SinkPlan) -> Result<()> {
+    for join in &plan.joins {
+        allow(principal, Action::Read, Object::View(&join.plan.view))?;
+    }
+    let stream = Object::Stream(&plan.stream.name);
+    match may(principal, Action::Append, stream) {
+        true => Ok(()),
+        false if !plan.joins.is_empty() => Ok(()),
+        false => allow(principal, Action::Read, stream),
+    }
+}
+
+fn summary(sink: &LiveSink) -> Value {
+    let plan = sink.plan.as_ref().ok();
+    json!({
+        "sink": sink.name,
+        "version": sink.version,
+        "topic": sink.definition.topic,
+        "key": sink.definition.key,
+        "features": match sink.definition.features { Features::Inclusive => "inclusive", Features::Exclusive => "exclusive" },
+        "stream": plan.map(|plan| &plan.stream.name),
+        "views": plan.map(|plan| plan.joins.iter().map(|join| &join.plan.view).collect::<BTreeSet<_>>()),
+        "refused": sink.plan.as_ref().err(),
+    })
+}
+
+/// The one event of a body, as it is appended.
+fn one_event(plan: &SinkPlan, body: &Body) -> Result<NewRecord> {
+    let events = texts(&body.bytes)?;
+    let [text] = events.as_slice() else {
+        return Err(Error::input(format!("the body has {} events: expected one JSON object", events.len())));
+    };
+    let decoder = Decoder::new(plan.stream.clone())?;
+    let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event is not one of the stream: {error}")))?;
+    Ok(record_of(&event, text))
+}

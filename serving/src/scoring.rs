@@ -1,0 +1,133 @@
+//! Scoring one event by a sink, for who asks. Sinks are made above this crate: a process that has them attaches a
+//! [`Scorer`] to its node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use committed::registry::LiveSink;
+use event_log::NewRecord;
+use serde::{Serialize, Serializer};
+use types::Result;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+
+use crate::meta::{optional_time, time, token};
+use crate::read_view::ReadView;
+
+/// Makes the records of sinks on request.
+#[async_trait]
+pub trait Scorer: Send + Sync {
+    /// What the sink would put out for an event that came now. Nothing is stored.
+    ///
+    /// Errors: `Input` for an event that is not of the sink's stream; `Unavailable` while a view of the sink cannot be
+    /// read.
+    async fn score(&self, read_view: &ReadView, sink: &LiveSink, event: &NewRecord) -> Result<Scored>;
+
+    /// Whether [`Scorer::append`] would see the record of an event of this sink: the workers of this process have all
+    /// partitions of its stream.
+    ///
+    /// Errors: `Conflict`, which says where events are to be sent instead.
+    async fn check_workers(&self, sink: &LiveSink) -> Result<()>;
+
+    /// Appends an event to its stream, and waits until its sink has put out its record. `within` bounds the wait.
+    ///
+    /// Errors: those of an append. What happens after it is in the answer.
+    async fn append(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored>;
+}
+
+/// What a sink says of an event that is stored nowhere.
+#[derive(Debug)]
+pub struct Scored {
+    pub outcome: Outcome,
+    pub meta: ScoreMeta,
+}
+
+/// What became of an event that was appended.
+#[derive(Debug)]
+pub struct Stored {
+    /// Where it is in the log.
+    pub partition: PartitionId,
+    pub offset: Offset,
+    /// The sink's version that made the record.
+    pub version: u32,
+    /// `None` if nothing was known in time.
+    pub outcome: Option<Outcome>,
+}
+
+/// What a sink makes of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The record's value: a JSON object.
+    Scored(Bytes),
+    /// The same, of an event on which the SELECT fails: it has the member `_error`.
+    Failed(Bytes),
+    /// The sink's WHERE leaves it out.
+    Filtered,
+    /// Its id was accepted before, within `dedup_within`.
+    Duplicate,
+    /// The event is dated too far ahead.
+    DeadLetter,
+    /// The sink has not begun, because a view of it is being built; or its record was put out before this process knew.
+    Unknown,
+}
+
+impl Outcome {
+    /// As the member `status` of an answer.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Scored(_) => "scored",
+            Outcome::Failed(_) => "failed",
+            Outcome::Filtered => "filtered",
+            Outcome::Duplicate => "duplicate",
+            Outcome::DeadLetter => "dead_letter",
+            Outcome::Unknown => "unknown",
+        }
+    }
+
+    /// The record, if there is one.
+    pub fn row(&self) -> Option<&Bytes> {
+        match self {
+            Outcome::Scored(row) | Outcome::Failed(row) => Some(row),
+            _ => None,
+        }
+    }
+}
+
+/// What a score is made from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoreMeta {
+    /// Per partition, the next offset: every accepted event before it is seen, none after it. As JSON a token.
+    #[serde(serialize_with = "token")]
+    pub cut: Vector,
+    /// The time for which the rows of the views are read.
+    #[serde(serialize_with = "time")]
+    pub as_of: Micros,
+    /// Every event the log accepted before this is seen.
+    #[serde(serialize_with = "optional_time")]
+    pub complete_to: Option<Micros>,
+    /// The sink and its version.
+    #[serde(serialize_with = "name_and_version")]
+    pub sink: (Arc<str>, u32),
+    /// The version of each view that is joined.
+    pub versions: BTreeMap<Arc<str>, u32>,
+}
+
+impl ScoreMeta {
+    pub fn new(read_view: &ReadView, sink: &LiveSink, views: &[Arc<str>], as_of: Micros) -> Result<ScoreMeta> {
+        let live = views.iter().map(|view| read_view.live(view)).collect::<Result<Vec<_>>>()?;
+        Ok(ScoreMeta {
+            cut: read_view.vector.clone(),
+            as_of,
+            complete_to: live.iter().map(|view| read_view.complete_to_of(view)).min().flatten(),
+            sink: (sink.name.clone(), sink.version),
+            versions: live.iter().map(|view| (view.name.clone(), view.version)).collect(),
+        })
+    }
+}
+
+fn name_and_version<S: Serializer>((name, version): &(Arc<str>, u32), serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format!("{name}@{version}"))
+}
