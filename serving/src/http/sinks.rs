@@ -174,8 +174,19 @@ fn live<'r>(read_view: &'r ReadView, name: &str) -> Result<&'r LiveSink> {
     })
 }
 
-/// A sink that the principal may ask.
+/// A sink that the principal may ask. Who may not read the process is not told which sinks there are.
 fn asked<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Result<(&'r LiveSink, &'r SinkPlan)> {
+    let found = find(read_view, principal, name);
+    found.map_err(|error| match may(principal, Action::Read, Object::Process) {
+        true => error,
+        false => {
+            let message = format!("\"{}\" may not ask the sink \"{name}\": expected a role that reads what it joins", principal.name);
+            Error::forbidden(message).with("principal", &principal.name).with("roles", principal.roles())
+        }
+    })
+}
+
+fn find<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Result<(&'r LiveSink, &'r SinkPlan)> {
     let sink = live(read_view, name)?;
     let plan = sink.plan.as_ref().map_err(|found| {
         Error::unavailable(format!("the sink \"{name}\" cannot be planned any more: {found}"))

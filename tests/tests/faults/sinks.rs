@@ -29,6 +29,7 @@ use uuid::Uuid;
 use super::show_logs;
 
 mod backtest;
+mod scoring;
 
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
@@ -106,7 +107,8 @@ fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
 /// partition.
 async fn expected(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Expected> {
     let mut expected = BTreeMap::new();
-    for partition in 0..PARTITIONS as i32 {
+    let partitions = harness.log.bounds(&place.topic("in")).await.unwrap().len();
+    for partition in 0..partitions as i32 {
         let source = TopicPartition { topic: place.topic("in").into(), partition };
         let fetched = harness.log.read(&source, Offset(0), 100_000).await.unwrap();
         let (mut ids, mut newest) = (HashSet::new(), Micros::MIN);
@@ -228,6 +230,9 @@ impl Log for Flaky {
 struct Process {
     worker: tokio::task::JoinHandle<Result<()>>,
     node: tokio::task::JoinHandle<()>,
+    /// The node, for those who ask it.
+    reads: serving::Node,
+    sinks: Sinks,
     stop: CancellationToken,
 }
 
@@ -242,12 +247,14 @@ impl Process {
         let log = Arc::new(Flaky { log, rng: Mutex::new(StdRng::seed_from_u64(seed)), failed: failed.clone() });
         let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
         let sinks = Sinks::new(node.clone(), log, functions, settings);
-        speed.sinks = Some(Arc::new(sinks));
+        speed.sinks = Some(Arc::new(sinks.clone()));
+        node.attach_scorer(Arc::new(sinks.clone()));
+        let reads = node.clone();
         let stop = CancellationToken::new();
         let (of_worker, of_node) = (stop.clone(), stop.clone());
         let worker = tokio::spawn(async move { speed.run(of_worker).await });
         let node = tokio::spawn(async move { tokio::join!(node.run(of_node.clone()), asked_all_the_time(&node, &of_node)).0 });
-        Process { worker, node, stop }
+        Process { worker, node, reads, sinks, stop }
     }
 
     /// As if the process had died: nothing is drained.

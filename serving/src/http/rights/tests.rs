@@ -7,7 +7,7 @@ use crate::harness::{Harness, NOW};
 use crate::http::tests::{Client, Reply};
 
 /// Every path there is, with a view or stream where it names one.
-const PATHS: [(&str, &str); 15] = [
+const PATHS: [(&str, &str); 17] = [
     ("/", ""),
     ("/healthz", ""),
     ("/readyz", ""),
@@ -23,6 +23,8 @@ const PATHS: [(&str, &str); 15] = [
     ("/v1/openapi.json", ""),
     ("/v1/sql/cursors/{cursor}", "0"),
     ("/v1/hot-keys", ""),
+    ("/v1/sinks", ""),
+    ("/v1/sinks/{sink}", "scored"),
 ];
 
 fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
@@ -50,19 +52,19 @@ fn the_table_of_paths() {
     };
     let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
-    //                                        / hrm vs q  vrrr e h
-    assert_eq!(marks(&nobody, &[]), /*     */ "???????????????");
-    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy????????????");
-    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyy");
-    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyy");
-    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyy");
-    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyy");
-    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyy");
-    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyy");
-    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyy");
-    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyy");
-    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyy");
-    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyy");
+    //                                        / hrm vs q  vrrr e hss
+    assert_eq!(marks(&nobody, &[]), /*     */ "?????????????????");
+    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy??????????????");
+    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyy");
+    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy");
+    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyy");
+    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyy");
+    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy");
+    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy");
+    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy");
+    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy");
+    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy");
+    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy");
 }
 
 #[test]
