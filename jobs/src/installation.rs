@@ -130,8 +130,7 @@ impl Installation {
     /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers.
     pub fn sinks(&self, node: Node) -> Arc<Sinks> {
         let speed = &self.settings.speed;
-        let settings =
-            SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
+        let settings = SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
         Arc::new(Sinks::new(node, self.log.clone(), self.functions.clone(), settings))
     }
 

@@ -131,7 +131,8 @@ fn answer<const N: usize>(outcome: &Outcome, others: [(&str, Value); N]) -> Resp
 }
 
 fn count(sink: &Arc<str>, how: &'static str, outcome: &'static str) {
-    metrics::counter!("basestream_serving_scored_events_total", "sink" => sink.to_string(), "how" => how, "outcome" => outcome).increment(1);
+    metrics::counter!("basestream_serving_scored_events_total", "sink" => sink.to_string(), "how" => how, "outcome" => outcome)
+        .increment(1);
 }
 
 /// What is asked beside the event.

@@ -229,12 +229,8 @@ fn decided(accepted: &Accepted) -> Result<Decided> {
 
 fn with_records(decided: Decided, made: &[Made]) -> Decided {
     let of_partition = made.iter().filter(|made| made.output.source == decided.source);
-    let put_out = |made: &Made| PutOut {
-        sink: made.sink.name.clone(),
-        version: made.sink.version,
-        from: made.from,
-        records: made.records.clone(),
-    };
+    let put_out =
+        |made: &Made| PutOut { sink: made.sink.name.clone(), version: made.sink.version, from: made.from, records: made.records.clone() };
     Decided { sinks: of_partition.map(put_out).collect(), ..decided }
 }
 
