@@ -43,7 +43,7 @@ pub(super) struct LookupArgs {
     Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the\n\
     last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
     system.partitions, system.views, system.handover, system.view_errors,\n\
-    system.hot_keys")]
+    system.sinks, system.hot_keys")]
 pub(super) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input
     sql: String,

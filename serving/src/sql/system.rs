@@ -1,5 +1,5 @@
-//! `system.*`: what the catalog says of runs, checkpoints, partitions, views and the handover, and which keys this node is
-//! asked for most.
+//! `system.*`: what the catalog says of runs, checkpoints, partitions, views, sinks and the handover, and which keys this
+//! node is asked for most.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +27,7 @@ use crate::query_context::QueryContext;
 use crate::sql::system::columns::{Columns, lower};
 
 mod columns;
+mod sinks;
 
 /// A table of the schema `system`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +38,19 @@ pub(super) enum SystemTable {
     Views,
     Handover,
     ViewErrors,
+    Sinks,
     HotKeys,
 }
 
 impl SystemTable {
-    pub(super) const ALL: [SystemTable; 7] = [
+    pub(super) const ALL: [SystemTable; 8] = [
         SystemTable::Runs,
         SystemTable::Checkpoints,
         SystemTable::Partitions,
         SystemTable::Views,
         SystemTable::Handover,
         SystemTable::ViewErrors,
+        SystemTable::Sinks,
         SystemTable::HotKeys,
     ];
 
@@ -59,6 +62,7 @@ impl SystemTable {
             SystemTable::Views => "views",
             SystemTable::Handover => "handover",
             SystemTable::ViewErrors => "view_errors",
+            SystemTable::Sinks => "sinks",
             SystemTable::HotKeys => "hot_keys",
         }
     }
@@ -72,6 +76,7 @@ impl SystemTable {
             SystemTable::Views => views(&[])?,
             SystemTable::Handover => handover(&nothing)?,
             SystemTable::ViewErrors => view_errors(&[])?,
+            SystemTable::Sinks => sinks::rows(&nothing, &Registry::default())?,
             SystemTable::HotKeys => hot_keys(&[])?,
         };
         Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context, hot }))
@@ -126,6 +131,7 @@ impl Provider {
             SystemTable::Views => views(&self.known_views()),
             SystemTable::Handover => handover(state),
             SystemTable::ViewErrors => view_errors(&self.view_errors()),
+            SystemTable::Sinks => sinks::rows(state, &self.context.read_view.loaded.registry),
             SystemTable::HotKeys => hot_keys(&self.hot.list(&self.context.read_view.loaded.registry, self.context.read_view.now)?),
         }
     }
