@@ -495,6 +495,9 @@ pub(crate) struct Sinks {
     /// Events of the backlog; 0: not measured
     #[arg(long, default_value_t = sinks::Options::default().events)]
     events: u64,
+    /// Events per second that are scored over HTTP; 0: not measured
+    #[arg(long, default_value_t = sinks::Options::default().scored)]
+    scored: u64,
     #[arg(long, default_value_t = sinks::Options::default().keys)]
     keys: u64,
     /// Views that the sink joins: by account, by merchant, linked accounts
@@ -512,6 +515,7 @@ impl Sinks {
         sinks::Options {
             rates: self.rates.clone(),
             events: self.events,
+            scored: self.scored,
             keys: self.keys,
             views: self.views,
             seconds: self.seconds,

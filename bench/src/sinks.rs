@@ -1,5 +1,6 @@
-//! Measures a sink: how soon the record of an event can be read after the event was appended, at a given rate, and how many
-//! events per second have their records while a backlog is read. One `basestream up` does all the work.
+//! Measures a sink: how soon the record of an event can be read after the event was appended, at a given rate, how many
+//! events per second have their records while a backlog is read, and how soon one event is scored over HTTP. One
+//! `basestream up` does all the work.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use crate::report::Report;
 
 mod definitions;
 mod reading;
+mod scoring;
 mod sending;
 mod table;
 
@@ -29,6 +31,8 @@ pub struct Options {
     pub rates: Vec<u64>,
     /// Events of the backlog.
     pub events: u64,
+    /// Events per second that are scored over HTTP; 0: not measured.
+    pub scored: u64,
     pub keys: u64,
     /// How many views the sink joins: by account, by merchant, and accounts that are linked by a device.
     pub views: usize,
@@ -39,13 +43,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { rates: vec![1_000, 20_000], events: 1_000_000, keys: 100_000, views: MOST_VIEWS, seconds: 20.0, repeats: 3 }
+        Self { rates: vec![1_000, 20_000], events: 1_000_000, scored: 1_000, keys: 100_000, views: MOST_VIEWS, seconds: 20.0, repeats: 3 }
     }
 }
 
 /// The aims: the highest p99 in milliseconds, and the least events per second.
 const AIM_MS: f64 = 50.0;
 const AIM_PER_SECOND: f64 = 50_000.0;
+const AIM_SCORED_MS: f64 = 5.0;
 /// How long events arrive before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.2;
 /// The longest time in which no record comes, while there are events without one.
@@ -86,8 +91,15 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         0 => None,
         _ => Some(backlog(options, programs, &of_run).await?),
     };
+    let mut scored = Vec::new();
+    if options.scored > 0 {
+        for beside in [0, options.rates.iter().copied().max().unwrap_or_default()] {
+            let _ = std::fs::remove_dir_all(&of_run);
+            scored.extend(scoring::scored(options, programs, &of_run, options.scored, beside).await?);
+        }
+    }
     let question = "How soon is the record of an event readable after the event was appended, and how many are made per second?".to_owned();
-    let tables = vec![table::latencies(options, &at_rates), table::backlog(options, backlog.as_ref())];
+    let tables = vec![table::latencies(options, &at_rates), table::backlog(options, backlog.as_ref()), table::scored(options, &scored)];
     Ok(Report { benchmark: "sinks".into(), question, context: context.end(), tables })
 }
 

@@ -1,6 +1,7 @@
 //! Formats the measurements as tables.
 
-use super::{AIM_MS, AIM_PER_SECOND, AtRate, Backlog, Options};
+use super::scoring::Scored;
+use super::{AIM_MS, AIM_PER_SECOND, AIM_SCORED_MS, AtRate, Backlog, Options};
 use crate::latencies;
 use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
@@ -49,6 +50,20 @@ pub(super) fn backlog(options: &Options, backlog: Option<&Backlog>) -> Table {
         "from the start of the process to the last record; the topic was filled before".to_owned(),
     ];
     table("A backlog", &columns, backlog.into_iter().map(row).collect(), notes)
+}
+
+pub(super) fn scored(options: &Options, scored: &[Scored]) -> Table {
+    let columns = ["store", "events/s beside", "scored", "scored/s", "p50 ms", "p99 ms", "p99 aim ms", "slowest ms"];
+    let row = |scored: &Scored| {
+        let [count, per_second, p50, p99, _, slowest] = latencies::figures(&scored.stretches);
+        let aim = latencies::aim(&scored.stretches, AIM_SCORED_MS);
+        vec![Figure::text(scored.stored.to_string()), Figure::Count(scored.beside), count, per_second, p50, p99, aim, slowest]
+    };
+    let notes = vec![
+        format!("8 clients that together ask {} times a second; each answer is checked to be a record", options.scored),
+        "`store` true: the event is appended, and the answer is the record that the sink has put out".to_owned(),
+    ];
+    table("One event over HTTP", &columns, scored.iter().map(row).collect(), notes)
 }
 
 fn linked(options: &Options) -> &'static str {
