@@ -30,6 +30,8 @@ pub use types::tiles::Clock;
 
 /// How often a serving node checks whether the catalog changed.
 const NODE_POLL: Duration = Duration::from_millis(200);
+/// Merging as many state rows takes some ten milliseconds.
+const MERGED_BESIDE_ROWS: usize = 8_192;
 
 /// One installation, as opened by one process. Cheap to clone.
 ///
@@ -108,6 +110,7 @@ impl Installation {
             group: speed.group.clone(),
             checkpoint_interval: speed.checkpoint_interval,
             checkpoint_bytes: share(speed.checkpoint_bytes),
+            merged_beside_rows: MERGED_BESIDE_ROWS,
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
             dedup: speed::DedupSettings { memory_bytes: share(speed.dedup_memory), ..self.dedup() },

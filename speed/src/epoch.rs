@@ -2,6 +2,7 @@
 //! committed, the next one grows.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use committed::registry::Registry;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::fresh::{Complete, Fresh, FreshLayer};
 use event_log::{Fetched, TopicPartition};
+use tokio::task::JoinHandle;
 use types::record::MarkRecord;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
@@ -65,6 +67,10 @@ pub(crate) struct Epoch {
     events: BTreeMap<PartitionId, Vec<RecordBatch>>,
     dead_letters: BTreeMap<Arc<str>, DeadLetters>,
     layers: Vec<Arc<FreshLayer>>,
+    /// Some of the layers, while they are merged. What comes of it is worth nothing once the epoch is sealed.
+    merging: Option<Merging>,
+    /// Layers of more rows are merged beside the worker.
+    merged_beside_rows: usize,
     bytes: usize,
     open_rows: usize,
     /// When the open micro-batch got its first record.
@@ -72,7 +78,17 @@ pub(crate) struct Epoch {
     pub(crate) began: Option<Instant>,
 }
 
+/// Layers that another thread merges: indices of the epoch's layers, to which newer ones are added meanwhile.
+struct Merging {
+    layers: Range<usize>,
+    task: JoinHandle<Result<FreshLayer>>,
+}
+
 impl Epoch {
+    pub(crate) fn new(merged_beside_rows: usize) -> Self {
+        Self { merged_beside_rows, ..Self::default() }
+    }
+
     /// Decides the records of one fetch and adds accepted ones to the open micro-batch.
     pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
         let Some(assigned) = self.assigned.get_mut(&fetched.source) else { return Ok(()) };
@@ -154,28 +170,43 @@ impl Epoch {
             fresh.publish(layer, self.completeness());
         }
         failpoint::hit("speed.micro_batch_closed")?;
-        self.merge_layers(views, fresh)?;
-        match sinks {
-            Some((sinks, _)) => sinks.put_out().await,
-            None => Ok(()),
+        if let Some((sinks, _)) = sinks {
+            sinks.put_out().await?;
         }
+        self.merge_layers(views, fresh).await
     }
 
     /// Merges layers of similar size, as an LSM tree does: an epoch has few layers, whatever its number of
-    /// micro-batches.
-    fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
+    /// micro-batches. Large ones are merged on another thread: events do not wait for it.
+    async fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
+        if let Some(merging) = self.merging.take_if(|merging| merging.task.is_finished()) {
+            self.replace(merging.layers, merging.task.await??, fresh);
+        }
         loop {
-            let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
+            let under_way = self.merging.as_ref().map_or(0, |merging| merging.layers.end);
+            let sizes: Vec<usize> = self.layers[under_way..].iter().map(|layer| rows(layer)).collect();
             let from = merged_from(&sizes);
             if from == sizes.len() {
                 return Ok(());
             }
-            let merged = FreshLayer::merge(&self.layers[from..], &views.plans())?;
-            self.layers.truncate(from);
-            self.layers.push(Arc::new(merged.clone()));
-            if let Some(fresh) = fresh {
-                fresh.compact(merged);
+            let (layers, plans) = (under_way + from..self.layers.len(), views.plans());
+            if sizes[from..].iter().sum::<usize>() > self.merged_beside_rows {
+                if self.merging.is_none() {
+                    let merged = self.layers[layers.clone()].to_vec();
+                    let task = tokio::task::spawn_blocking(move || FreshLayer::merge(&merged, &plans));
+                    self.merging = Some(Merging { layers, task });
+                }
+                return Ok(());
             }
+            let merged = FreshLayer::merge(&self.layers[layers.clone()], &plans)?;
+            self.replace(layers, merged, fresh);
+        }
+    }
+
+    fn replace(&mut self, layers: Range<usize>, merged: FreshLayer, fresh: Option<&Fresh>) {
+        self.layers.splice(layers, [Arc::new(merged.clone())]);
+        if let Some(fresh) = fresh {
+            fresh.compact(merged);
         }
     }
 
@@ -247,6 +278,7 @@ impl Epoch {
         self.events.clear();
         self.dead_letters.clear();
         self.layers.clear();
+        self.merging = None;
         self.bytes = 0;
         self.open_rows = 0;
         self.began = None;

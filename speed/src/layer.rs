@@ -24,6 +24,8 @@ pub struct SpeedSettings {
     pub group: String,
     pub checkpoint_interval: Duration,
     pub checkpoint_bytes: usize,
+    /// Fresh layers that have more state rows together are merged on another thread.
+    pub merged_beside_rows: usize,
     /// How far an event may be dated after its partition's clock.
     pub max_future: Duration,
     /// Partitions of a topic that is created because it does not exist.

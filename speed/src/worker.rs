@@ -74,7 +74,7 @@ impl<'a> Worker<'a> {
             fresh.keep(views.stamps());
         }
         let ids = IdSpace::new(speed.settings.dedup.clone());
-        let (epoch, polled_at) = (Epoch::default(), Instant::now());
+        let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows), Instant::now());
         let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker());
         Ok(Self { speed, session, registry, views, epoch, sinks, under_way: None, ids, revision, polled_at, stop })
     }

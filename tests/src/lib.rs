@@ -103,6 +103,7 @@ impl Harness {
                 group: "basestream".into(),
                 checkpoint_interval,
                 checkpoint_bytes: 64 << 20,
+                merged_beside_rows: 20,
                 max_future: MAX_FUTURE,
                 partitions: 4,
                 dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") },

@@ -26,6 +26,7 @@ async fn speed_layer(folder: &Path) -> Speed {
             group: "g".into(),
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 1 << 20,
+            merged_beside_rows: 20,
             max_future: Duration::from_secs(600),
             partitions: 1,
             dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") },

@@ -105,6 +105,7 @@ impl Engines {
                 group: self.topic.clone(),
                 checkpoint_interval,
                 checkpoint_bytes: 64 << 20,
+                merged_beside_rows: 20,
                 max_future: Duration::from_secs(600),
                 partitions: 4,
                 accept_gap,

@@ -107,6 +107,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
             group: "basestream".into(),
             checkpoint_interval: Duration::from_secs(1),
             checkpoint_bytes: 1 << 20,
+            merged_beside_rows: 20,
             max_future: Duration::from_secs(600),
             partitions: PARTITIONS,
             dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") },
