@@ -14,6 +14,7 @@ use event_sinks::{SinkSettings, Sinks};
 use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use speed::Speed;
 use storage::ObjectStorage;
+use tokio::sync::watch;
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -130,8 +131,9 @@ impl Installation {
         }
     }
 
-    /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers.
-    pub fn sinks(&self, node: Node) -> Arc<Sinks> {
+    /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers; it may be
+    /// opened later.
+    pub fn sinks(&self, node: watch::Receiver<Option<Node>>) -> Arc<Sinks> {
         let speed = &self.settings.speed;
         let settings = SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
         Arc::new(Sinks::new(node, self.log.clone(), self.functions.clone(), settings))

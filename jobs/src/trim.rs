@@ -1,5 +1,5 @@
 //! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics of
-//! sinks and alerts that no stream reads, those that are old.
+//! sinks and alerts that no stream reads, those that are old, also of those that were dropped.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogState, DefinitionKind, pins_of_runs};
+use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, pins_of_runs};
 use definitions::parse::{parse_alert, parse_sink, parse_stream};
 use event_log::{Log, TopicPartition};
 use tokio_util::sync::CancellationToken;
@@ -90,17 +90,28 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
     Ok(streams)
 }
 
-/// The topics of the live sinks and alerts, and how long their records stay: as long as one of them says.
+/// The topics of sinks and alerts, and how long their records stay: as long as one of the live ones says. A topic that only
+/// dropped ones had, or earlier versions, keeps them as long as one of those said.
 fn output_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
-    let sinks = state.live(DefinitionKind::Sink).map(|record| parse_sink(&record.sql).map(|sink| (sink.topic, sink.retention)));
-    let alerts = state.live(DefinitionKind::Alert).map(|record| parse_alert(&record.sql).map(|alert| (alert.topic, alert.retention)));
-    let mut topics = BTreeMap::new();
-    for output in sinks.chain(alerts) {
-        let (topic, retention) = output?;
+    let mut topics = [BTreeMap::new(), BTreeMap::new()];
+    for record in &state.definitions {
+        let Some((topic, retention)) = output_of(record)? else { continue };
         let retention = retention.unwrap_or(unless_given);
-        topics.entry(topic).and_modify(|known: &mut Duration| *known = retention.max(*known)).or_insert(retention);
+        let known = topics[usize::from(record.status.is_live())].entry(topic).or_insert(retention);
+        *known = retention.max(*known);
     }
-    Ok(topics)
+    let [mut all, live] = topics;
+    all.extend(live);
+    Ok(all)
+}
+
+/// The topic and the retention of a sink or an alert.
+fn output_of(record: &DefinitionRecord) -> Result<Option<(Arc<str>, Option<Duration>)>> {
+    Ok(match record.kind {
+        DefinitionKind::Sink => Some(parse_sink(&record.sql).map(|sink| (sink.topic, sink.retention))?),
+        DefinitionKind::Alert => Some(parse_alert(&record.sql).map(|alert| (alert.topic, alert.retention))?),
+        DefinitionKind::Stream | DefinitionKind::View => None,
+    })
 }
 
 /// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has

@@ -14,11 +14,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use access::{audit, local_user};
-use catalog::DefinitionKind;
 use definitions::Definitions;
 use definitions::settings::{ClockKind, FreshKind};
 use engine::fresh::Fresh;
-use event_sinks::Sinks;
+use event_sinks::{Sinks, open_node};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
 use serving::http::{BoundListener, Protection, serve_health};
@@ -44,6 +43,7 @@ mod process;
 mod protection;
 mod shared;
 mod signals;
+mod sinks;
 mod waiting;
 
 pub use metrics::recorder;
@@ -97,11 +97,12 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let mut parts = Parts::default();
     let starting = async {
         apply(&installation, &options).await?;
-        let (ready, sinks) = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
-        Ok((ready, sinks, offer(&mut parts, &installation, offering, Some(&fresh)).await?))
+        let served = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
+        Ok((served, offer(&mut parts, &installation, offering, &fresh).await?))
     };
-    if let Some((ready, sinks, registration)) = unless_stopped(&stop, starting).await? {
-        start_speed(&mut parts, &installation, Shared { fresh: Some(fresh), sinks: Some(sinks), registration });
+    if let Some((Serving { ready, node, sinks }, registration)) = unless_stopped(&stop, starting).await? {
+        let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
+        node.attach_outages(move || health::stalled(&workers).into_iter().collect());
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -116,11 +117,9 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let (fresh, sinks) = match has_sinks(&installation).await? {
-        true => node_for_sinks(&mut parts, &installation).await.map(|(fresh, node)| (Some(fresh), Some(installation.sinks(node))))?,
-        false => (offering.is_some().then(Fresh::unread), None),
-    };
-    let registration = offer(&mut parts, &installation, offering, fresh.as_ref()).await?;
+    let fresh = Fresh::unread();
+    let sinks = installation.sinks(sinks::start(&mut parts, &installation, &fresh));
+    let registration = offer(&mut parts, &installation, offering, &fresh).await?;
     let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
     announce("basestream speed", ready, options);
@@ -140,7 +139,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
         };
         start_serving(&mut parts, &installation, (listeners, protection), reads).await
     };
-    if let Some((ready, _)) = unless_stopped(&stop, starting).await? {
+    if let Some(Serving { ready, .. }) = unless_stopped(&stop, starting).await? {
         announce("basestream serve", Some(ready), options);
     }
     finish(installation, parts, &stop).await
@@ -202,12 +201,20 @@ async fn offer(
     parts: &mut Parts,
     installation: &Installation,
     offering: Option<layers::Offering>,
-    fresh: Option<&Fresh>,
+    fresh: &Fresh,
 ) -> Result<Option<Registration>> {
-    match (offering, fresh) {
-        (Some(offering), Some(fresh)) => layers::offer(parts, installation, offering, fresh).await.map(Some),
-        _ => Ok(None),
+    match offering {
+        Some(offering) => layers::offer(parts, installation, offering, fresh).await.map(Some),
+        None => Ok(None),
     }
+}
+
+/// A node whose users are answered.
+struct Serving {
+    ready: Ready,
+    node: Node,
+    /// What makes records of events, also for those who ask for one.
+    sinks: Arc<Sinks>,
 }
 
 async fn start_serving(
@@ -215,12 +222,12 @@ async fn start_serving(
     installation: &Installation,
     (listeners, protection): (Listeners, Protection),
     reads: Reads,
-) -> Result<(Ready, Arc<Sinks>)> {
+) -> Result<Serving> {
     let recorder = start_upkeep(parts);
     probe_storage(installation);
     let reads_itself = matches!(reads, Reads::Shared(_));
     let node = installation.node_at_once(reads.fresh()).await?;
-    let sinks = installation.sinks(node.clone());
+    let sinks = installation.sinks(open_node(node.clone()));
     node.attach_scorer(sinks.clone());
     layers::follow(parts, installation, &node);
     protection::follow(parts, Stage::Http, installation, &protection);
@@ -254,25 +261,13 @@ async fn start_serving(
         lag::watch(source, log, Answers::default().log, stop).await;
         Ok(())
     });
-    run_node(parts, node);
-    Ok((ready, sinks))
+    run_node(parts, node.clone());
+    Ok(Serving { ready, node, sinks })
 }
 
 /// Loading and copying snapshots may take as long as it likes: questions come first.
 fn run_node(parts: &mut Parts, node: Node) {
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
-}
-
-async fn has_sinks(installation: &Installation) -> Result<bool> {
-    Ok(installation.catalog.state().await?.live(DefinitionKind::Sink).next().is_some())
-}
-
-/// Sinks read the rows of views in the process of the worker.
-async fn node_for_sinks(parts: &mut Parts, installation: &Installation) -> Result<(Fresh, Node)> {
-    let fresh = Fresh::default();
-    let node = installation.node_at_once(Some(fresh.clone())).await?;
-    run_node(parts, node.clone());
-    Ok((fresh, node))
 }
 
 /// Starts the HTTP of a process without a node, and what asks the services for it.
@@ -323,9 +318,9 @@ fn start_health(
 /// What the workers of a process share with others.
 struct Shared {
     /// Where their fresh layers are read.
-    fresh: Option<Fresh>,
+    fresh: Fresh,
     /// What makes the records of sinks, with a node that reads them.
-    sinks: Option<Arc<Sinks>>,
+    sinks: Arc<Sinks>,
     /// Where nodes of other processes find them.
     registration: Option<Registration>,
 }
@@ -334,9 +329,9 @@ struct Shared {
 fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -> Vec<Progress> {
     let mut workers = Vec::new();
     let Shared { fresh, sinks, registration } = shared;
-    let sinks: Option<Arc<dyn EventSinks>> = sinks.map(|sinks| sinks as Arc<dyn EventSinks>);
-    for speed in installation.speed_workers(fresh) {
-        let speed = Speed { sinks: sinks.clone(), registration: registration.clone(), ..speed };
+    for speed in installation.speed_workers(Some(fresh)) {
+        let sinks: Arc<dyn EventSinks> = sinks.clone();
+        let speed = Speed { sinks: Some(sinks), registration: registration.clone(), ..speed };
         workers.push(speed.progress.clone());
         // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
         // that answer HTTP.

@@ -42,6 +42,8 @@ struct Inner {
     log: OnceLock<Arc<dyn Log>>,
     /// What makes the records of sinks, in a process that has some.
     scorer: OnceLock<Arc<dyn Scorer>>,
+    /// What else of this process fails.
+    others: OnceLock<Box<dyn Fn() -> Vec<Outage> + Send + Sync>>,
 }
 
 impl Node {
@@ -69,7 +71,7 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new() }), Principal::anonymous()))
+        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new() }), Principal::anonymous()))
     }
 
     /// Returns a handle to the same node whose lookups and queries have the rights of this principal.
@@ -271,7 +273,14 @@ impl Node {
 
     /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.
     pub fn outages(&self) -> Vec<Outage> {
-        self.0.follower.outages()
+        let mut outages = self.0.follower.outages();
+        outages.extend(self.0.others.get().into_iter().flat_map(|others| others()));
+        outages
+    }
+
+    /// Reports what else of this process fails with [`Node::outages`]. The first such question stays.
+    pub fn attach_outages(&self, others: impl Fn() -> Vec<Outage> + Send + Sync + 'static) {
+        let _ = self.0.others.set(Box::new(others));
     }
 
     pub fn catalog(&self) -> &Catalog {

@@ -1,10 +1,14 @@
 //! What a worker is doing, for those who watch it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use committed::registry::Registry;
 use types::Result;
 use types::outage::{Attempts, Outage};
+
+use crate::stalls::{Stall, Stalls};
 
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +30,13 @@ pub enum Activity {
 pub struct Progress {
     activity: Arc<Mutex<Activity>>,
     commits: Attempts,
+    stalls: Arc<Mutex<Stalls>>,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { activity: Arc::new(Mutex::new(Activity::Starting)), commits: Attempts::new("the speed layer cannot commit") }
+        let commits = Attempts::new("the speed layer cannot commit");
+        Self { activity: Arc::new(Mutex::new(Activity::Starting)), commits, stalls: Arc::default() }
     }
 }
 
@@ -44,6 +50,11 @@ impl Progress {
         self.commits.outage()
     }
 
+    /// Returns which streams the worker leaves out because a sink fails, and why, if it does.
+    pub fn stalled(&self) -> Option<Outage> {
+        self.lock_stalls().outage(Instant::now())
+    }
+
     pub(crate) fn begin(&self, activity: Activity) {
         *self.lock() = activity;
     }
@@ -51,6 +62,35 @@ impl Progress {
     /// Takes note of whether its work could be committed.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
         self.commits.note(outcome);
+    }
+
+    /// Takes note of a sink that fails.
+    pub(crate) fn stall(&self, stall: Stall) {
+        self.lock_stalls().failed(stall, Instant::now());
+    }
+
+    /// Events of a stream are committed.
+    pub(crate) fn passed(&self, stream: &str) {
+        self.lock_stalls().passed(stream);
+    }
+
+    /// Takes note of the sinks that cannot be planned.
+    pub(crate) fn plan(&self, registry: &Registry) {
+        self.lock_stalls().plan(registry, Instant::now());
+    }
+
+    /// Returns the streams that are not read at the moment.
+    pub(crate) fn left_out(&self) -> BTreeSet<Arc<str>> {
+        self.lock_stalls().left_out(Instant::now())
+    }
+
+    /// Whether a stream that failed is read again.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.lock_stalls().is_trial(Instant::now())
+    }
+
+    fn lock_stalls(&self) -> MutexGuard<'_, Stalls> {
+        self.stalls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Activity> {

@@ -12,10 +12,12 @@ use types::Result;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
+use crate::stalls::Stall;
+
 /// What a process makes of accepted events.
 pub trait EventSinks: Send + Sync {
-    /// For the worker of one subscription.
-    fn for_worker(&self) -> Box<dyn WorkerSinks>;
+    /// For the worker of one subscription. `is_trial`: a sink failed before, so it had better not wait long.
+    fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks>;
 }
 
 /// The sinks as one worker has them.
@@ -29,6 +31,10 @@ pub trait WorkerSinks: Send + Sync {
 
     /// Puts out what was made. It is durable when this returns.
     async fn put_out(&mut self) -> Result<()>;
+
+    /// After an error: which sinks failed, and will again unless something changes. The streams that they read are left out
+    /// of the worker's next subscriptions.
+    fn take_stalls(&mut self) -> Vec<Stall>;
 
     /// Forgets what it knows of partitions that another worker has now.
     fn let_go(&mut self, partitions: &[TopicPartition]);

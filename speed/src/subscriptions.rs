@@ -23,17 +23,19 @@ impl Speed {
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let session = planning_session(&self.functions)?;
         while !stop.is_cancelled() {
-            let error = match self.follow(&session, &stop).await {
+            let Failed { error, by_sink } = match self.follow(&session, &stop).await {
                 Ok(Ended::Stopped) => break,
                 Ok(Ended::Resubscribe) => continue,
-                Err(error) => self.conflict_if_replaced(error).await,
+                Err(failed) => Failed { error: self.conflict_if_replaced(failed.error).await, ..failed },
             };
             if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) {
                 return Err(self.report(error).await);
             }
             warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
             metrics::counter!("basestream_speed_restarts_total").increment(1);
-            self.note(&Err::<(), _>(error));
+            if !by_sink {
+                self.note(&Err::<(), _>(error));
+            }
             self.progress.begin(Activity::Starting);
             pause(&stop, POLL_INTERVAL).await;
         }
@@ -63,7 +65,7 @@ impl Speed {
     }
 
     /// Runs one subscription, from joining to leaving.
-    async fn follow(&self, session: &SessionContext, stop: &CancellationToken) -> Result<Ended> {
+    async fn follow(&self, session: &SessionContext, stop: &CancellationToken) -> Result<Ended, Failed> {
         // Nothing is held before the group is joined: a stop need not wait for a catalog or a log that does not answer.
         let joined = tokio::select! {
             joined = self.join(session, stop) => joined?,
@@ -77,18 +79,28 @@ impl Speed {
         self.progress.begin(Activity::Joined { since: Instant::now() });
         let ended = worker.run(consumer).await;
         worker.withdraw().await;
-        ended
+        let Err(error) = ended else { return Ok(ended?) };
+        let stalls = worker.take_stalls();
+        let by_sink = !stalls.is_empty();
+        for stall in stalls {
+            metrics::counter!("basestream_speed_sink_stalls_total", "sink" => stall.sink.to_string()).increment(1);
+            self.progress.stall(stall);
+        }
+        Err(Failed { error, by_sink })
     }
 
-    /// Joins the group; `None` if there is no stream to read.
+    /// Joins the group; `None` if there is no stream to read. Those of sinks that fail are not read.
     async fn join<'a>(&'a self, session: &'a SessionContext, stop: &CancellationToken) -> Result<Option<(Worker<'a>, Consumer)>> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
-        if registry.streams.is_empty() {
+        self.progress.plan(&registry);
+        let left_out = self.progress.left_out();
+        let read = registry.streams.iter().filter(|(name, _)| !left_out.contains(*name));
+        let mut topics: Vec<Arc<str>> = read.map(|(_, stream)| stream.definition.topic.clone()).collect();
+        if topics.is_empty() {
             return Ok(None);
         }
         self.progress.begin(Activity::Starting);
-        let mut topics: Vec<Arc<str>> = registry.streams.values().map(|stream| stream.definition.topic.clone()).collect();
         topics.sort();
         topics.dedup();
         for topic in &topics {
@@ -103,8 +115,21 @@ impl Speed {
             max_wait: Duration::from_millis(20),
         };
         let consumer = self.log.subscribe(subscription).await?;
-        let worker = Worker::new(self, session, registry, state.revision, stop.clone()).await?;
+        let worker = Worker::new(self, session, (registry, state.revision), left_out, stop.clone()).await?;
         Ok(Some((worker, consumer)))
+    }
+}
+
+/// Why a subscription ended.
+struct Failed {
+    error: Error,
+    /// The work itself could be committed.
+    by_sink: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Failed { error, by_sink: false }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The speed worker: handles its consumer's events in order, closes micro-batches, commits checkpoints.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catalog::Revision;
@@ -16,6 +18,7 @@ use crate::epoch::Epoch;
 use crate::layer::Speed;
 use crate::progress::Activity;
 use crate::sinks::WorkerSinks;
+use crate::stalls::Stall;
 use crate::views::Views;
 
 mod committing;
@@ -53,6 +56,8 @@ pub(crate) struct Worker<'a> {
     views: Views,
     epoch: Epoch,
     sinks: Option<Box<dyn WorkerSinks>>,
+    /// The streams that this subscription does not read, because a sink fails.
+    left_out: BTreeSet<Arc<str>>,
     under_way: Option<Checkpoint>,
     ids: IdSpace,
     revision: Revision,
@@ -61,12 +66,13 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Creates a worker without partitions. `registry` comes from the catalog state of `revision`.
+    /// Creates a worker without partitions. `registry` comes from the catalog state of `revision`; `left_out` are the
+    /// streams whose topics it did not subscribe to.
     pub(crate) async fn new(
         speed: &'a Speed,
         session: &'a SessionContext,
-        registry: Registry,
-        revision: Revision,
+        (registry, revision): (Registry, Revision),
+        left_out: BTreeSet<Arc<str>>,
         stop: CancellationToken,
     ) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
@@ -75,8 +81,8 @@ impl<'a> Worker<'a> {
         }
         let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows), Instant::now());
-        let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker());
-        Ok(Self { speed, session, registry, views, epoch, sinks, under_way: None, ids, revision, polled_at, stop })
+        let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker(speed.progress.is_trial()));
+        Ok(Self { speed, session, registry, views, epoch, sinks, left_out, under_way: None, ids, revision, polled_at, stop })
     }
 
     pub(crate) async fn run(&mut self, mut consumer: Consumer) -> Result<Ended> {
@@ -119,6 +125,11 @@ impl<'a> Worker<'a> {
             self.maybe_flush(consumer.events.is_empty()).await?;
             resubscribe |= self.poll_definitions().await?;
         }
+    }
+
+    /// After an error: the sinks that failed.
+    pub(crate) fn take_stalls(&mut self) -> Vec<Stall> {
+        self.sinks.as_mut().map_or_else(Vec::new, |sinks| sinks.take_stalls())
     }
 
     async fn handle(&mut self, event: LogEvent) -> Result<Next> {

@@ -61,6 +61,7 @@ pub enum Fault {
     StorageUnreachable,
     LogUnreachable,
     NodeNotReady,
+    SinkStalled,
     WorkerNotFollowed,
     DefinitionsUnplanned,
     LogExpired,

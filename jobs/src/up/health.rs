@@ -43,6 +43,7 @@ impl Readiness for Health {
             outages.extend(log.outages());
             // The workers fail together: the longest outage says it for all.
             outages.extend(workers.iter().filter_map(Progress::outage).max_by_key(|outage| outage.lasting));
+            outages.extend(stalled(workers));
         }
         outages
     }
@@ -80,6 +81,11 @@ impl Layer {
             Layer::Scheduler(looks) => looks.hindrance().into_iter().collect(),
         }
     }
+}
+
+/// Which streams the workers leave out because a sink fails: of several workers, the one where it lasts longest.
+pub(super) fn stalled(workers: &[Progress]) -> Option<Outage> {
+    workers.iter().filter_map(Progress::stalled).max_by_key(|outage| outage.lasting)
 }
 
 fn hindrance(activity: Activity, now: Instant) -> Option<String> {

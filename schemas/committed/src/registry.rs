@@ -11,7 +11,7 @@ use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use engine::plan::links::LinkPlan;
 use engine::plan::{Planned, Planner, ViewPlan};
-use engine::sinks::{SinkPlan, Sources};
+use engine::sinks::{SinkPlan, Sources, stream_of};
 use engine::states::KeyCodec;
 use engine::walk::{EdgeLayers, Walk};
 use types::suggest::nearest;
@@ -54,6 +54,8 @@ pub struct LiveSink {
     pub name: Arc<str>,
     pub version: u32,
     pub definition: Arc<SinkDefinition>,
+    /// The stream after FROM, if the text says it plainly: known also where the sink cannot be planned.
+    pub reads: Option<Arc<str>>,
     /// The mistakes, where it cannot be planned any more: a view that it joins was changed or dropped.
     pub plan: Result<Arc<SinkPlan>, Arc<str>>,
 }
@@ -124,7 +126,8 @@ impl Registry {
         for record in state.live(DefinitionKind::Sink) {
             let definition = Arc::new(parse::parse_sink(&record.sql).map_err(|error| stored(record, &error))?);
             let plan = registry.plan_sink(&definition, functions).await;
-            registry.sinks.push(LiveSink { name: record.name.clone(), version: record.version, definition, plan });
+            let reads = stream_of(&definition.select).map(Arc::from);
+            registry.sinks.push(LiveSink { name: record.name.clone(), version: record.version, definition, reads, plan });
         }
         for record in state.live(DefinitionKind::Alert) {
             let definition = Arc::new(parse::parse_alert(&record.sql).map_err(|error| stored(record, &error))?);

@@ -136,11 +136,16 @@ impl<S> Chain<S> {
 }
 
 impl<S> Fresh<S> {
-    /// For a process without a node: what is committed is released by the workers.
+    /// For a process that has no node, or none yet: what is committed is released by the workers.
     pub fn unread() -> Self {
         let fresh = Self::default();
         fresh.write().is_read = false;
         fresh
+    }
+
+    /// Says whether a node of this process reads the layers from now on. Say so before it is opened, and after it was closed.
+    pub fn set_read(&self, is_read: bool) {
+        self.write().is_read = is_read;
     }
 
     /// Returns a handle for another worker of the process. A worker that lost a partition withdraws only what it

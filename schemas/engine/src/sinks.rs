@@ -20,6 +20,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use definitions::{Diagnostic, Diagnostics, SinkDefinition, StreamDefinition};
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
@@ -151,6 +153,17 @@ fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext
     }
     uuids.register(&session);
     Ok(session)
+}
+
+/// Returns the name of the first table of a SELECT, which is a sink's stream. `None` where the text has to be planned to
+/// know it.
+pub fn stream_of(select: &str) -> Option<String> {
+    let statements = Parser::parse_sql(&GenericDialect {}, select).ok()?;
+    let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let ast::TableFactor::Table { name, .. } = &select.from.first().filter(|_| query.with.is_none())?.relation else { return None };
+    let name = name.0.last()?.as_ident()?;
+    Some(if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() })
 }
 
 pub(crate) enum Refused {

@@ -30,6 +30,7 @@ use engine::functions::Functions;
 use event_log::Log;
 use serving::Node;
 use speed::{EventSinks, WorkerSinks};
+use tokio::sync::watch;
 
 use outcomes::Outcomes;
 use scoring::Scratches;
@@ -39,7 +40,8 @@ pub use record::{SINK_HEADER, SOURCE_HEADER, sink_of, source_of};
 /// What a process needs to make and put out records. Cheap to clone.
 #[derive(Clone)]
 pub struct Sinks {
-    node: Node,
+    /// It reads the fresh layers of the workers. `None` while it is not open.
+    node: watch::Receiver<Option<Node>>,
     log: Arc<dyn Log>,
     functions: Functions,
     settings: SinkSettings,
@@ -59,15 +61,20 @@ pub struct SinkSettings {
 }
 
 impl Sinks {
-    /// The node reads the fresh layers of the workers.
-    pub fn new(node: Node, log: Arc<dyn Log>, functions: Functions, settings: SinkSettings) -> Sinks {
+    /// The node reads the fresh layers of the workers. It may be opened later.
+    pub fn new(node: watch::Receiver<Option<Node>>, log: Arc<dyn Log>, functions: Functions, settings: SinkSettings) -> Sinks {
         Sinks { node, log, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default() }
     }
 }
 
+/// A node that is open.
+pub fn open_node(node: Node) -> watch::Receiver<Option<Node>> {
+    watch::channel(Some(node)).1
+}
+
 impl EventSinks for Sinks {
-    fn for_worker(&self) -> Box<dyn WorkerSinks> {
-        Box::new(worker::OfWorker::new(self.clone()))
+    fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks> {
+        Box::new(worker::OfWorker::new(self.clone(), is_trial))
     }
 }
 

@@ -14,8 +14,8 @@ use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, Output, TopicPartition};
 use futures::future::join_all;
-use serving::{ReadView, ServingClock};
-use speed::{Accepted, WorkerSinks};
+use serving::{Node, ReadView, ServingClock};
+use speed::{Accepted, Stall, WorkerSinks};
 use tracing::warn;
 use types::columns::{EVENT_TIME, OFFSET};
 use types::tiles::Micros;
@@ -31,8 +31,12 @@ use crate::record::Writer;
 const CHUNK: usize = 2_048;
 /// The same where a view is linked: each event walks over the edges that the events before it in its chunk have added.
 const CHUNK_OF_WALKS: usize = 256;
-/// How long to wait for a node that has not loaded yet what the worker has, or for a log that takes no records.
+/// How long to wait for a node that has not loaded yet what the worker has.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a log that takes no records.
+const PATIENCE_WITH_LOG: Duration = Duration::from_secs(5);
+/// The same two, each at most this long where a sink failed before: the other streams of the worker wait meanwhile.
+const PATIENCE_IN_TRIAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct OfWorker {
@@ -45,10 +49,14 @@ pub(crate) struct OfWorker {
     /// What was decided, for those who wait for the records of their events.
     decided: Vec<Decided>,
     claims: Claims,
+    is_trial: bool,
+    /// The sinks that failed.
+    stalls: Vec<Stall>,
 }
 
 /// The records of one sink and one partition.
 struct Made {
+    stream: Arc<str>,
     sink: LiveSink,
     output: Output,
     /// The records of events before it are out already.
@@ -79,6 +87,7 @@ impl WorkerSinks for OfWorker {
                 Err(error) => {
                     // What is out has to be found out anew.
                     self.taken.remove(&key);
+                    self.stalls.extend(stall(&made.stream, &made.sink, &error));
                     first = first.and(Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic)));
                 }
             }
@@ -93,6 +102,10 @@ impl WorkerSinks for OfWorker {
         self.claims.add(partitions);
     }
 
+    fn take_stalls(&mut self) -> Vec<Stall> {
+        std::mem::take(&mut self.stalls)
+    }
+
     fn let_go(&mut self, partitions: &[TopicPartition]) {
         self.claims.remove(partitions);
         self.taken.retain(|(_, source), _| !partitions.contains(source));
@@ -101,9 +114,18 @@ impl WorkerSinks for OfWorker {
 }
 
 impl OfWorker {
-    pub(crate) fn new(sinks: Sinks) -> OfWorker {
-        let claims = sinks.outcomes.claims();
-        OfWorker { sinks, session: None, seen: Seen::default(), taken: BTreeMap::new(), made: Vec::new(), decided: Vec::new(), claims }
+    pub(crate) fn new(sinks: Sinks, is_trial: bool) -> OfWorker {
+        OfWorker {
+            claims: sinks.outcomes.claims(),
+            sinks,
+            session: None,
+            seen: Seen::default(),
+            taken: BTreeMap::new(),
+            made: Vec::new(),
+            decided: Vec::new(),
+            is_trial,
+            stalls: Vec::new(),
+        }
     }
 
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
@@ -114,27 +136,31 @@ impl OfWorker {
             if of_partition.events.num_rows() == 0 {
                 continue;
             }
+            let stream = &of_partition.partition.stream;
             let of_stream = |sink: &&LiveSink| match &sink.plan {
-                Ok(plan) => plan.stream.name == of_partition.partition.stream,
-                // Which stream it reads is not known: nothing is put out until it is mended.
-                Err(_) => true,
+                Ok(plan) => plan.stream.name == *stream,
+                // Where it is not known which stream it reads, nothing is put out until it is mended.
+                Err(_) => sink.reads.as_ref().is_none_or(|reads| reads == stream),
             };
             let sinks: Vec<LiveSink> = registry.sinks.iter().filter(of_stream).cloned().collect();
-            if !sinks.is_empty() {
-                self.make_of_partition(registry, &sinks, &of_partition).await?;
+            let Some(first) = sinks.first() else { continue };
+            if let Err(error) = self.make_of_partition(registry, &sinks, &of_partition).await {
+                let failed = sinks.iter().find(|sink| error.fact("sink") == Some(&*sink.name)).unwrap_or(first);
+                self.stalls.extend(stall(stream, failed, &error));
+                return Err(error);
             }
         }
         Ok(())
     }
 
     async fn make_of_partition(&mut self, registry: &Registry, sinks: &[LiveSink], accepted: &Accepted) -> Result<()> {
-        let mut due = Vec::with_capacity(sinks.len());
+        let (mut due, node) = (Vec::with_capacity(sinks.len()), self.node().await?);
         for sink in sinks {
             let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
             let output = self.output_of(sink, accepted);
-            let next = self.taken_over(sink, &output).await?;
+            let next = self.taken_over(sink, &output).await.map_err(|error| error.with("sink", &sink.name))?;
             // It has not begun, and begins once its views can be answered: a run builds them, which may take long.
-            let is_waiting = next.is_none() && joined_views(registry, [&*plan])?.iter().any(|view| self.sinks.node.is_building(view));
+            let is_waiting = next.is_none() && joined_views(registry, [&*plan])?.iter().any(|view| node.is_building(view));
             if !is_waiting {
                 due.push(Due { sink: sink.clone(), plan, output, next, records: Vec::new() });
             }
@@ -161,7 +187,8 @@ impl OfWorker {
                 due.make(&self.seen, &chunk, &position)?;
             }
         }
-        self.made.extend(due.into_iter().map(|due| Made { sink: due.sink, output: due.output, from: due.next, records: due.records }));
+        let stream = &accepted.partition.stream;
+        self.made.extend(due.into_iter().map(|due| due.made(stream.clone())));
         Ok(())
     }
 
@@ -177,7 +204,7 @@ impl OfWorker {
             return Ok(*next);
         }
         let (log, topic) = (&self.sinks.log, &sink.definition.topic);
-        let next = patiently("an output is not taken over yet", || async {
+        let next = patiently("an output is not taken over yet", self.patience(PATIENCE_WITH_LOG), || async {
             log.create_topic(topic, self.sinks.settings.partitions).await?;
             log.take_output(output).await
         })
@@ -188,8 +215,21 @@ impl OfWorker {
 
     /// A read view that ends where the events begin. The node follows the worker: it may be a moment behind.
     async fn read_view(&self, accepted: &Accepted, views: &[ViewVersion]) -> Result<ReadView> {
-        let node = &self.sinks.node;
-        patiently("the views of a sink cannot be read yet", || node.read_view_at(&accepted.partition, accepted.start, views)).await
+        let node = &self.node().await?;
+        let patience = self.patience(PATIENCE);
+        patiently("the views of a sink cannot be read yet", patience, || node.read_view_at(&accepted.partition, accepted.start, views)).await
+    }
+
+    /// The node that reads the views. A process that had no sinks opens one when the first is applied.
+    async fn node(&self) -> Result<Node> {
+        let not_yet = || Error::unavailable("the node that reads the views of sinks is not open yet");
+        let mut node = self.sinks.node.clone();
+        let opened = tokio::time::timeout(self.patience(PATIENCE), node.wait_for(Option::is_some)).await.map_err(|_| not_yet())?;
+        opened.map_err(|_| not_yet())?.clone().ok_or_else(not_yet)
+    }
+
+    fn patience(&self, most: Duration) -> Duration {
+        if self.is_trial { most.min(PATIENCE_IN_TRIAL) } else { most }
     }
 }
 
@@ -244,6 +284,10 @@ struct Due {
 }
 
 impl Due {
+    fn made(self, stream: Arc<str>) -> Made {
+        Made { stream, sink: self.sink, output: self.output, from: self.next, records: self.records }
+    }
+
     /// Makes the records of the events that have none.
     fn make(&mut self, seen: &Seen, chunk: &Chunk<'_>, position: &str) -> Result<()> {
         let offsets = offsets_of(chunk.events)?;
@@ -265,6 +309,13 @@ impl Due {
         self.records.extend(writer.records(&records)?);
         Ok(())
     }
+}
+
+/// What is reported of a failure. Where another worker has the output, this one has lost the partition.
+fn stall(stream: &Arc<str>, sink: &LiveSink, error: &Error) -> Option<Stall> {
+    let topic = &sink.definition.topic;
+    let stall = || Stall { stream: stream.clone(), sink: sink.name.clone(), error: format!("{error} (its topic is \"{topic}\")") };
+    (error.kind() != ErrorKind::Conflict).then(stall)
 }
 
 pub(crate) fn broken(sink: &LiveSink, found: &str) -> Error {
@@ -328,11 +379,11 @@ pub(crate) fn offsets_of(events: &RecordBatch) -> Result<&[i64]> {
 }
 
 /// Tries what may not be possible yet, for a while.
-async fn patiently<T, F: Future<Output = Result<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T> {
+async fn patiently<T, F: Future<Output = Result<T>>>(what: &str, patience: Duration, mut attempt: impl FnMut() -> F) -> Result<T> {
     let began = Instant::now();
     loop {
         match attempt().await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(Error::unavailable(what).caused_by(error)),
             outcome => return outcome,
         }

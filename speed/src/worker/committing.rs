@@ -38,9 +38,7 @@ impl Worker<'_> {
         let sinks: Option<(&mut dyn WorkerSinks, _)> = match &mut self.sinks {
             Some(sinks) if !registry.sinks.is_empty() => Some((&mut **sinks, registry)),
             None if !registry.sinks.is_empty() => {
-                let message = "there are sinks now, and this process was started when there were none: it makes no records";
-                // Not worth another try: whoever looks after the process starts it again.
-                return Err(Error::input(message).with("help", "start it again"));
+                return Err(Error::internal("there are sinks, and this process makes no records"));
             }
             _ => None,
         };
@@ -77,6 +75,8 @@ impl Worker<'_> {
         if let Some(fresh) = &self.speed.fresh {
             fresh.committed(&record.ranges.iter().map(|range| (range.partition.clone(), range.end)).collect());
         }
+        let archived = record.ranges.iter().filter(|range| range.archived > 0);
+        archived.for_each(|range| self.speed.progress.passed(&range.partition.stream));
         observe(&record, elapsed);
         Ok(())
     }

@@ -19,6 +19,10 @@ impl Worker<'_> {
             return Ok(false);
         }
         self.polled_at = Instant::now();
+        if self.speed.progress.left_out() != self.left_out {
+            // A stream that was left out is tried again.
+            return Ok(true);
+        }
         let state = match changed_since(&self.speed.catalog, self.revision).await {
             Ok(Some(state)) => state,
             Ok(None) => return Ok(false),
@@ -39,7 +43,8 @@ impl Worker<'_> {
             return Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream));
         }
         let registry = Registry::load(&state, &self.speed.functions).await?;
-        if streams_of(&registry) != streams_of(&self.registry) {
+        self.speed.progress.plan(&registry);
+        if streams_of(&registry) != streams_of(&self.registry) || self.speed.progress.left_out() != self.left_out {
             // Uncommitted work keeps its decoding and goes to the views as they were: the next subscription has the new
             // ones.
             return Ok(true);

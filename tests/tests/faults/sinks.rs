@@ -14,7 +14,7 @@ use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
 use event_log::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
-use event_sinks::{SinkSettings, Sinks, source_of};
+use event_sinks::{SinkSettings, Sinks, open_node, source_of};
 use jobs::sinks::SinkReader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -246,7 +246,7 @@ impl Process {
         let seed = name.bytes().map(u64::from).sum();
         let log = Arc::new(Flaky { log, rng: Mutex::new(StdRng::seed_from_u64(seed)), failed: failed.clone() });
         let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
-        let sinks = Sinks::new(node.clone(), log, functions, settings);
+        let sinks = Sinks::new(open_node(node.clone()), log, functions, settings);
         speed.sinks = Some(Arc::new(sinks.clone()));
         node.attach_scorer(Arc::new(sinks.clone()));
         let reads = node.clone();

@@ -62,6 +62,19 @@ fn unreachable(unreachable: &Unreachable) -> Problem {
 
 fn failing(failing: &Failing) -> Problem {
     let lasting = for_time(i64::try_from(failing.seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+    if failing.what == speed::SINK_STALLED {
+        return Problem {
+            fault: Fault::SinkStalled,
+            severity: Severity::Error,
+            what: format!("{}, for {lasting}", failing.what),
+            cause: failing.error.clone(),
+            effect: "the stream that the sink reads is not decided, and its answers get older; other streams go on, and nothing is lost"
+                .into(),
+            next_step: "remove the cause (a topic that is missing, a right, a definition), or drop the sink and run `basestream apply`; \
+                it is tried again at least every 30 s"
+                .into(),
+        };
+    }
     Problem {
         fault: Fault::NodeNotReady,
         severity: Severity::Error,

@@ -1,0 +1,121 @@
+//! Streams that a worker leaves out because the records of a sink over them cannot be made or put out.
+//!
+//! Such a stream is not decided: nothing of it is lost or skipped. The other streams of the worker go on. A stream whose
+//! sink cannot be planned is left out until its definitions change; another one is read again after a pause, which grows
+//! with each failure.
+//!
+//! Nothing here uses a clock or a log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use committed::registry::{LiveSink, Registry};
+use types::outage::Outage;
+
+/// What the outage is called, in `/readyz` and in `status`.
+pub const SINK_STALLED: &str = "records of a sink cannot be put out";
+
+/// The pause after the second failure. A first one may be of the moment: the stream is read again at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A stream that is read again, and does not fail for this long, has no failure.
+const TRIAL: Duration = Duration::from_secs(60);
+
+/// A failure to make or to put out the records of a sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stall {
+    /// The stream that the sink reads.
+    pub stream: Arc<str>,
+    pub sink: Arc<str>,
+    pub error: String,
+}
+
+/// The failing streams of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    failing: BTreeMap<Arc<str>, Failing>,
+    /// Streams with a sink that cannot be planned, and since when that is known.
+    unplanned: BTreeMap<Arc<str>, (Stall, Instant)>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    stall: Stall,
+    since: Instant,
+    failures: u32,
+    again_at: Instant,
+}
+
+impl Stalls {
+    /// A sink failed. Its stream is left out from the second failure on.
+    pub(crate) fn failed(&mut self, stall: Stall, now: Instant) {
+        let known = self.failing.remove(&stall.stream).filter(|known| known.is_current(now));
+        let (since, failures) = known.map_or((now, 1), |known| (known.since, known.failures.saturating_add(1)));
+        let again_at = now + pause_after(failures);
+        self.failing.insert(stall.stream.clone(), Failing { stall, since, failures, again_at });
+    }
+
+    /// Events of the stream are committed, so their records are out.
+    pub(crate) fn passed(&mut self, stream: &str) {
+        self.failing.remove(stream);
+    }
+
+    /// Takes note of the sinks that cannot be planned.
+    pub(crate) fn plan(&mut self, registry: &Registry, now: Instant) {
+        let mut known = std::mem::take(&mut self.unplanned);
+        for stall in registry.sinks.iter().flat_map(|sink| unplanned(sink, registry)) {
+            let since = known.remove(&stall.stream).map_or(now, |(_, since)| since);
+            self.unplanned.insert(stall.stream.clone(), (stall, since));
+        }
+    }
+
+    /// The streams that are not read at the moment.
+    pub(crate) fn left_out(&self, now: Instant) -> BTreeSet<Arc<str>> {
+        let failing = self.failing.iter().filter(|(_, failing)| failing.again_at > now).map(|(stream, _)| stream);
+        failing.chain(self.unplanned.keys()).cloned().collect()
+    }
+
+    /// Whether a stream that failed is read again, so that it may fail soon.
+    pub(crate) fn is_trial(&self, now: Instant) -> bool {
+        self.failing.values().any(|failing| failing.again_at <= now && failing.is_current(now))
+    }
+
+    pub(crate) fn outage(&self, now: Instant) -> Option<Outage> {
+        let failing = self.failing.values().filter(|failing| failing.failures > 1 && failing.is_current(now));
+        let failing = failing.map(|failing| (&failing.stall, failing.since));
+        let all: Vec<_> = failing.chain(self.unplanned.values().map(|(stall, since)| (stall, *since))).collect();
+        let since = all.iter().map(|(_, since)| *since).min()?;
+        let said = |(stall, _): &(&Stall, Instant)| {
+            format!("the sink \"{}\" over the stream \"{}\", which is not read meanwhile: {}", stall.sink, stall.stream, stall.error)
+        };
+        let error = all.iter().map(said).collect::<Vec<_>>().join("; ");
+        Some(Outage { what: SINK_STALLED, lasting: now.saturating_duration_since(since), error })
+    }
+}
+
+impl Failing {
+    fn is_current(&self, now: Instant) -> bool {
+        now < self.again_at + TRIAL
+    }
+}
+
+fn pause_after(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => FIRST_PAUSE.saturating_mul(1 << (more - 2).min(10)).min(LONGEST_PAUSE),
+    }
+}
+
+/// What a sink that cannot be planned holds up: the stream that it reads, or all where that is not known. One that reads a
+/// stream that is not there holds nothing up.
+fn unplanned(sink: &LiveSink, registry: &Registry) -> Vec<Stall> {
+    let Err(found) = &sink.plan else { return Vec::new() };
+    let is_held = |stream: &&Arc<str>| sink.reads.as_ref().is_none_or(|reads| reads == *stream);
+    let error = format!("it cannot be planned any more: {found}");
+    let stall = |stream: &Arc<str>| Stall { stream: stream.clone(), sink: sink.name.clone(), error: error.clone() };
+    registry.streams.keys().filter(is_held).map(stall).collect()
+}
+
+#[cfg(test)]
+mod tests;
