@@ -71,7 +71,10 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new() }), Principal::anonymous()))
+        Ok(Node(
+            Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new() }),
+            Principal::anonymous(),
+        ))
     }
 
     /// Returns a handle to the same node whose lookups and queries have the rights of this principal.

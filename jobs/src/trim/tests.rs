@@ -32,20 +32,24 @@ fn what_every_stream_has_committed_may_go_but_for_the_last_record() {
 async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    let definition = |name: &str, sql: &str| {
+    let of_status = |status: catalog::DefinitionStatus, name: &str, sql: &str| {
         catalog::Add::Definition(catalog::DefinitionRecord {
             kind: DefinitionKind::Sink,
             name: name.into(),
             version: 1,
             sql: sql.to_owned(),
-            status: catalog::DefinitionStatus::Active,
+            status,
             created_at: 0,
             since: 0,
             kept_until: None,
             rolled_back: false,
         })
     };
+    let definition = |name: &str, sql: &str| of_status(catalog::DefinitionStatus::Active, name, sql);
+    let dropped = |name: &str, sql: &str| of_status(catalog::DefinitionStatus::Retired, name, sql);
     let add = vec![
+        dropped("dropped", "CREATE SINK dropped WITH (topic = 'dropped', retention = '4h') AS SELECT * FROM s"),
+        dropped("longer", "CREATE SINK longer WITH (topic = 'short', retention = '100d') AS SELECT * FROM s"),
         definition("short", "CREATE SINK short WITH (topic = 'short', retention = '1h') AS SELECT * FROM s"),
         definition("default", "CREATE SINK default WITH (topic = 'default') AS SELECT * FROM s"),
         definition("shared", "CREATE SINK shared WITH (topic = 'short', retention = '2h') AS SELECT * FROM s"),
@@ -56,12 +60,13 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     let source = TopicPartition { topic: "in".into(), partition: 0 };
     let output = event_log::Output { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
     let made = |offset: i64| vec![(Offset(offset), event_log::NewRecord { value: Some("{}".into()), ..Default::default() })];
-    for topic in ["short", "default", "other"] {
+    for topic in ["short", "default", "dropped", "other"] {
         log.create_topic(topic, 1).await.unwrap();
     }
     for offset in 0..5 {
         log.append_output("short", &output, made(offset)).await.unwrap();
         log.append("default", vec![made(offset).remove(0).1]).await.unwrap();
+        log.append("dropped", vec![made(offset).remove(0).1]).await.unwrap();
         log.append("other", vec![made(offset).remove(0).1]).await.unwrap();
     }
     let hours = |hours: i64| -> Clock {
@@ -76,7 +81,8 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
         clock,
     };
     assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
-    assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5);
+    assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5, "a sink that was dropped does not keep them for longer");
+    assert_eq!(trimming(hours(5)).trim().await.unwrap(), 5, "the sink of that topic was dropped");
     assert_eq!(log.take_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
     assert_eq!(trimming(hours(6)).trim().await.unwrap(), 5, "what no sink and no stream has stays");
 }

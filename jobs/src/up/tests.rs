@@ -120,3 +120,47 @@ async fn an_address_of_the_speed_layer_that_is_taken_is_reported_with_its_settin
     assert_eq!((error.kind(), error.fact("setting")), (ErrorKind::Unavailable, Some("speed.http")), "{error}");
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }
+
+/// Workers that were started before there was a sink put out the records of one that is applied later, and go on after
+/// the last one is dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_speed_layer_alone_takes_up_sinks_that_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let installation = separate(folder.path()).await;
+    let project = |sink: &str| {
+        let stream =
+            "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (topic = 'in', event_time = 'ts', id = 'id');
+            CREATE VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k;";
+        let (project, mistakes) = definitions::parse::parse_definitions(&[(None, format!("{stream} {sink}"))]);
+        mistakes.into_result().unwrap();
+        project
+    };
+    let stop = CancellationToken::new();
+    let (sender, ready) = oneshot::channel();
+    let options = UpOptions { definitions: Some(project("")), ready: Some(sender), quiet: true };
+    let task = tokio::spawn(speed(installation.clone(), options, stop.clone()));
+    let url = ready.await.unwrap().url();
+    until(&format!("{url}/readyz"), |status, _| status == 200).await;
+    let event = |number: i64| event_log::NewRecord {
+        value: Some(serde_json::json!({ "id": number.to_string(), "ts": "2026-03-01T00:00:00Z", "k": "a" }).to_string().into()),
+        ..Default::default()
+    };
+    let sink = "CREATE SINK scored WITH (topic = 'out') AS SELECT e.id, v.n FROM s e LEFT JOIN v ON v.k = e.k;";
+    installation.log.append("in", vec![event(0)]).await.unwrap();
+    installation.apply(&project(sink), false).await.unwrap();
+    // It begins with an event after it was taken up.
+    let mut number = 1;
+    while installation.log.bounds("out").await.unwrap().iter().all(|bounds| bounds.end.0 == 0) {
+        installation.log.append("in", vec![event(number)]).await.unwrap();
+        number += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    installation.apply(&project(""), true).await.unwrap();
+    installation.log.append("in", vec![event(number)]).await.unwrap();
+    let read = |state: &catalog::CatalogState| state.partitions.values().map(|partition| partition.next_offset.0).sum::<i64>();
+    while read(&*installation.catalog.state().await.unwrap()) <= number {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}

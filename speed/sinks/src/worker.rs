@@ -217,7 +217,8 @@ impl OfWorker {
     async fn read_view(&self, accepted: &Accepted, views: &[ViewVersion]) -> Result<ReadView> {
         let node = &self.node().await?;
         let patience = self.patience(PATIENCE);
-        patiently("the views of a sink cannot be read yet", patience, || node.read_view_at(&accepted.partition, accepted.start, views)).await
+        patiently("the views of a sink cannot be read yet", patience, || node.read_view_at(&accepted.partition, accepted.start, views))
+            .await
     }
 
     /// The node that reads the views. A process that had no sinks opens one when the first is applied.

@@ -20,6 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use serving::ServingClock;
+use speed::Progress;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
 use types::vector::Offset;
@@ -30,6 +31,7 @@ use super::show_logs;
 
 mod backtest;
 mod scoring;
+mod stalled;
 
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
@@ -166,13 +168,39 @@ async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, 
     found
 }
 
-/// A log that now and then does not take the records of a sink, is given them twice, or takes them and does not say so:
-/// the worker of this process begins again from its committed position, beside a node that has read further.
-#[derive(Debug)]
+/// A log that does not take the records of a sink, is given them twice, or takes them and does not say so: the worker of
+/// this process begins again from its committed position, beside a node that has read further.
 struct Flaky {
     log: Arc<dyn Log>,
-    rng: Mutex<StdRng>,
+    append: Box<dyn Fn(&str) -> Append + Send + Sync>,
     failed: Arc<AtomicUsize>,
+}
+
+/// What becomes of one append to a topic.
+#[derive(Debug, Clone, Copy, Default)]
+struct Append {
+    is_lost: bool,
+    is_repeated: bool,
+    has_no_reply: bool,
+}
+
+impl Flaky {
+    /// Each of these now and then.
+    fn at_random(log: Arc<dyn Log>, seed: u64, failed: &Arc<AtomicUsize>) -> Arc<Flaky> {
+        let rng = Mutex::new(StdRng::seed_from_u64(seed));
+        let append = move |_: &str| {
+            let mut rng = rng.lock().unwrap();
+            let (is_lost, is_repeated) = (rng.random_ratio(1, 15), rng.random_ratio(1, 5));
+            Append { is_lost, is_repeated, has_no_reply: rng.random_ratio(1, 15) }
+        };
+        Arc::new(Flaky { log, append: Box::new(append), failed: failed.clone() })
+    }
+}
+
+impl std::fmt::Debug for Flaky {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.log.fmt(f)
+    }
 }
 
 #[async_trait]
@@ -198,10 +226,7 @@ impl Log for Flaky {
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        let (is_lost, is_repeated, has_no_reply) = {
-            let mut rng = self.rng.lock().unwrap();
-            (rng.random_ratio(1, 15), rng.random_ratio(1, 5), rng.random_ratio(1, 15))
-        };
+        let Append { is_lost, is_repeated, has_no_reply } = (self.append)(topic);
         if !is_lost && is_repeated {
             self.log.append_output(topic, output, records.clone()).await?;
         }
@@ -234,17 +259,21 @@ struct Process {
     reads: serving::Node,
     sinks: Sinks,
     stop: CancellationToken,
+    progress: Progress,
 }
 
 impl Process {
     async fn start(harness: &Harness, place: &Place, name: &str, failed: &Arc<AtomicUsize>) -> Process {
+        let seed = name.bytes().map(u64::from).sum();
+        Self::start_on(harness, place, name, Flaky::at_random(place.log().await, seed, failed)).await
+    }
+
+    async fn start_on(harness: &Harness, place: &Place, name: &str, log: Arc<Flaky>) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-        let (log, functions) = (place.log().await, harness.functions.clone());
         let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
-        (speed.log, speed.settings.group) = (log.clone(), place.group());
-        let seed = name.bytes().map(u64::from).sum();
-        let log = Arc::new(Flaky { log, rng: Mutex::new(StdRng::seed_from_u64(seed)), failed: failed.clone() });
+        (speed.log, speed.settings.group) = (log.log.clone(), place.group());
+        let (progress, functions) = (speed.progress.clone(), harness.functions.clone());
         let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
         let sinks = Sinks::new(open_node(node.clone()), log, functions, settings);
         speed.sinks = Some(Arc::new(sinks.clone()));
@@ -254,7 +283,7 @@ impl Process {
         let (of_worker, of_node) = (stop.clone(), stop.clone());
         let worker = tokio::spawn(async move { speed.run(of_worker).await });
         let node = tokio::spawn(async move { tokio::join!(node.run(of_node.clone()), asked_all_the_time(&node, &of_node)).0 });
-        Process { worker, node, reads, sinks, stop }
+        Process { worker, node, reads, sinks, stop, progress }
     }
 
     /// As if the process had died: nothing is drained.

@@ -499,6 +499,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::SinkStalled,
+        Severity::Error,
+        |facts| {
+            let error = "the sink \"scored\" over the stream \"pay\", which is not read meanwhile: no such topic".into();
+            facts.failing = vec![Failing { what: speed::SINK_STALLED.into(), seconds: 240, error }];
+        },
+        [
+            "records of a sink cannot be put out, for 4 min",
+            "the sink \"scored\" over the stream \"pay\", which is not read meanwhile: no such topic",
+            "the stream that the sink reads is not decided, and its answers get older; other streams go on, and nothing is lost",
+            "remove the cause (a topic that is missing, a right, a definition), or drop the sink and run `basestream apply`; it is tried again at least every 30 s",
+        ],
+    ),
+    (
         Fault::WorkerNotFollowed,
         Severity::Warning,
         |facts| {
