@@ -122,7 +122,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
 async fn worker<'a>(speed: &'a Speed, session: &'a SessionContext, stop: &CancellationToken) -> Worker<'a> {
     let state = speed.catalog.state().await.unwrap();
     let registry = Registry::load(&state, &speed.functions).await.unwrap();
-    Worker::new(speed, session, registry, state.revision, stop.clone()).await.unwrap()
+    Worker::new(speed, session, (registry, state.revision), Default::default(), stop.clone()).await.unwrap()
 }
 
 fn all_partitions() -> Vec<TopicPartition> {
