@@ -158,7 +158,7 @@ async fn the_speed_layer_alone_takes_up_sinks_that_come_later() {
     installation.apply(&project(""), true).await.unwrap();
     installation.log.append("in", vec![event(number)]).await.unwrap();
     let read = |state: &catalog::CatalogState| state.partitions.values().map(|partition| partition.next_offset.0).sum::<i64>();
-    while read(&*installation.catalog.state().await.unwrap()) <= number {
+    while read(&installation.catalog.state().await.unwrap()) <= number {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stop.cancel();
