@@ -9,6 +9,7 @@ use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
+use event_alerts::Alerts;
 use event_log::Log;
 use event_sinks::{SinkSettings, Sinks};
 use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
@@ -137,6 +138,12 @@ impl Installation {
         let speed = &self.settings.speed;
         let settings = SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
         Arc::new(Sinks::new(node, self.log.clone(), self.functions.clone(), settings))
+    }
+
+    /// Returns what runs alerts in a process with this node, which reads the workers' fresh layers.
+    pub fn alerts(&self, node: Node) -> Alerts {
+        let (group, partitions) = (self.settings.speed.group.clone(), self.settings.log.partitions);
+        Alerts { node, log: self.log.clone(), group, partitions, owner: self.worker.clone(), lease: event_alerts::LEASE, clock: clock() }
     }
 
     /// Returns where and how ids are remembered for deduplication.

@@ -38,12 +38,12 @@ mod lag;
 mod layers;
 mod listeners;
 mod metrics;
+mod outputs;
 mod parts;
 mod process;
 mod protection;
 mod shared;
 mod signals;
-mod sinks;
 mod waiting;
 
 pub use metrics::recorder;
@@ -118,7 +118,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
     let fresh = Fresh::unread();
-    let sinks = installation.sinks(sinks::start(&mut parts, &installation, &fresh));
+    let sinks = installation.sinks(outputs::start(&mut parts, &installation, &fresh));
     let registration = offer(&mut parts, &installation, offering, &fresh).await?;
     let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
@@ -250,6 +250,7 @@ async fn start_serving(
         parts.start(Stage::Http, "flight", |_| async move { task.await? });
     }
     if reads_itself {
+        start_alerts(parts, installation, node.clone());
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
         parts.start(Stage::Node, "shared", move |stop| async move {
             shared::watch(node, worker, interval, stop).await;
@@ -313,6 +314,15 @@ fn start_health(
     let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
     parts.start(Stage::Health, "health", |_| async move { task.await? });
     ready
+}
+
+/// An alert is run by one of the processes with workers.
+fn start_alerts(parts: &mut Parts, installation: &Installation, node: Node) {
+    let alerts = installation.alerts(node);
+    parts.start(Stage::Jobs, "alerts", |stop| async move {
+        alerts.run(stop).await;
+        Ok(())
+    });
 }
 
 /// What the workers of a process share with others.

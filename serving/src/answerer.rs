@@ -17,11 +17,13 @@ mod grouped;
 mod linked;
 mod seen;
 mod source;
+mod watched;
 
 use grouped::Grouped;
 use linked::Linked;
 pub use seen::{SeenBy, rows_seen};
 pub use source::{StateSource, scan_parts};
+pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part};
 
 /// Makes the rows of one view from its states.
 pub(crate) trait Answerer: Send + Sync {

@@ -43,14 +43,14 @@ mod sockets;
 mod sql;
 mod value_errors;
 
-pub use answerer::{SeenBy, StateSource, rows_seen, scan, scan_parts};
+pub use answerer::{SeenBy, StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts};
 pub use archive::ArchiveLayer;
 pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;
 pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clean_cache, is_kept};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;
-pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
+pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response, encoded_keys};
 pub use meta::Meta;
 pub use node::Node;
 pub use query_runtime::CATALOG;

@@ -27,8 +27,8 @@ mod paths;
 mod rows;
 
 pub(crate) use fetch::fetch;
-pub use keys::Keys;
 pub(crate) use keys::with_zones_plus;
+pub use keys::{Keys, encoded_keys};
 pub use paths::{AskedPaths, MAX_PATHS};
 pub(crate) use rows::KeyRows;
 

@@ -186,7 +186,7 @@ impl ReadView {
 
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
-    pub(crate) fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
+    pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
             .state

@@ -76,17 +76,28 @@ pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offeri
 
 /// Follows the workers of other processes, if the settings say so.
 pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node) {
-    let settings = &installation.settings;
-    if settings.serving.fresh == FreshKind::Committed {
+    if installation.settings.serving.fresh == FreshKind::Committed {
         return;
     }
+    let (installation, node) = (installation.clone(), node.clone());
+    parts.start(Stage::Node, "workers", |stop| async move {
+        following(&installation, &node, stop).await;
+        Ok(())
+    });
+}
+
+/// Follows them until `stop`, unless the settings say that what is committed suffices.
+pub(super) fn following(installation: &Installation, node: &Node, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    let settings = &installation.settings;
     let memory_bytes = usize::try_from(settings.serving.memory_limit / MEMORY_SHARE).unwrap_or(usize::MAX);
     let own = settings.speed.flight.is_some().then(|| installation.worker.clone());
     let (workers, node) = (WorkersSettings { own, credentials: credentials(settings), memory_bytes }, node.clone());
-    parts.start(Stage::Node, "workers", |stop| async move {
-        node.follow_workers(workers, stop).await;
-        Ok(())
-    });
+    let is_wanted = settings.serving.fresh != FreshKind::Committed;
+    async move {
+        if is_wanted {
+            node.follow_workers(workers, stop).await;
+        }
+    }
 }
 
 /// What this process shows workers, and knows them by: its own certificate, where it has no other.

@@ -39,6 +39,8 @@ pub enum Expect {
     TokenFree { name: String },
     /// A token of this name is there and not revoked.
     TokenInUse { name: String },
+    /// The next transition of the alert has this sequence number.
+    AlertSequence { alert: Arc<str>, version: u32, next: i64 },
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }
@@ -75,6 +77,21 @@ pub enum Add {
     Mark(MarkRecord),
     Token(TokenRecord),
     Worker(WorkerRecord),
+    /// Opens, updates or closes the open alert of its key. Its sequence number is the next one.
+    AlertTransition(Box<AlertTransition>),
+    /// What the transitions before it in the commit were made from.
+    AlertPosition {
+        alert: Arc<str>,
+        version: u32,
+        position: Vector,
+        at: Micros,
+    },
+    /// The alert's transitions before this sequence number are in its topic.
+    AlertPublished {
+        alert: Arc<str>,
+        version: u32,
+        before: i64,
+    },
 }
 
 /// A record to delete.
@@ -99,6 +116,19 @@ pub enum Remove {
     },
     /// The file is intact after all.
     Damage(String),
+    /// Transitions of an alert that are in its topic and happened before this time, so many at the most.
+    AlertTransitions {
+        alert: Arc<str>,
+        version: u32,
+        before: Micros,
+        most: u32,
+    },
+    /// Everything of a version of an alert, so many rows at the most.
+    Alert {
+        alert: Arc<str>,
+        version: u32,
+        most: u32,
+    },
     /// Revokes the token from `at` on. Its record stays until another token takes its name.
     Token {
         name: String,

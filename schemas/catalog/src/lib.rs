@@ -16,9 +16,9 @@ pub use decide::{
     versions_commit,
 };
 pub use records::{
-    CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
-    IngestRecord, LeaseRecord, PartitionRecord, ReplayRecord, Revision, Role, RunRecord, RunStatus, ScramKeys, SnapshotRecord,
-    StateDifference, TokenRecord, WorkerRecord,
+    AlertProgress, AlertTransition, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison, DamageRecord, DefinitionKind,
+    DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, OpenAlert, PartitionRecord, ReplayRecord, Revision, Role,
+    RunRecord, RunStatus, ScramKeys, SnapshotRecord, StateDifference, TokenRecord, TransitionKind, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

@@ -10,8 +10,10 @@ use types::uuid_text;
 use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
+mod alert;
 mod token;
 
+pub use alert::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert, TransitionKind};
 pub use token::{Role, ScramKeys, TokenRecord};
 
 /// A number that grows by one with every commit and totally orders the catalog states.

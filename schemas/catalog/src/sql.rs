@@ -25,6 +25,7 @@ mod meta;
 mod migrations;
 mod session;
 
+mod alert;
 mod checkpoint;
 mod damage;
 mod definition;

@@ -37,7 +37,7 @@ mod evaluate;
 mod monotone;
 mod watch;
 
-pub use evaluate::{Failed, Held};
+pub use evaluate::{Failed, Held, Records};
 pub use watch::{Open, Transition, TransitionKind, Watch};
 
 /// How the rows of one alert are found. It follows from the alert's SELECT and its view.

@@ -12,6 +12,7 @@ use engine::states::{
     cost_of_key,
 };
 use engine::walk::CancelCheck;
+use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::copy::PartRun;
@@ -84,33 +85,8 @@ impl Answerer for Grouped<'_> {
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, _: &CancelCheck<'_>) -> Result<Scanned> {
-        let (part, parts) = (asked.part, scan_parts(source));
-        let of_part = if parts == 1 { Keys::All } else { Keys::OfPart { part, parts } };
-        let mut keys = KeyIndex::default();
-        let mut pieces = Pieces::default();
-        match source {
-            StateSource::Archive(layer) => add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces),
-            StateSource::Layers { read_view, view: loaded } => {
-                if let Some(snapshot) = &loaded.snapshot {
-                    for PartRun { run, is_of_part } in snapshot.runs_of_part(part)? {
-                        let of_part = if is_of_part { Keys::All } else { Keys::OfPart { part, parts } };
-                        add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
-                    }
-                }
-                for layer in &loaded.layers {
-                    add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces);
-                }
-                for rows in read_view.fresh_of(self.view) {
-                    add_all(std::slice::from_ref(&**rows), of_part, false, &mut keys, &mut pieces);
-                }
-            }
-        }
-        // The one row of a view without keys is in one part, as any other key's.
-        if self.view.plan.keys.is_empty() && bucket_of(b"", parts) == part {
-            keys.index_of(b"");
-        }
-        let Answered { rows, found, failed } = answer(&self.view.plan, &self.view.codec, &keys.list, &pieces, asked.t, asked.wanted)?;
-        let failed = FailedRows::new(failed, |rows| self.view.codec.decode(rows.iter().map(|row| keys.list[*row])))?;
+        let (keys, Answered { rows, found, failed }) = self.answer_part(source, asked)?;
+        let failed = FailedRows::new(failed, |rows| self.view.codec.decode(rows.iter().map(|row| keys[*row])))?;
         Ok(Scanned { rows: filter_record_batch(&rows, &BooleanArray::from(found))?, estimated: false, failed })
     }
 }
@@ -189,6 +165,46 @@ impl Grouped<'_> {
             kept_keys.put(name.clone(), kept);
         }
         Ok(answered)
+    }
+
+    /// All keys of one part, with or without a row, and their rows.
+    pub(super) fn answer_part<'s>(&'s self, source: &'s StateSource<'s>, asked: &AskedPart<'_>) -> Result<(Vec<&'s [u8]>, Answered)> {
+        let (part, parts) = (asked.part, scan_parts(source));
+        let of_part = if parts == 1 { Keys::All } else { Keys::OfPart { part, parts } };
+        let mut keys = KeyIndex::default();
+        let mut pieces = Pieces::default();
+        match source {
+            StateSource::Archive(layer) => add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces),
+            StateSource::Layers { read_view, view: loaded } => {
+                if let Some(snapshot) = &loaded.snapshot {
+                    for PartRun { run, is_of_part } in snapshot.runs_of_part(part)? {
+                        let of_part = if is_of_part { Keys::All } else { Keys::OfPart { part, parts } };
+                        add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
+                    }
+                }
+                for layer in &loaded.layers {
+                    add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces);
+                }
+                for rows in read_view.fresh_of(self.view) {
+                    add_all(std::slice::from_ref(&**rows), of_part, false, &mut keys, &mut pieces);
+                }
+            }
+        }
+        // The one row of a view without keys is in one part, as any other key's.
+        if self.view.plan.keys.is_empty() && bucket_of(b"", parts) == part {
+            keys.index_of(b"");
+        }
+        let answered = answer(&self.view.plan, &self.view.codec, &keys.list, &pieces, asked.t, asked.wanted)?;
+        Ok((keys.list, answered))
+    }
+
+    /// The rows of these encoded keys.
+    pub(super) fn answer_keys(&self, source: &StateSource<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answered> {
+        let mut pieces = Pieces::default();
+        for (index, key) in keys.iter().enumerate() {
+            self.add_key(source, key, index as u32, &mut pieces)?;
+        }
+        answer(&self.view.plan, &self.view.codec, keys, &pieces, t, wanted)
     }
 
     fn name_of(&self, encoded: &[u8]) -> KeyName {

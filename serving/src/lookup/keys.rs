@@ -2,9 +2,11 @@
 //! whatever their spelling.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
+use committed::registry::LiveView;
 use datafusion::common::ScalarValue;
 use engine::keys::parse_key;
 use engine::plan::ViewPlan;
@@ -84,6 +86,15 @@ pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<
         return Ok(fields.iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
     }
     (0..fields.len()).map(|index| Ok(ScalarValue::iter_to_array(keys.iter().map(|key| key[index].clone()))?)).collect()
+}
+
+/// Encodes keys of a grouped view that are JSON objects of its key columns.
+///
+/// Errors: `Input` for what is no key of the view.
+pub fn encoded_keys(view: &LiveView, keys: Vec<serde_json::Map<String, Value>>) -> Result<Vec<Arc<[u8]>>> {
+    let count = keys.len();
+    let columns = columns(view.plan.answer_keys(), &Keys::Json(keys).typed(&view.plan)?)?;
+    Ok(view.codec.encode(&columns, count)?.iter().flatten().map(Arc::from).collect())
 }
 
 fn check_types(key: Vec<ScalarValue>, types: &[KeyType]) -> Result<Vec<ScalarValue>> {

@@ -170,7 +170,7 @@ async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, 
 
 /// A log that does not take the records of a sink, is given them twice, or takes them and does not say so: the worker of
 /// this process begins again from its committed position, beside a node that has read further.
-struct Flaky {
+pub(super) struct Flaky {
     log: Arc<dyn Log>,
     append: Box<dyn Fn(&str) -> Append + Send + Sync>,
     failed: Arc<AtomicUsize>,
@@ -186,7 +186,7 @@ struct Append {
 
 impl Flaky {
     /// Each of these now and then.
-    fn at_random(log: Arc<dyn Log>, seed: u64, failed: &Arc<AtomicUsize>) -> Arc<Flaky> {
+    pub(super) fn at_random(log: Arc<dyn Log>, seed: u64, failed: &Arc<AtomicUsize>) -> Arc<Flaky> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
         let append = move |_: &str| {
             let mut rng = rng.lock().unwrap();

@@ -2,7 +2,8 @@
 
 use super::session::Session;
 use super::{
-    checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token, worker,
+    alert, checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token,
+    worker,
 };
 use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
 use types::Result;
@@ -59,6 +60,9 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::Mark(record) => mark::put(session, record).await,
         Add::Token(record) => token::put(session, record).await,
         Add::Worker(record) => worker::put(session, record, revision).await,
+        Add::AlertTransition(transition) => alert::add(session, transition, revision).await,
+        Add::AlertPosition { alert, version, position, at } => alert::made_from(session, (alert, *version), position, *at).await,
+        Add::AlertPublished { alert, version, before } => alert::published(session, alert, *version, *before).await,
     }
 }
 
@@ -95,6 +99,8 @@ async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revisi
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
         Remove::Worker { name } => worker::remove(session, name).await,
         Remove::Damage(path) => damage::remove(session, path).await,
+        Remove::AlertTransitions { alert, version, before, most } => alert::forget(session, alert, *version, *before, *most).await,
+        Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::session::Session;
-use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot, token};
+use super::{alert, checkpoint, definition, file, lease, meta, partition, run, snapshot, token};
 use crate::decide::cut_conflict;
 use crate::{DefinitionKind, DefinitionStatus, Expect, LeaseRecord, Revision, RunStatus};
 use types::files::ObjectName;
@@ -30,6 +30,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::HasCheckpoint(id) => has_checkpoint(session, *id).await,
         Expect::TokenFree { name } => token_free(session, name).await,
         Expect::TokenInUse { name } => token_in_use(session, name).await,
+        Expect::AlertSequence { alert, version, next } => alert_sequence(session, alert, *version, *next).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -111,6 +112,11 @@ async fn not_marked_for_deletion(session: &mut Session, paths: &[String]) -> Res
             .with("given up before", before)),
         None => Ok(()),
     }
+}
+
+async fn alert_sequence(session: &mut Session, alert: &str, version: u32, expected: i64) -> Result<()> {
+    let found = alert::next_seq(session, alert, version).await?;
+    if found == expected { Ok(()) } else { Err(alert::sequence_conflict(alert, &found.to_string(), &expected.to_string())) }
 }
 
 async fn running(session: &mut Session, id: Uuid) -> Result<()> {

@@ -6,7 +6,7 @@ use super::session::{Session, values};
 use types::{Error, Result};
 
 /// Migration n turns format n - 1 into format n. Never change a released one: add the next.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_orphans.sql"),
     include_str!("migrations/0003_replay.sql"),
@@ -18,6 +18,7 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0009_tokens.sql"),
     include_str!("migrations/0010_runs_by_end.sql"),
     include_str!("migrations/0011_workers.sql"),
+    include_str!("migrations/0012_alerts.sql"),
 ];
 
 /// The format that this version reads and writes.

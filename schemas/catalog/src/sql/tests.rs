@@ -14,6 +14,7 @@ use super::session::values;
 use crate::*;
 use types::{ErrorKind, Result};
 
+mod alerts;
 mod commits;
 mod damages;
 mod leases;

@@ -18,14 +18,22 @@ use crate::steps::{is_of_events, reason};
 /// No comparison is looked for later than this: 100 years.
 const HORIZON: Micros = 100 * 366 * 86_400 * 1_000_000;
 
-/// The rows that satisfy an alert's condition.
+/// Which rows satisfy an alert's condition.
 #[derive(Debug, Clone)]
 pub struct Held {
+    pub holds: Vec<bool>,
+    /// The rows on which the condition fails. They do not satisfy it.
+    pub failed: Vec<Failed>,
+}
+
+/// The records of some rows.
+#[derive(Debug, Clone)]
+pub struct Records {
     /// The columns of [`AlertPlan::output`].
-    pub records: RecordBatch,
-    /// Which row each record is of, ascending.
+    pub columns: RecordBatch,
+    /// The rows that they are of, in the order of the records.
     pub rows: Vec<u32>,
-    /// The rows on which the condition or a column fails. They have no record.
+    /// The rows on which a column fails. They have no record.
     pub failed: Vec<Failed>,
 }
 
@@ -37,11 +45,11 @@ pub struct Failed {
 }
 
 impl AlertPlan {
-    /// Which of these rows satisfy the condition at `t`. `rows` has the wanted columns of the view.
+    /// Which of these rows satisfy the condition, each at its time. `rows` has the wanted columns of the view.
     ///
     /// Errors: those that are no row's fault, such as a memory limit.
-    pub fn held(&self, rows: &RecordBatch, t: Micros) -> Result<Held> {
-        let timed = self.timed(rows, &vec![t; rows.num_rows()])?;
+    pub fn held(&self, rows: &RecordBatch, times: &[Micros]) -> Result<Held> {
+        let timed = self.timed(rows, times)?;
         let (mut holds, mut failed) = (vec![false; rows.num_rows()], Vec::new());
         each(&self.condition, &timed, 0, &mut |row, value| match value {
             Ok(values) => {
@@ -54,7 +62,13 @@ impl AlertPlan {
                 Ok(())
             }
         })?;
-        let mut kept: Vec<u32> = (0..).zip(&holds).filter(|(_, holds)| **holds).map(|(row, _)| row).collect();
+        Ok(Held { holds, failed })
+    }
+
+    /// The records of these of the rows, each at its time.
+    pub fn records(&self, rows: &RecordBatch, times: &[Micros], of: &[u32]) -> Result<Records> {
+        let timed = self.timed(rows, times)?;
+        let (mut kept, mut failed) = (of.to_vec(), Vec::new());
         let columns = match self.columns_of(&timed, &kept) {
             Ok(columns) => columns,
             Err(error) if !is_of_events(&error) => return Err(error.into()),
@@ -73,16 +87,15 @@ impl AlertPlan {
         let options = RecordBatchOptions::new().with_row_count(Some(kept.len()));
         let nullable = self.output.fields().iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
         let schema = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
-        failed.sort_by_key(|failed| failed.row);
-        Ok(Held { records: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
+        Ok(Records { columns: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
     }
 
-    /// For each of these rows, the first time after `t` at which a comparison with the time has another outcome than at
-    /// `t`; `None` if there is none. Up to that time, the condition over the same row has the same outcome.
-    pub fn next_change(&self, rows: &RecordBatch, t: Micros) -> Result<Vec<Option<Micros>>> {
+    /// For each of these rows, the first time after its own at which a comparison with the time has another outcome than
+    /// then; `None` if there is none. Up to that time, the condition over the same row has the same outcome.
+    pub fn next_change(&self, rows: &RecordBatch, times: &[Micros]) -> Result<Vec<Option<Micros>>> {
         let mut next: Vec<Option<Micros>> = vec![None; rows.num_rows()];
         for comparison in &self.comparisons {
-            for (next, changes) in next.iter_mut().zip(self.changes(comparison, rows, t)?) {
+            for (next, changes) in next.iter_mut().zip(self.changes(comparison, rows, times)?) {
                 *next = (*next).into_iter().chain(changes).min();
             }
         }
@@ -90,16 +103,16 @@ impl AlertPlan {
     }
 
     /// By bisection: a comparison changes at most once.
-    fn changes(&self, comparison: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, t: Micros) -> Result<Vec<Option<Micros>>> {
+    fn changes(&self, comparison: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, t: &[Micros]) -> Result<Vec<Option<Micros>>> {
         let count = rows.num_rows();
-        let end = t.saturating_add(HORIZON);
+        let end: Vec<Micros> = t.iter().map(|t| t.saturating_add(HORIZON)).collect();
         let outcome = |times: &[Micros]| self.outcomes(comparison, rows, times);
-        let now = outcome(&vec![t; count])?;
-        let last = outcome(&vec![end; count])?;
-        let (mut before, mut after) = (vec![t; count], vec![end; count]);
+        let now = outcome(t)?;
+        let last = outcome(&end)?;
+        let (mut before, mut after) = (t.to_vec(), end.clone());
         let is_open = |before: &[Micros], after: &[Micros]| before.iter().zip(after).any(|(before, after)| after - before > 1);
         let changing: Vec<bool> = now.iter().zip(&last).map(|(now, last)| now != last).collect();
-        (0..count).filter(|row| !changing[*row]).for_each(|row| before[row] = end);
+        (0..count).filter(|row| !changing[*row]).for_each(|row| before[row] = end[row]);
         while is_open(&before, &after) {
             let middle: Vec<Micros> = before.iter().zip(&after).map(|(before, after)| before + (after - before) / 2).collect();
             for (row, found) in outcome(&middle)?.into_iter().enumerate() {

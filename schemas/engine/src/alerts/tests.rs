@@ -41,22 +41,27 @@ fn rows(plan: &AlertPlan, of: &[(i64, Option<Micros>)]) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
+fn held(plan: &AlertPlan, rows: &RecordBatch, t: Micros) -> Vec<usize> {
+    let holds = plan.held(rows, &vec![t; rows.num_rows()]).unwrap().holds;
+    (0..holds.len()).filter(|row| holds[*row]).collect()
+}
+
 #[tokio::test]
 async fn silence_begins_a_microsecond_after_its_length() {
     let plan = planned("SELECT k, last_seen FROM v WHERE as_of() - last_seen > INTERVAL '30 minutes'").await.unwrap();
     let rows = rows(&plan, &[(1, Some(0)), (1, Some(HOUR)), (1, None)]);
-    let next = plan.next_change(&rows, HOUR).unwrap();
+    let next = plan.next_change(&rows, &vec![HOUR; rows.num_rows()]).unwrap();
     assert_eq!(next, [None, Some(HOUR + HOUR / 2 + 1), None]);
-    assert_eq!(plan.held(&rows, HOUR).unwrap().rows, [0]);
-    assert_eq!(plan.held(&rows, HOUR + HOUR / 2).unwrap().rows, [0]);
-    assert_eq!(plan.held(&rows, HOUR + HOUR / 2 + 1).unwrap().rows, [0, 1]);
+    assert_eq!(held(&plan, &rows, HOUR), [0]);
+    assert_eq!(held(&plan, &rows, HOUR + HOUR / 2), [0]);
+    assert_eq!(held(&plan, &rows, HOUR + HOUR / 2 + 1), [0, 1]);
 }
 
 #[tokio::test]
 async fn a_silence_of_a_day_is_compared_as_a_length() {
     let plan = planned("SELECT k FROM v WHERE as_of() - last_seen > INTERVAL '1 day'").await.unwrap();
     let rows = rows(&plan, &[(1, Some(0))]);
-    assert_eq!(plan.next_change(&rows, HOUR).unwrap(), [Some(24 * HOUR + 1)]);
+    assert_eq!(plan.next_change(&rows, &vec![HOUR; rows.num_rows()]).unwrap(), [Some(24 * HOUR + 1)]);
 }
 
 #[tokio::test]
@@ -114,18 +119,18 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let plan = runtime.block_on(planned(&format!("SELECT k, n_1h, last_seen FROM v WHERE {}", CONDITIONS[which]))).unwrap();
         let rows = rows(&plan, &of);
-        let next = plan.next_change(&rows, t).unwrap();
-        let at_t = plan.held(&rows, t).unwrap();
+        let next = plan.next_change(&rows, &vec![t; of.len()]).unwrap();
+        let at_t = plan.held(&rows, &vec![t; of.len()]).unwrap();
         prop_assert!(at_t.failed.is_empty());
         for (row, next) in next.into_iter().enumerate() {
             let one = rows.slice(row, 1);
-            let holds = at_t.rows.contains(&(row as u32));
+            let holds = at_t.holds[row];
             let end = next.unwrap_or(t + 40 * HOUR);
             prop_assert!(end > t);
             let mut times: Vec<Micros> = shares.iter().map(|share| t + ((end - 1 - t) as f64 * share) as Micros).collect();
             times.push(end - 1);
             for time in times {
-                prop_assert_eq!(plan.held(&one, time).unwrap().rows.len() == 1, holds, "row {} at {} of {}..{}", row, time, t, end);
+                prop_assert_eq!(plan.held(&one, &[time]).unwrap().holds[0], holds, "row {} at {} of {}..{}", row, time, t, end);
             }
             if let Some(next) = next {
                 let outcomes = |time| plan.comparisons.iter().map(|one_of| plan.outcomes(one_of, &one, &[time]).unwrap()).collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! The node that reads the views of sinks, in a process of workers alone: it is open while there are sinks.
+//! The node that reads the views of sinks and alerts, in a process of workers alone: it is open while there are any. The
+//! alerts run beside it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,19 +13,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::{Result, threads};
 
+use super::layers;
 use super::parts::{Parts, Stage};
 use crate::installation::Installation;
 
-/// How often the catalog is asked whether there are sinks.
+/// How often the catalog is asked whether there are sinks or alerts.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a node stays open after the last sink was dropped: a worker may learn of that a moment later.
+/// How long a node stays open after the last of them was dropped: a worker may learn of that a moment later.
 const KEPT_OPEN: Duration = Duration::from_secs(60);
 
-/// Starts what opens the node when there are sinks, and closes it when there are none any more.
+/// Starts what opens the node when there are sinks or alerts, and closes it when there are none any more.
 pub(super) fn start(parts: &mut Parts, installation: &Installation, fresh: &Fresh) -> watch::Receiver<Option<Node>> {
     let (shown, node) = watch::channel(None);
     let keeping = Keeping { installation: installation.clone(), fresh: fresh.clone(), shown: Arc::new(shown), open: None };
-    parts.start(Stage::Node, "node for sinks", |stop| keeping.run(stop));
+    parts.start(Stage::Node, "node for outputs", |stop| keeping.run(stop));
     node
 }
 
@@ -46,15 +48,15 @@ impl Keeping {
         let mut looked: Option<(Revision, bool)> = None;
         let mut needed = Instant::now();
         while !stop.is_cancelled() {
-            match self.has_sinks(looked).await {
+            match self.has_outputs(looked).await {
                 Ok(found) => looked = Some(found),
-                Err(error) => warn!(%error, "the catalog does not say whether there are sinks"),
+                Err(error) => warn!(%error, "the catalog does not say whether there are sinks or alerts"),
             }
-            let has_sinks = looked.is_some_and(|(_, has_sinks)| has_sinks);
-            if has_sinks {
+            let has_outputs = looked.is_some_and(|(_, has_outputs)| has_outputs);
+            if has_outputs {
                 needed = Instant::now();
             }
-            match (has_sinks, self.open.is_some()) {
+            match (has_outputs, self.open.is_some()) {
                 (true, false) => self.open().await,
                 (false, true) if needed.elapsed() >= KEPT_OPEN => self.close().await,
                 _ => {}
@@ -69,14 +71,15 @@ impl Keeping {
     }
 
     /// Reads the catalog's state only where its revision is another than the one that was looked at.
-    async fn has_sinks(&self, looked: Option<(Revision, bool)>) -> Result<(Revision, bool)> {
+    async fn has_outputs(&self, looked: Option<(Revision, bool)>) -> Result<(Revision, bool)> {
         let catalog = &self.installation.catalog;
         let revision = catalog.revision().await?;
         if let Some(known) = looked.filter(|(known, _)| *known == revision) {
             return Ok(known);
         }
         let state = catalog.state().await?;
-        Ok((state.revision, state.live(DefinitionKind::Sink).next().is_some()))
+        let kinds = [DefinitionKind::Sink, DefinitionKind::Alert];
+        Ok((state.revision, kinds.into_iter().any(|kind| state.live(kind).next().is_some())))
     }
 
     async fn open(&mut self) {
@@ -86,14 +89,18 @@ impl Keeping {
             Ok(node) => {
                 let stop = CancellationToken::new();
                 let (running, of_node) = (node.clone(), stop.clone());
-                let runs = threads::RUNS.spawn(async move { running.run(of_node).await });
+                let (alerts, of_alerts) = (self.installation.alerts(node.clone()), stop.clone());
+                let following = layers::following(&self.installation, &node, stop.clone());
+                let runs = threads::RUNS.spawn(async move {
+                    tokio::join!(running.run(of_node), alerts.run(of_alerts), following);
+                });
                 self.open = Some(Open { stop, runs });
                 self.shown.send_replace(Some(node));
-                info!("there are sinks: the views that they join are read in this process");
+                info!("there are sinks or alerts: their views are read in this process");
             }
             Err(error) => {
                 self.fresh.set_read(false);
-                warn!(%error, "the views that sinks join cannot be read yet; trying again");
+                warn!(%error, "the views of sinks and alerts cannot be read yet; trying again");
             }
         }
     }
@@ -103,7 +110,7 @@ impl Keeping {
         self.shown.send_replace(None);
         open.stop.cancel();
         if let Err(error) = open.runs.await {
-            warn!(%error, "the node for sinks ended abnormally");
+            warn!(%error, "the node for sinks and alerts ended abnormally");
         }
         self.fresh.set_read(false);
     }

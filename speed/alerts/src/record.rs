@@ -1,0 +1,124 @@
+//! A record's bytes: one JSON object with the columns of the SELECT, then what happened.
+//!
+//! ```text
+//! {"device_id":"d-7", .., "_alert":"device_silent","_id":"..","_state":"began","_since":"..","_at":".."}
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use bytes::Bytes;
+use catalog::{AlertTransition, TransitionKind};
+use committed::registry::LiveView;
+use engine::events::format_timestamp;
+use event_log::NewRecord;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use types::{Error, Result};
+
+/// The header that names the alert: `name@version`.
+pub const ALERT_HEADER: &str = "basestream-alert";
+
+/// Kafka refuses records of about a megabyte, unless it is told otherwise.
+const MAX_RECORD_BYTES: usize = 900 << 10;
+
+/// The JSON of a record. `columns` are those of the SELECT, `Err` with why they cannot be computed.
+pub(crate) fn json(transition: &AlertTransition, columns: Result<(&RecordBatch, usize), &str>) -> Result<String> {
+    let failed = |reason: &str| format!("{{\"_error\":{}", Value::from(reason)).into_bytes();
+    let mut out = Vec::new();
+    match columns {
+        Ok((columns, row)) => {
+            serving::json::write_row(&mut out, columns, row)?;
+            if out.len() > MAX_RECORD_BYTES {
+                out = failed(&format!("the record has {} bytes: expected at most {MAX_RECORD_BYTES}", out.len()));
+            } else {
+                out.pop();
+            }
+        }
+        Err(reason) => out = failed(reason),
+    }
+    let mut members = vec![
+        ("_alert", &*transition.alert).into_member(),
+        ("_id", transition.id.as_str()).into_member(),
+        ("_state", transition.kind.word()).into_member(),
+    ];
+    members.push(("_since", format_timestamp(transition.since).as_str()).into_member());
+    members.push(("_at", format_timestamp(transition.at).as_str()).into_member());
+    if out.len() > 1 {
+        out.push(b',');
+    }
+    out.extend_from_slice(members.join(",").as_bytes());
+    out.push(b'}');
+    String::from_utf8(out).map_err(|_| Error::internal("a record is not UTF-8"))
+}
+
+trait Member {
+    fn into_member(self) -> String;
+}
+
+impl Member for (&str, &str) {
+    fn into_member(self) -> String {
+        format!("\"{}\":{}", self.0, Value::from(self.1))
+    }
+}
+
+/// Names what began: the alert with its version, the key, and when.
+pub(crate) fn id((alert, version): (&str, u32), keys: &str, since: i64) -> String {
+    format!("{alert}@{version}:{keys}:{}", format_timestamp(since))
+}
+
+/// Each encoded key as a JSON object of the view's keys.
+pub(crate) fn keys_json(view: &LiveView, keys: &[Arc<[u8]>]) -> Result<Vec<String>> {
+    let columns = view.codec.decode(keys.iter().map(|key| &**key))?;
+    if columns.is_empty() {
+        return Ok(vec!["{}".to_owned(); keys.len()]);
+    }
+    let fields: Vec<_> = view.plan.answer_keys().iter().map(|key| Arc::new(key.as_ref().clone().with_nullable(true))).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+    Ok(serving::json::rows(&batch)?.into_iter().map(|row: Box<RawValue>| row.get().to_owned()).collect())
+}
+
+/// The other way round.
+pub(crate) fn parsed_keys(json: &str) -> Result<Map<String, Value>> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(keys)) => Ok(keys),
+        _ => Err(Error::corrupt("an open alert has no key").with("found", json)),
+    }
+}
+
+/// The key of a record in its topic: the key's value where the view has one key, else all of them as JSON.
+pub(crate) fn record_key(keys: &str) -> Result<String> {
+    let parsed = parsed_keys(keys)?;
+    let mut values = parsed.into_iter().map(|(_, value)| value);
+    Ok(match (values.next(), values.next()) {
+        (Some(Value::String(text)), None) => text,
+        (Some(Value::Null), None) => keys.to_owned(),
+        (Some(one), None) => one.to_string(),
+        _ => keys.to_owned(),
+    })
+}
+
+/// The record of a transition; `None` for what is not put out.
+pub(crate) fn new_record(transition: &AlertTransition) -> Option<NewRecord> {
+    let value = transition.record.clone()?;
+    let alert = format!("{}@{}", transition.alert, transition.version);
+    Some(NewRecord {
+        key: transition.record_key.clone().map(Bytes::from),
+        value: Some(Bytes::from(value)),
+        headers: vec![(ALERT_HEADER.to_owned(), Bytes::from(alert))],
+        partition_by: None,
+    })
+}
+
+/// Whether a transition of this kind is put out.
+pub(crate) fn is_put_out(kind: TransitionKind, resolve: bool) -> bool {
+    kind != TransitionKind::Resolved || resolve
+}
+
+/// The alert of a record, and its version, by the record's headers.
+pub fn alert_of(headers: &[(String, Bytes)]) -> Option<(&str, u32)> {
+    let (_, value) = headers.iter().find(|(known, _)| known == ALERT_HEADER)?;
+    let (name, version) = std::str::from_utf8(value).ok()?.rsplit_once('@')?;
+    Some((name, version.parse().ok()?))
+}
