@@ -1,5 +1,6 @@
 //! Fresh layers between processes: offering those of this process's workers, and following those of others.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use serving::http::Protection;
 use serving::{Node, WorkersSettings};
 use speed::Registration;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use types::{Error, Result, threads};
 
 use super::listeners::allowed_address;
