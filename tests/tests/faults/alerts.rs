@@ -1,8 +1,8 @@
 //! Alerts: what begins and ceases is put out once, whatever dies, and silence begins by time alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use basestream_tests::{Harness, now};

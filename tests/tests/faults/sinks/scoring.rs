@@ -203,8 +203,8 @@ async fn what_an_event_is_scored_as_over_http_and_for_whom() {
         async move { (number, served.post("after?store=true", token, &body).await) }
     });
     for (number, (status, answer)) in futures::future::join_all(asked).await {
-        // The log of this process fails now and then.
-        assert!(status == 200 || status == 504, "{answer}");
+        // The log of this process fails now and then: its worker begins again, and has no partition meanwhile.
+        assert!([200, 409, 504].contains(&status), "{answer}");
         if answer["status"] == "scored" {
             assert_eq!(answer["row"]["id"], json!(format!("m{number}")), "{answer}");
         }
