@@ -15,8 +15,8 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::installation::Installation;
+use crate::outputs::live_sink;
 use crate::pin::pinned;
-use crate::sinks::live_sink;
 
 /// Which events of a sink's stream are scored, and where the rows go.
 #[derive(Debug)]

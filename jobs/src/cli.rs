@@ -15,6 +15,7 @@ use types::{Error, Result};
 use crate::installation::Installation;
 use crate::output::Output;
 
+mod alert;
 mod ask;
 mod backtest;
 mod batch;
@@ -25,6 +26,7 @@ mod ingest;
 mod layers;
 mod logging;
 mod progress;
+mod records;
 mod repair;
 mod replay;
 mod sink;
@@ -128,6 +130,8 @@ enum Command {
     Storage(storage::StorageArgs),
     /// List the sinks, and print what one puts out
     Sink(sink::SinkArgs),
+    /// List the alerts and what is open, and print what one puts out
+    Alert(alert::AlertArgs),
     /// Score archived events as a sink would have, each with what was known of it then
     Backtest(backtest::BacktestArgs),
     /// Create, list and revoke tokens: who may do what over HTTP, PostgreSQL and Flight SQL
@@ -248,6 +252,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Status(args) => status::status(context, args).await,
         Command::Storage(args) => storage::storage(context, args).await,
         Command::Sink(args) => sink::sink(context, args).await,
+        Command::Alert(args) => alert::alert(context, args).await,
         Command::Backtest(args) => backtest::run(context, args).await,
         Command::Token(args) => token::token(context, args).await,
     }

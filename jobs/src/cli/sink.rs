@@ -1,17 +1,15 @@
 //! `sink list` and `sink read`.
 
-use std::io::{ErrorKind, Write};
-
 use catalog::DefinitionKind;
 use clap::{Args, Subcommand};
 use definitions::{Features, parse};
 use serde_json::json;
 use types::Result;
-use types::record::Record;
 
+use super::records::{self, Reading};
 use super::{Context, Done};
 use crate::output::table;
-use crate::sinks::{SinkReader, live_sink};
+use crate::outputs::{OutputReader, live_sink};
 
 #[derive(Debug, Args)]
 pub(super) struct SinkArgs {
@@ -34,12 +32,8 @@ enum SinkCommand {
 #[derive(Debug, Args)]
 struct ReadArgs {
     sink: String,
-    /// Go on with what is put out from now on, until Ctrl-C
-    #[arg(long)]
-    follow: bool,
-    /// End after this many records
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 pub(super) async fn sink(context: &Context, args: SinkArgs) -> Result<Done> {
@@ -85,41 +79,7 @@ async fn list(context: &Context) -> Result<Done> {
 async fn read(context: &Context, args: ReadArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let sink = live_sink(&*installation.catalog.state().await?, &args.sink)?;
-    let (mut out, mut left) = (std::io::stdout().lock(), args.limit.unwrap_or(u64::MAX));
-    let with_place = context.output.json;
-    let mut take = |record: &Record| {
-        if left == 0 {
-            return Ok(false);
-        }
-        left -= 1;
-        let written = match with_place {
-            true => writeln!(out, "{}", placed(record)),
-            false => out.write_all(record.value.as_deref().unwrap_or_default()).and_then(|()| out.write_all(b"\n")),
-        };
-        match written.and_then(|()| out.flush()) {
-            // Whoever reads our output wants no more of it.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            written => written.map(|()| left > 0).map_err(Into::into),
-        }
-    };
-    let mut reader = SinkReader::new(&*installation.log, &sink);
-    match args.follow {
-        true => reader.follow(&mut take).await?,
-        false => drop(reader.read(&mut take).await?),
-    }
-    Ok(Done::Success)
-}
-
-/// The columns at the top level, with what else is known of the record beside them.
-fn placed(record: &Record) -> serde_json::Value {
-    let mut value: serde_json::Value = record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
-    let key = record.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned());
-    let header =
-        |name| record.headers.iter().find(|(known, _)| known == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    if let Some(members) = value.as_object_mut() {
-        let own = [("_key", key), ("_event", header(event_sinks::SOURCE_HEADER)), ("_sink", header(event_sinks::SINK_HEADER))];
-        members.extend(own.map(|(name, value)| (name.to_owned(), json!(value))));
-        members.insert("_offset".to_owned(), json!(record.offset.0));
-    }
-    value
+    let reader = OutputReader::of_sink(&*installation.log, &sink);
+    let headers = [("_event", event_sinks::SOURCE_HEADER), ("_sink", event_sinks::SINK_HEADER)];
+    records::print(context, reader, &args.reading, &headers).await
 }

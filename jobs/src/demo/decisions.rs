@@ -10,7 +10,7 @@ use super::checks::Check;
 use super::show::{table, thousands};
 use super::traffic::Truth;
 use crate::installation::Installation;
-use crate::sinks::{SinkReader, live_sink};
+use crate::outputs::{OutputReader, live_sink};
 
 /// The sink of `examples/payments`.
 pub const SINK: &str = "scored_transactions";
@@ -49,7 +49,7 @@ impl Decisions {
 pub async fn read(installation: &Installation) -> Result<Decisions> {
     let sink = live_sink(&*installation.catalog.state().await?, SINK)?;
     let mut decisions = Decisions::default();
-    let mut reader = SinkReader::new(&*installation.log, &sink);
+    let mut reader = OutputReader::of_sink(&*installation.log, &sink);
     reader
         .read(&mut |record| {
             decisions.add(&serde_json::from_slice(record.value.as_deref().unwrap_or_default())?);

@@ -8,7 +8,7 @@
 //!
 //! Between two events of a key, its row changes only where an edge of a window moves, which is at whole hops
 //! ([`AlertPlan::next_edge`]). A condition over the same row changes only where it asks for the time: such a condition is
-//! made of comparisons of which each changes at most once as time passes ([`monotone`]), so that the time is found by
+//! made of comparisons of which each changes at most once as time passes (`monotone`), so that the time is found by
 //! bisection, exact to the microsecond ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is
 //! refused: nobody could say when it begins to hold.
 

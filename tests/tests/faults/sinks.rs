@@ -15,7 +15,7 @@ use definitions::parse;
 use engine::fresh::Fresh;
 use event_log::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
 use event_sinks::{SinkSettings, Sinks, open_node, source_of};
-use jobs::sinks::SinkReader;
+use jobs::outputs::OutputReader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, 
         }
         Ok(true)
     };
-    SinkReader::new(&*harness.log, &sink).read(&mut take).await.unwrap();
+    OutputReader::of_sink(&*harness.log, &sink).read(&mut take).await.unwrap();
     assert_eq!(twice, [], "these events have more than one record");
     found
 }

@@ -1,10 +1,13 @@
-//! Sinks in the catalog, and reading what they put out.
+//! Sinks and alerts in the catalog, and reading what they put out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use catalog::{CatalogState, DefinitionKind};
-use definitions::{SinkDefinition, parse};
+use definitions::{AlertDefinition, SinkDefinition, parse};
+use event_alerts::alert_of;
 use event_log::{Log, TopicPartition};
 use event_sinks::sink_of;
 use types::record::Record;
@@ -19,44 +22,63 @@ const FOLLOW: Duration = Duration::from_millis(200);
 
 /// Returns a live sink by its name.
 pub fn live_sink(state: &CatalogState, name: &str) -> Result<SinkDefinition> {
-    if let Some(record) = state.active(DefinitionKind::Sink, name) {
-        return parse::parse_sink(&record.sql);
-    }
-    let known: Vec<&str> = state.live(DefinitionKind::Sink).map(|record| &*record.name).collect();
-    let near = nearest(name, known.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
-    let listed = match known.is_empty() {
-        true => "no sink is defined yet".to_owned(),
-        false => format!("expected one of {}", known.join(", ")),
-    };
-    Err(Error::not_found(format!("there is no sink \"{name}\" in the catalog: {near}{listed}")))
+    parse::parse_sink(live(state, (DefinitionKind::Sink, "sink"), name)?)
 }
 
-/// Reads the records of one sink, partition by partition, each in the order of its offsets.
-pub struct SinkReader<'a> {
+/// Returns a live alert by its name.
+pub fn live_alert(state: &CatalogState, name: &str) -> Result<AlertDefinition> {
+    parse::parse_alert(live(state, (DefinitionKind::Alert, "alert"), name)?)
+}
+
+/// The text of a live definition.
+fn live<'s>(state: &'s CatalogState, (kind, word): (DefinitionKind, &str), name: &str) -> Result<&'s str> {
+    if let Some(record) = state.active(kind, name) {
+        return Ok(&record.sql);
+    }
+    let known: Vec<&str> = state.live(kind).map(|record| &*record.name).collect();
+    let near = nearest(name, known.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let listed = match known.is_empty() {
+        true => format!("no {word} is defined yet"),
+        false => format!("expected one of {}", known.join(", ")),
+    };
+    Err(Error::not_found(format!("there is no {word} \"{name}\" in the catalog: {near}{listed}")))
+}
+
+/// The sink or the alert of a record, and its version, by the record's headers.
+type OutputOf = fn(&[(String, Bytes)]) -> Option<(&str, u32)>;
+
+/// Reads the records of one sink or alert, partition by partition, each in the order of its offsets.
+pub struct OutputReader<'a> {
     log: &'a dyn Log,
-    sink: &'a SinkDefinition,
+    name: &'a str,
+    topic: Arc<str>,
+    output_of: OutputOf,
     next: BTreeMap<i32, Offset>,
 }
 
-impl<'a> SinkReader<'a> {
-    pub fn new(log: &'a dyn Log, sink: &'a SinkDefinition) -> Self {
-        Self { log, sink, next: BTreeMap::new() }
+impl<'a> OutputReader<'a> {
+    pub fn of_sink(log: &'a dyn Log, sink: &'a SinkDefinition) -> Self {
+        Self { log, name: &sink.name, topic: sink.topic.clone(), output_of: sink_of, next: BTreeMap::new() }
+    }
+
+    pub fn of_alert(log: &'a dyn Log, alert: &'a AlertDefinition) -> Self {
+        Self { log, name: &alert.name, topic: alert.topic.clone(), output_of: alert_of, next: BTreeMap::new() }
     }
 
     /// Passes on the records that were appended since the last call. `take` returns whether it wants more.
     pub async fn read(&mut self, take: &mut dyn FnMut(&Record) -> Result<bool>) -> Result<bool> {
-        for bounds in self.log.bounds(&self.sink.topic).await? {
+        for bounds in self.log.bounds(&self.topic).await? {
             let next = self.next.entry(bounds.partition).or_insert(bounds.begin);
             // A retention of the topic may have deleted what was not read yet.
             *next = (*next).max(bounds.begin);
-            let source = TopicPartition { topic: self.sink.topic.clone(), partition: bounds.partition };
+            let source = TopicPartition { topic: self.topic.clone(), partition: bounds.partition };
             while *next < bounds.end {
                 let fetched = match self.log.read(&source, *next, AT_ONCE).await {
                     Err(error) if error.kind() == ErrorKind::NotFound => break,
                     fetched => fetched?,
                 };
-                let of_sink = |record: &&Record| sink_of(&record.headers).is_some_and(|(name, _)| name == &*self.sink.name);
-                for record in fetched.records.iter().filter(of_sink) {
+                let is_of_it = |record: &&Record| (self.output_of)(&record.headers).is_some_and(|(name, _)| name == self.name);
+                for record in fetched.records.iter().filter(is_of_it) {
                     if !take(record)? {
                         return Ok(false);
                     }
