@@ -77,6 +77,8 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 const MIN_COMPRESSED_BYTES: u16 = 1 << 12;
 /// This many appends may be under way; more are answered with 429.
 const MAX_APPENDS: usize = 64;
+/// This many events may wait for the records of sinks; more are answered with 429.
+const MAX_SCORED: usize = 1_024;
 /// All bodies under way may have this many bytes together; more are answered with 429.
 const MAX_BODIES_BYTES: usize = 256 << 20;
 
@@ -87,6 +89,8 @@ struct App {
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
     appends: Arc<Semaphore>,
+    /// Of events that are stored and wait for their records.
+    scored: Arc<Semaphore>,
     /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
     room: Arc<Semaphore>,
     cursors: Cursors,
@@ -95,10 +99,10 @@ struct App {
 
 impl App {
     fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Arc<Protection>) -> Self {
-        let appends = Arc::new(Semaphore::new(MAX_APPENDS));
+        let (appends, scored) = (Arc::new(Semaphore::new(MAX_APPENDS)), Arc::new(Semaphore::new(MAX_SCORED)));
         let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
         let cursors = Cursors::new(node.limits());
-        Self { node, log, metrics, appends, room, cursors, protection }
+        Self { node, log, metrics, appends, scored, room, cursors, protection }
     }
 
     /// What this process cannot do at the moment.

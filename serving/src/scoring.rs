@@ -1,5 +1,5 @@
-//! Scoring one event by a sink, for who asks. Sinks are made above this crate: a process that has them attaches a
-//! [`Scorer`] to its node.
+//! Scoring one event by a sink, on request. Sinks are built in a crate above this one; it attaches a [`Scorer`] to the
+//! node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -78,9 +78,6 @@ pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offeri
 
 /// Follows the workers of other processes, if the settings say so.
 pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node) {
-    if installation.settings.serving.fresh == FreshKind::Committed {
-        return;
-    }
     let (installation, node) = (installation.clone(), node.clone());
     parts.start(Stage::Node, "workers", |stop| async move {
         following(&installation, &node, stop).await;

@@ -116,14 +116,14 @@ pub enum Remove {
     },
     /// The file is intact after all.
     Damage(String),
-    /// Transitions of an alert that are in its topic and happened before this time, so many at the most.
+    /// Up to `most` transitions of an alert that are in its topic and happened before this time.
     AlertTransitions {
         alert: Arc<str>,
         version: u32,
         before: Micros,
         most: u32,
     },
-    /// Everything of a version of an alert, so many rows at the most.
+    /// Up to `most` rows of each table about a version of an alert.
     Alert {
         alert: Arc<str>,
         version: u32,

@@ -18,7 +18,7 @@ pub use decide::{
 pub use records::{
     AlertProgress, AlertTransition, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison, DamageRecord, DefinitionKind,
     DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, OpenAlert, PartitionRecord, ReplayRecord, Revision, Role,
-    RunRecord, RunStatus, ScramKeys, SnapshotRecord, StateDifference, TokenRecord, TransitionKind, WorkerRecord,
+    RunRecord, RunStatus, ScramKeys, SnapshotRecord, StateDifference, TokenRecord, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

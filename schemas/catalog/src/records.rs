@@ -13,7 +13,7 @@ use uuid::Uuid;
 mod alert;
 mod token;
 
-pub use alert::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert, TransitionKind};
+pub use alert::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert};
 pub use token::{Role, ScramKeys, TokenRecord};
 
 /// A number that grows by one with every commit and totally orders the catalog states.

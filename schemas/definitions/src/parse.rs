@@ -21,6 +21,7 @@ mod found;
 mod json_path;
 mod names;
 mod options;
+mod output;
 mod sink;
 mod statement;
 mod stream;

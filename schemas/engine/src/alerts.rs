@@ -38,7 +38,7 @@ mod monotone;
 mod watch;
 
 pub use evaluate::{Failed, Held, Records};
-pub use watch::{Open, Transition, TransitionKind, Watch};
+pub use watch::{Open, Transition, Watch};
 
 /// How the rows of one alert are found. It follows from the alert's SELECT and its view.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ impl AlertPlan {
         let view = view.ok_or_else(|| Error::internal("an alert reads a view that is not planned"))?;
         if view.links().is_some() {
             return Err(Error::input(format!(
-                "the linked view \"{}\" is not supported in an alert: expected a view with GROUP BY and without WITH LINKS",
+                "the linked view \"{}\" is not supported in an alert: expected a view without a JOIN",
                 view.view
             )));
         }

@@ -4,7 +4,7 @@
 //! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
 //! [`columns`] names the columns that the system adds to a user's own. [`failures`] are
 //! events that a view leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
-//! makes a snapshot.
+//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
 
 pub mod columns;
 pub mod connections;
@@ -23,8 +23,10 @@ mod strategy;
 pub mod suggest;
 pub mod threads;
 pub mod tiles;
+mod transition;
 pub mod uuid_text;
 pub mod vector;
 
 pub use error::{Error, ErrorKind, Result};
 pub use strategy::Strategy;
+pub use transition::TransitionKind;

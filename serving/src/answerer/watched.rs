@@ -1,5 +1,6 @@
-//! The rows of a view for whoever watches them: of single keys, of all keys part by part, and which keys may have changed
-//! since a position. For grouped views; the keys of others are not known by what changed.
+//! What an alert reads of a view: the rows of single keys, the rows of all keys part by part, and the keys that may have
+//! changed since a position. For grouped views only: in a linked view an event changes the rows of keys that it does not
+//! name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

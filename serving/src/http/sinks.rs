@@ -97,8 +97,8 @@ async fn ask(app: &App, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &Sin
 }
 
 async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, Problem> {
-    let Ok(_permit) = app.appends.try_acquire() else {
-        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
+    let Ok(_permit) = app.scored.try_acquire() else {
+        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
     };
     scorer.check_workers(sink).await?;
     let stored = scorer.append(sink, event, within).await.map_err(not_appended)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use catalog::{AlertTransition, TransitionKind};
+use catalog::AlertTransition;
 use committed::registry::LiveView;
 use engine::alerts::{AlertPlan, Failed, Open, Transition, Watch};
 use serving::{LoadedView, ReadView, ServingClock, keys_since, rows_of_keys, rows_of_part};
@@ -157,25 +157,20 @@ impl Evaluation {
         let keys: Vec<Key> = happened.iter().map(|(_, transition)| transition.key.clone()).collect();
         let mut transitions = Vec::with_capacity(happened.len());
         for ((row, happened), keys) in happened.into_iter().zip(keys_json(view, &keys)?) {
-            let kind = match happened.kind {
-                engine::alerts::TransitionKind::Began => TransitionKind::Began,
-                engine::alerts::TransitionKind::Repeated => TransitionKind::Repeated,
-                engine::alerts::TransitionKind::Ceased => TransitionKind::Resolved,
-            };
             let (alert, version) = self.alert.clone();
             let mut transition = AlertTransition {
                 id: id((&alert, version), &keys, happened.since),
                 alert,
                 version,
                 seq: 0,
-                kind,
+                kind: happened.kind,
                 record_key: Some(record_key(&keys)?),
                 keys,
                 since: happened.since,
                 at: happened.at,
                 record: None,
             };
-            if is_put_out(kind, self.resolve) {
+            if is_put_out(happened.kind, self.resolve) {
                 let columns = match place.get(&row) {
                     Some(place) => Ok((&records.columns, *place)),
                     None => Err(failed.get(&row).copied().unwrap_or_default()),

@@ -31,8 +31,8 @@ pub(crate) struct Outbox<'a> {
 }
 
 impl<'a> Outbox<'a> {
-    /// Takes over from whoever ran the alert before, and puts out what that left. `next_seq` and `published` are those of the
-    /// catalog.
+    /// Takes over from the process that ran the alert before, and puts out the transitions that it left. `next_seq` and
+    /// `published` come from the catalog.
     pub(crate) async fn take_over(
         alerts: &'a Alerts,
         alert: AlertVersion,

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use bytes::Bytes;
-use catalog::{AlertTransition, TransitionKind};
+use catalog::AlertTransition;
 use committed::registry::LiveView;
 use engine::events::format_timestamp;
 use event_log::NewRecord;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use types::{Error, Result};
+use types::{Error, Result, TransitionKind};
 
 /// The header that names the alert: `name@version`.
 pub const ALERT_HEADER: &str = "basestream-alert";
 
-/// Kafka refuses records of about a megabyte, unless it is told otherwise.
+/// By default Kafka refuses records of more than about a megabyte.
 const MAX_RECORD_BYTES: usize = 900 << 10;
 
 /// The JSON of a record. `columns` are those of the SELECT, `Err` with why they cannot be computed.

@@ -14,7 +14,7 @@
 //! - **In order.** The records of a partition are appended in the order of their events.
 //!
 //! The files: [`Sinks`] is what a process has; `worker` follows one worker's partitions; `features` reads the rows; `record`
-//! writes a record's bytes; `scoring` makes the record of one event for who asks, and `outcomes` tells it what workers made.
+//! writes a record's bytes; `scoring` makes the record of one event on request, and `outcomes` passes on what workers made.
 
 mod features;
 mod outcomes;
@@ -33,7 +33,7 @@ use speed::{EventSinks, WorkerSinks};
 use tokio::sync::watch;
 
 use outcomes::Outcomes;
-use scoring::Scratches;
+use scoring::{PartitionCounts, Scratches};
 
 pub use record::{SINK_HEADER, SOURCE_HEADER, sink_of, source_of};
 
@@ -47,6 +47,7 @@ pub struct Sinks {
     settings: SinkSettings,
     outcomes: Outcomes,
     scratches: Arc<Scratches>,
+    counts: Arc<PartitionCounts>,
 }
 
 /// How a process makes and puts out records.
@@ -63,7 +64,7 @@ pub struct SinkSettings {
 impl Sinks {
     /// The node reads the fresh layers of the workers. It may be opened later.
     pub fn new(node: watch::Receiver<Option<Node>>, log: Arc<dyn Log>, functions: Functions, settings: SinkSettings) -> Sinks {
-        Sinks { node, log, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default() }
+        Sinks { node, log, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default(), counts: Arc::default() }
     }
 }
 

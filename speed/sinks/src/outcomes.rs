@@ -12,7 +12,7 @@ use types::vector::Offset;
 
 use crate::record::is_failed;
 
-/// Micro-batches that are kept for who is slow to take them: some ten seconds of one worker.
+/// Micro-batches that are kept for a slow receiver: some ten seconds of one worker.
 const KEPT: usize = 256;
 
 /// Shared between the workers of a process and its HTTP. Cheap to clone.
@@ -35,7 +35,7 @@ impl Outcomes {
         self.sender.subscribe()
     }
 
-    /// Whether anyone waits: only then is it worth noting what was decided.
+    /// Whether anyone waits. Otherwise nothing is noted.
     pub(crate) fn is_heard(&self) -> bool {
         self.sender.receiver_count() > 0
     }

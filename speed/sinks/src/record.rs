@@ -17,7 +17,7 @@ pub const SOURCE_HEADER: &str = "basestream-source";
 /// The header that names the sink: `name@version`.
 pub const SINK_HEADER: &str = "basestream-sink";
 
-/// Kafka refuses records of about a megabyte, unless it is told otherwise.
+/// By default Kafka refuses records of more than about a megabyte.
 const MAX_RECORD_BYTES: usize = 900 << 10;
 
 pub(crate) struct Writer<'a> {

@@ -1,8 +1,8 @@
-//! The record of one event for who asks: computed at once and stored nowhere, or appended and awaited.
+//! The record of one event on request: computed at once and stored nowhere, or appended and awaited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
@@ -30,6 +30,12 @@ use crate::worker::{answerable, broken, joined_views, offsets_of};
 /// What is kept between two questions to a sink: planning takes longer than computing. One for each question under way.
 pub(crate) type Scratches = Mutex<HashMap<Arc<str>, Vec<Scratch>>>;
 
+/// The number of each topic's partitions, and when the log was asked for it.
+pub(crate) type PartitionCounts = Mutex<HashMap<Arc<str>, (usize, Instant)>>;
+
+/// How long a number of partitions is believed.
+const COUNTS_ASKED: Duration = Duration::from_secs(10);
+
 pub(crate) struct Scratch {
     version: u32,
     decoder: Decoder,
@@ -54,20 +60,18 @@ impl Scorer for Sinks {
 
     async fn check_workers(&self, sink: &LiveSink) -> Result<()> {
         let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
-        let topic = &plan.stream.topic;
-        let (here, all) = (self.outcomes.claimed(topic), self.log.bounds(topic).await?.len());
-        if here.len() == all {
+        let (topic, stream) = (&plan.stream.topic, &plan.stream.name);
+        let here = self.outcomes.claimed(topic).len();
+        if here > 0 && here == self.partition_count(topic).await? {
             return Ok(());
         }
         let message = format!(
-            "the workers of this process have {} of the {all} partitions of the stream \"{}\": the record of an event of another one would \
-             not be seen here",
-            here.len(),
-            plan.stream.name
+            "the workers of this process have {here} of the partitions of the stream \"{stream}\", and not all: the record of an event of \
+             another one would not be seen here"
         );
         let help = format!(
-            "send the event to POST /v1/streams/{}/events and read the topic '{}', or ask the process that has all of them",
-            plan.stream.name, sink.definition.topic
+            "send the event to POST /v1/streams/{stream}/events and read the topic '{}', or ask the process that has all of them",
+            sink.definition.topic
         );
         Err(Error::conflict(message).with("help", help))
     }
@@ -101,6 +105,18 @@ impl Scorer for Sinks {
 }
 
 impl Sinks {
+    /// The number of a topic's partitions, asked of the log now and then: it grows seldom, and Kafka answers for each
+    /// partition.
+    async fn partition_count(&self, topic: &Arc<str>) -> Result<usize> {
+        let known = self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(topic).copied();
+        if let Some((count, _)) = known.filter(|(_, asked)| asked.elapsed() < COUNTS_ASKED) {
+            return Ok(count);
+        }
+        let count = self.log.bounds(topic).await?.len();
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone(), (count, Instant::now()));
+        Ok(count)
+    }
+
     fn scratch(&self, sink: &LiveSink, plan: &SinkPlan) -> Result<Scratch> {
         let mut kept = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         let is_of_now = |scratch: &Scratch| scratch.version == sink.version && **scratch.decoder.definition() == *plan.stream;

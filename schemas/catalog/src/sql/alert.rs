@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use super::Catalog;
-use super::session::{Row, Session, SharedNames, values, word_of};
-use crate::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert, Revision, TransitionKind};
+use super::session::{Row, Session, SharedNames, values};
+use crate::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert, Revision};
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{Error, Result};
+use types::{Error, Result, TransitionKind};
 
-const KINDS: [(TransitionKind, &str); 3] =
-    [(TransitionKind::Began, "began"), (TransitionKind::Repeated, "repeated"), (TransitionKind::Resolved, "resolved")];
+/// The words of kinds, as they are read back.
+fn kinds() -> [(TransitionKind, &'static str); 3] {
+    TransitionKind::ALL.map(|kind| (kind, kind.word()))
+}
 
 impl Catalog {
     /// Returns how far each version of each alert is, ordered by name and version.
@@ -22,8 +24,8 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns the open alerts, or those of one alert, ordered by alert, version and key: at most `limit` of those after
-    /// `after`.
+    /// Returns up to `limit` open alerts that come after `after`, ordered by alert, version and key; of one alert, if it is
+    /// given.
     pub async fn open_alerts(&self, alert: Option<&str>, after: Option<&OpenAlert>, limit: u32) -> Result<Vec<OpenAlert>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = open(&mut session, alert, after, limit).await;
@@ -74,9 +76,9 @@ pub(super) async fn add(session: &mut Session, transition: &AlertTransition, rev
     }
     let sql = "INSERT INTO alert_transition (alert, version, seq, revision, id, kind, keys, since, at, record, record_key)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-    let kind_word = word_of(kind, &KINDS)?;
     let record_text = record.as_deref().unwrap_or_default();
-    let of_record = values![alert, version, *seq, revision, id.as_str(), kind_word, keys, *since, *at, record_text, record_key.as_deref()];
+    let of_record =
+        values![alert, version, *seq, revision, id.as_str(), kind.word(), keys, *since, *at, record_text, record_key.as_deref()];
     session.execute(sql, of_record).await?;
     let (sql, of_open) = match kind {
         TransitionKind::Resolved => {
@@ -114,7 +116,7 @@ pub(super) async fn forget(session: &mut Session, alert: &str, version: u32, bef
     session.execute(sql, values![alert, i64::from(version), before, i64::from(most)]).await.map(drop)
 }
 
-/// Deletes what there is of a version of an alert: its progress last, so that who looks there finds what is left.
+/// Deletes what there is of a version of an alert: its progress last, so that a later call finds what is left.
 pub(super) async fn remove(session: &mut Session, alert: &str, version: u32, most: u32) -> Result<()> {
     let version = i64::from(version);
     let open = "DELETE FROM open_alert WHERE alert = $1 AND version = $2 AND keys IN (
@@ -174,7 +176,7 @@ fn transition(row: &Row, names: &mut SharedNames) -> Result<AlertTransition> {
         version: row.number("version")?,
         seq: row.integer("seq")?,
         id: row.text("id")?,
-        kind: row.word("kind", &KINDS)?,
+        kind: row.word("kind", &kinds())?,
         keys: row.text("keys")?,
         since: row.integer("since")?,
         at: row.integer("at")?,

@@ -2,9 +2,9 @@
 
 use super::found::{Found, Head};
 use super::options::Options;
-use super::stream::topic;
+use super::output::Output;
 use super::tokens::Cursor;
-use super::view::{refuse_column_list, select};
+use super::view::select;
 use crate::{Diagnostics, Features, Origin, SinkDefinition};
 
 const OPTIONS: [&str; 5] = ["topic", "format", "key", "features", "retention"];
@@ -12,16 +12,9 @@ const OPTIONS: [&str; 5] = ["topic", "format", "key", "features", "retention"];
 /// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
-    refuse_column_list(&mut cursor, problems);
-    let options = match cursor.take_word("with") {
-        true => Options::parse(&mut cursor, "sink", &OPTIONS, problems),
-        false => Options::none(),
-    };
-    let (topic, _) = topic(&options, &head, problems);
-    super::stream::check_format(&options, problems);
+    let Output { options, topic, retention } = Output::parse("sink", &OPTIONS, &head, &mut cursor, problems);
     let key = options.text("key", problems).map(|(name, _)| name.to_owned());
     let features = features(&options, problems);
-    let retention = options.duration("retention", problems).map(|(retention, _)| retention);
     let (select_at, select) = select("sink", &mut cursor, problems)?;
     if problems.len() > before {
         return None;

@@ -1,14 +1,15 @@
 //! The keys of one alert: which are open, since when, and when each has to be looked at again.
 //!
-//! A timer says when a key has to be looked at, and is not moved when an event puts that off: the timer of a device that
-//! reports each second stays where it is. When it is due, whoever looks at the key's row finds a later time, for which it
-//! is armed again. So an event costs no operation on timers, and a key has one timer that counts.
+//! A timer says when a key has to be looked at next. An event that postpones that time does not move the timer: a device
+//! that reports each second leaves it as it is. When the timer is due, the key's row gives the later time, and the timer is
+//! set again. So an event costs no timer operation, and each key has one timer in effect.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
+use types::TransitionKind;
 use types::tiles::Micros;
 
 /// A key whose row satisfies the condition.
@@ -29,19 +30,11 @@ pub struct Transition<K> {
     pub at: Micros,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransitionKind {
-    Began,
-    /// It still holds.
-    Repeated,
-    Ceased,
-}
-
 #[derive(Debug, Clone)]
 pub struct Watch<K> {
     repeat: Option<Micros>,
     open: BTreeMap<K, Open>,
-    /// The timer of each key that counts. Others in `timers` are of no effect.
+    /// The timer in effect of each key. Others in `timers` are ignored.
     armed: HashMap<K, Micros>,
     timers: BinaryHeap<Reverse<(Micros, K)>>,
 }
@@ -57,7 +50,7 @@ impl<K: Clone + Ord + Hash> Watch<K> {
         &self.open
     }
 
-    /// The number of timers, those of no effect included.
+    /// The number of timers, those that are ignored included.
     pub fn timers(&self) -> usize {
         self.timers.len()
     }
@@ -101,7 +94,7 @@ impl<K: Clone + Ord + Hash> Watch<K> {
             (Some(open), false) => {
                 let since = open.since;
                 self.open.remove(key);
-                transition(TransitionKind::Ceased, since)
+                transition(TransitionKind::Resolved, since)
             }
         };
         let repeats = self.open.get(key).zip(self.repeat).map(|(open, repeat)| open.last.saturating_add(repeat));

@@ -1,5 +1,6 @@
 //! Alerts: transitions have consecutive numbers under the lease, open alerts follow from them, and what is old goes.
 
+use types::TransitionKind;
 use types::vector::{Offset, Vector};
 
 use super::*;

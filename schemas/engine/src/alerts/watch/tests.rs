@@ -43,12 +43,12 @@ impl Model {
             let (holds, _) = silent(reports.get(&key), at);
             let (kind, since) = match self.open.get(&key).copied() {
                 None if holds => (TransitionKind::Began, at),
-                Some(open) if !holds => (TransitionKind::Ceased, open.since),
+                Some(open) if !holds => (TransitionKind::Resolved, open.since),
                 Some(open) if repeat.is_some_and(|repeat| at - open.last >= repeat) => (TransitionKind::Repeated, open.since),
                 _ => continue,
             };
             match kind {
-                TransitionKind::Ceased => drop(self.open.remove(&key)),
+                TransitionKind::Resolved => drop(self.open.remove(&key)),
                 _ => drop(self.open.insert(key, Open { since, last: at })),
             }
             self.records.push(Transition { key, kind, since, at });
