@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::{CheckpointRange, CheckpointRecord};
+use catalog::{Advance, CheckpointRange, CheckpointRecord};
 use engine::events::Decoder;
 use event_log::{Fetched, mark_of};
 use types::Result;
@@ -114,6 +114,21 @@ impl PartitionState {
     /// True if it moved since the last commit.
     pub fn has_work(&self) -> bool {
         self.position > self.start
+    }
+
+    /// An advance that moves nothing and says how far the partition is complete. `None` if it moved since the last commit,
+    /// or was never committed.
+    pub(crate) fn idle(&self) -> Option<Advance> {
+        let complete_to = self.complete_to.filter(|_| !self.has_work() && self.position > Offset::ZERO)?;
+        Some(Advance {
+            partition: self.id.clone(),
+            start: self.position,
+            end: self.position,
+            log_identity: self.identity.clone(),
+            clock: self.decider.clock(),
+            max_event_time: self.decider.max_event_time(),
+            complete_to: Some(complete_to),
+        })
     }
 
     /// The uncommitted work belongs to a checkpoint now: the next epoch begins where it ends.

@@ -62,6 +62,8 @@ pub(crate) struct Worker<'a> {
     ids: IdSpace,
     revision: Revision,
     polled_at: Instant,
+    /// When it was committed how far partitions that do not move are complete.
+    idle_noted: Instant,
     stop: CancellationToken,
 }
 
@@ -82,7 +84,21 @@ impl<'a> Worker<'a> {
         let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows), Instant::now());
         let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker(speed.progress.is_trial()));
-        Ok(Self { speed, session, registry, views, epoch, sinks, left_out, under_way: None, ids, revision, polled_at, stop })
+        Ok(Self {
+            speed,
+            session,
+            registry,
+            views,
+            epoch,
+            sinks,
+            left_out,
+            under_way: None,
+            ids,
+            revision,
+            polled_at,
+            idle_noted: polled_at,
+            stop,
+        })
     }
 
     pub(crate) async fn run(&mut self, mut consumer: Consumer) -> Result<Ended> {

@@ -1,15 +1,16 @@
 //! Committing: when the micro-batch closes, when a checkpoint begins, and what happens to work that was not committed.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use catalog::CheckpointRecord;
+use catalog::{Advance, CheckpointRecord, Commit};
 use types::vector::{PartitionId, Vector};
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::Worker;
 use crate::checkpoint::Checkpoint;
+use crate::partition_state::PartitionState;
 use crate::sinks::WorkerSinks;
 
 /// A micro-batch closes at this many records, after this long, or when no record is waiting.
@@ -30,7 +31,27 @@ impl Worker<'_> {
         if is_full || (aged && self.under_way.is_none()) {
             self.begin_checkpoint().await?;
         }
-        Ok(())
+        self.note_idle().await
+    }
+
+    /// Commits how far the partitions are complete that did not move. A process that runs alerts takes their time from the
+    /// catalog, where it does not read this one's layers: without it, a partition without events would hold its clock back.
+    async fn note_idle(&mut self) -> Result<()> {
+        if self.registry.alerts.is_empty() || self.idle_noted.elapsed() < self.speed.settings.checkpoint_interval {
+            return Ok(());
+        }
+        self.idle_noted = Instant::now();
+        let is_under_way = |id: &PartitionId| self.under_way.iter().any(|checkpoint| checkpoint.starts.iter().any(|(p, _)| p == id));
+        let idle = self.epoch.partitions().filter(|partition| !is_under_way(&partition.id));
+        let advance: Vec<Advance> = idle.filter_map(PartitionState::idle).collect();
+        if advance.is_empty() {
+            return Ok(());
+        }
+        match self.speed.catalog.commit(Commit { id: Uuid::now_v7(), advance, ..Commit::default() }).await {
+            // It is not worth ending the subscription for.
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            committed => committed.map(drop),
+        }
     }
 
     async fn close_micro_batch(&mut self) -> Result<()> {

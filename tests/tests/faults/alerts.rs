@@ -150,15 +150,16 @@ fn check_alternating(records: &BTreeMap<String, Vec<Value>>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_begins_and_ceases_is_put_out_once_whatever_dies() {
     let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2);
+    let (failed, mut records) = (Arc::new(AtomicUsize::new(0)), 0);
     for seed in 1..=seeds {
         let harness = harness(&[("much", MUCH)]).await;
-        let (mut rng, failed) = (StdRng::seed_from_u64(seed), Arc::new(AtomicUsize::new(0)));
+        let mut rng = StdRng::seed_from_u64(seed);
         let mut totals: BTreeMap<u8, i64> = BTreeMap::new();
         // Another process stands by: it reads what is committed.
         let standby = Process::start(&harness, "standby", false, &failed).await;
         let mut process = Process::start(&harness, "w0", true, &failed).await;
         let mut lives = 0;
-        for round in 0..60 {
+        for round in 0..80 {
             let events: Vec<(u8, i64)> =
                 (0..rng.random_range(1..6)).map(|_| (rng.random_range(0..KEYS), rng.random_range(-2..4))).collect();
             events.iter().for_each(|(key, x)| *totals.entry(*key).or_default() += x);
@@ -192,9 +193,10 @@ async fn what_begins_and_ceases_is_put_out_once_whatever_dies() {
         let open: BTreeSet<String> = open.into_iter().map(|open| open.keys).collect();
         let expected = totals.iter().filter(|(_, total)| **total >= 3).map(|(key, _)| format!("{{\"k\":\"k{key}\"}}"));
         assert_eq!(open, expected.collect::<BTreeSet<_>>(), "seed {seed}");
-        let records: usize = found.values().map(Vec::len).sum();
-        assert!(records > 8 && failed.load(Ordering::Relaxed) > 0, "seed {seed}: {records} records");
+        records += found.values().map(Vec::len).sum::<usize>();
     }
+    let failed = failed.load(Ordering::Relaxed);
+    assert!(records > 16 && failed > 0, "{records} records, {failed} failures");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -222,7 +224,10 @@ async fn silence_begins_by_time_alone_and_is_repeated() {
     })
     .await;
     process.finish().await;
-    for records in put_out(&harness, "silent").await.values() {
+    let found = put_out(&harness, "silent").await;
+    let begins = |key: &str| found[key].iter().filter(|record| state(Some(record)) == "began").count();
+    assert_eq!((begins("k0"), begins("k1")), (1, 2), "{found:#?}");
+    for records in found.values() {
         let mut last = Micros::MIN;
         for record in records {
             let (since, at, seen) = (time(record, "_since"), time(record, "_at"), time(record, "last_seen"));
@@ -234,4 +239,29 @@ async fn silence_begins_by_time_alone_and_is_repeated() {
             last = at;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_nobody_has_read_yet_are_no_silence() {
+    let harness = harness(&[("silent", SILENT)]).await;
+    let failed = Arc::new(AtomicUsize::new(0));
+    let process = Process::start(&harness, "w0", true, &failed).await;
+    append(&harness, &[(0, 1)]).await;
+    harness.committed("s", "in").await.unwrap();
+    process.finish().await;
+    // The alert is run, and no worker reads: the key goes on, unseen, for longer than its silence may last.
+    let runs_alone = Process::start(&harness, "alone", false, &failed).await;
+    for _ in 0..25 {
+        append(&harness, &[(0, 1)]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let found = put_out(&harness, "silent").await;
+    assert!(found.is_empty(), "{found:#?}");
+    let last = now();
+    let process = Process::start(&harness, "w1", true, &failed).await;
+    until("the silence does not begin", async || put_out(&harness, "silent").await.contains_key("k0")).await;
+    process.finish().await;
+    runs_alone.finish().await;
+    let began = &put_out(&harness, "silent").await["k0"][0];
+    assert!(time(began, "_since") > last, "it began at {began}, before the last event's second was over");
 }
