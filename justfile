@@ -39,7 +39,7 @@ overload:
 
 # kills at least `count` processes at named steps and at random; with the services' `env` sourced, on the engines too
 kills count="500" *arguments: oracle
-    BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- --ignored --nocapture kills_on_the_embedded ${BASESTREAM_TEST_KAFKA:+kills_on_kafka} {{arguments}}
+    BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- --include-ignored --nocapture kills_on_the_embedded ${BASESTREAM_TEST_KAFKA:+kills_on_kafka} {{arguments}}
 
 # time from SIGKILL of the speed layer to the next committed checkpoint: min, median, max
 recovery *arguments:
@@ -101,7 +101,7 @@ measure:
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
-# one benchmark: just bench batch|cost|flight|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
+# one benchmark: just bench batch|cost|flight|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|run-memory|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 

@@ -7,7 +7,7 @@ use catalog::{CatalogState, DefinitionStatus};
 use committed::registry::LiveView;
 use storage::{Manifest, Tier};
 use types::Strategy;
-use types::tiles::{EdgesFrom, Floors, Level, Micros};
+use types::tiles::{EdgesFrom, Floors, Level, Micros, micros};
 use types::vector::Vector;
 
 use crate::mode::RunMode;
@@ -117,10 +117,6 @@ pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -
     let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
     let before = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.start < cut.get(&gap.partition));
     before.count() as u64
-}
-
-pub(crate) fn micros(length: Duration) -> Micros {
-    Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
 }
 
 /// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.

@@ -25,6 +25,9 @@ use types::tiles::EdgesFrom;
 use types::tiles::Floors;
 use types::{Error, Result};
 
+use crate::sort_memory::SortMemory;
+use crate::temp_folder::at_folder;
+
 /// This many rows or bytes are collected before they are partitioned: the larger the numbers, the fewer and larger are
 /// a bucket's batches. It is always a small fraction of the run's limit, because an external sort has to hold some
 /// batches.
@@ -114,9 +117,12 @@ impl BucketPartitioner {
         if rows >= COLLECTED_ROWS || self.waiting_bytes >= most_bytes { self.partition_waiting() } else { Ok(()) }
     }
 
-    /// Returns all rows, by bucket.
+    /// Returns all rows, by bucket. Those in memory leave room for the sorts.
     pub(crate) fn finish(mut self) -> Result<Vec<BucketRows>> {
         self.partition_waiting()?;
+        if self.shuffle.pool.reserved() + self.bytes_of_sorts()? > self.shuffle.limit_bytes {
+            self.spill()?;
+        }
         let mut buckets = Vec::with_capacity(self.in_memory.len());
         for (bucket, in_memory) in std::mem::take(&mut self.in_memory).into_iter().enumerate() {
             let held: usize = in_memory.iter().map(sliced_bytes).sum::<Result<usize>>()?;
@@ -130,6 +136,17 @@ impl BucketPartitioner {
             });
         }
         Ok(buckets)
+    }
+
+    /// What the sorts of all threads take beside the rows, if this partitioner's largest bucket is as large in the others.
+    fn bytes_of_sorts(&self) -> Result<usize> {
+        let ShuffleContext { limit_bytes, threads, .. } = self.shuffle;
+        let bytes = |bucket: usize| -> Result<usize> {
+            let in_memory = self.in_memory[bucket].iter().map(sliced_bytes).sum::<Result<usize>>()?;
+            Ok(in_memory + self.spilled.iter().map(|file| file.bytes[bucket]).sum::<usize>())
+        };
+        let largest = (0..self.in_memory.len()).map(bytes).try_fold(0, |largest, bytes| Ok::<_, Error>(largest.max(bytes?)))?;
+        Ok(threads * SortMemory::of_each(limit_bytes, threads).bytes_beside(threads * largest))
     }
 
     /// Moves the waiting rows to their buckets.
@@ -160,10 +177,10 @@ impl BucketPartitioner {
     /// Writes everything in memory to a file.
     fn spill(&mut self) -> Result<()> {
         let folder = self.shuffle.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
-        let at = |error: std::io::Error| Error::from(error).with("folder", folder.display());
+        let at = |error: std::io::Error| at_folder(&folder, error);
         let file = tempfile::tempfile_in(&folder).map_err(at)?;
         let schema = self.shuffle.plan.state_schema();
-        let full = |error: arrow::error::ArrowError| Error::from(error).with("folder", folder.display());
+        let full = |error: arrow::error::ArrowError| at_folder(&folder, error);
         let mut writer = FileWriter::try_new_buffered(file.try_clone().map_err(at)?, schema).map_err(full)?;
         let (mut batches, mut bytes, mut written) = (Vec::new(), Vec::new(), 0);
         for bucket in &mut self.in_memory {

@@ -17,20 +17,18 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use engine::plan::ViewPlan;
 use engine::states::{KeyCodec, StateRows};
 use futures::TryStreamExt;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use crate::bucket_partitioner::{BucketRows, sliced_bytes};
-
-/// A chunk is emitted at the first end of a key after this many rows or bytes: the tiles of all levels are built next
-/// to it.
-const CHUNK_ROWS: usize = 65_536;
-const CHUNK_BYTES: usize = 16 << 20;
+use crate::sort_memory::{CHUNK_ROWS, SORTING, SortMemory};
+use crate::temp_folder::at_folder;
 
 /// Sorts a bucket in memory.
 pub(crate) fn sort_in_memory(
     plan: &ViewPlan,
     codec: &KeyCodec,
     mut bucket: BucketRows,
+    memory: SortMemory,
     each: &mut dyn FnMut(StateRows) -> Result<()>,
 ) -> Result<()> {
     let mut batches = std::mem::take(&mut bucket.in_memory);
@@ -38,14 +36,13 @@ pub(crate) fn sort_in_memory(
         batches.push(batch);
         Ok(())
     })?;
-    // The memory holds the batches, their concatenation, the sorted copy, and the keys of both.
-    bucket.reservation.resize(bucket.bytes * 5);
+    bucket.reservation.resize(bucket.bytes * SORTING);
     let sorted = StateRows::sort(plan, codec, &batches)?;
     drop(batches);
     bucket.reservation.resize(bucket.bytes);
     let (mut from, keys) = (0, sorted.keys());
     let of_a_row = (bucket.bytes / sorted.len().max(1)).max(1);
-    let step = (CHUNK_BYTES / of_a_row).clamp(1, CHUNK_ROWS);
+    let step = (memory.chunk_bytes() / of_a_row).clamp(1, CHUNK_ROWS);
     while from < sorted.len() {
         let mut to = (from + step).min(sorted.len());
         while to < sorted.len() && keys.value(to) == keys.value(to - 1) {
@@ -62,6 +59,7 @@ pub(crate) struct ExternalSort {
     sorted: SendableRecordBatchStream,
     plan: Arc<ViewPlan>,
     codec: Arc<KeyCodec>,
+    context: Arc<TaskContext>,
     /// Sorted rows that wait for their key to end.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
@@ -70,10 +68,16 @@ pub(crate) struct ExternalSort {
     /// that a long key is copied only a few times.
     worth_rows: usize,
     worth_bytes: usize,
+    memory: SortMemory,
 }
 
 impl ExternalSort {
-    pub(crate) fn start(plan: &Arc<ViewPlan>, codec: Arc<KeyCodec>, bucket: BucketRows, context: Arc<TaskContext>) -> Result<Self> {
+    pub(crate) fn start(
+        plan: &Arc<ViewPlan>,
+        codec: Arc<KeyCodec>,
+        bucket: BucketRows,
+        (memory, context): (SortMemory, Arc<TaskContext>),
+    ) -> Result<Self> {
         let schema = plan.state_schema().clone();
         let once = Arc::new(Once { schema: schema.clone(), bucket: Mutex::new(Some(bucket)) });
         let source = StreamingTableExec::try_new(schema.clone(), vec![once], None, None, false, None)?;
@@ -84,21 +88,23 @@ impl ExternalSort {
             PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: true })
         });
         let ordering = LexOrdering::new(exprs).ok_or_else(|| Error::internal("a snapshot has an order"))?;
-        let sorted = SortExec::new(ordering, Arc::new(source)).execute(0, context)?;
+        let sorted = SortExec::new(ordering, Arc::new(source)).execute(0, context.clone())?;
         Ok(Self {
             sorted,
             plan: plan.clone(),
             codec,
+            context,
             waiting: Vec::new(),
             waiting_rows: 0,
             waiting_bytes: 0,
             worth_rows: CHUNK_ROWS,
-            worth_bytes: CHUNK_BYTES,
+            worth_bytes: memory.chunk_bytes(),
+            memory,
         })
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<StateRows>> {
-        while let Some(batch) = self.sorted.try_next().await? {
+        while let Some(batch) = self.sorted.try_next().await.map_err(|error| self.at_its_folder(error))? {
             self.waiting_rows += batch.num_rows();
             self.waiting_bytes += sliced_bytes(&batch)?;
             self.waiting.push(batch);
@@ -111,6 +117,16 @@ impl ExternalSort {
         if self.waiting_rows == 0 { Ok(None) } else { self.take(true) }
     }
 
+    /// What is not available while rows are sorted is the folder that they are spilled to.
+    fn at_its_folder(&self, error: DataFusionError) -> Error {
+        let error = Error::from(error);
+        let folders = self.context.runtime_env().disk_manager.temp_dir_paths();
+        match folders.first().filter(|_| error.kind() == ErrorKind::Unavailable) {
+            Some(folder) => at_folder(folder, error),
+            None => error,
+        }
+    }
+
     /// Returns whole keys; with `all`, the rest as well.
     fn take(&mut self, all: bool) -> Result<Option<StateRows>> {
         let joined = concat_batches(self.plan.state_schema(), &self.waiting)?;
@@ -121,7 +137,8 @@ impl ExternalSort {
         self.waiting = if self.waiting_rows == 0 { Vec::new() } else { vec![left] };
         // A key that fills a whole chunk waits for its end.
         let is_longer = |one: usize, chunk: usize| if whole == 0 { (one * 2).max(chunk) } else { chunk };
-        (self.worth_rows, self.worth_bytes) = (is_longer(self.waiting_rows, CHUNK_ROWS), is_longer(self.waiting_bytes, CHUNK_BYTES));
+        (self.worth_rows, self.worth_bytes) =
+            (is_longer(self.waiting_rows, CHUNK_ROWS), is_longer(self.waiting_bytes, self.memory.chunk_bytes()));
         if whole == 0 { Ok(None) } else { StateRows::sort(&self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
     }
 

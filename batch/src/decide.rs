@@ -12,11 +12,11 @@ use catalog::{
 use committed::registry::LiveView;
 use storage::{Joined, Manifest};
 use types::files::FileRecord;
-use types::tiles::{EdgesFrom, Floors, Micros};
+use types::tiles::{EdgesFrom, Floors, Micros, micros};
 use types::vector::Vector;
 use types::{Error, Result};
 
-use crate::basis::{CLOCKS_DIFFER, micros};
+use crate::basis::CLOCKS_DIFFER;
 use crate::layer::BatchSettings;
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait

@@ -18,7 +18,7 @@
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
 //! - `limits`: the memory and time that a view's definition allows its runs.
 //! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it
-//!   reads; `session` and `memory` limit its memory.
+//!   reads; `session` and `memory` limit its memory; `temp_folder`: where it spills to.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `shared_scan`: several runs
 //!   read it together; `progress`: how much of it is read.
 //! - `plan`: what a run would do.
@@ -30,7 +30,8 @@
 //! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
-//! - `backtest`: outside of runs, scores archived events as a sink would have.
+//! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: answers rows that have keys and
+//!   a time; `history`: what both read, event by event.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;
@@ -44,6 +45,7 @@ mod decide;
 mod events;
 mod from_checkpoints;
 mod full;
+mod history;
 mod increment;
 mod join;
 mod layer;
@@ -65,13 +67,19 @@ mod segments;
 mod session;
 mod shared_scan;
 mod snapshot;
+mod sort_memory;
+mod temp_folder;
 mod tiers;
+mod training;
 mod write;
 
-pub use backtest::{Backtest, BacktestClock, Known, OnRows};
+pub use backtest::{
+    Backtest, BacktestClock, Backtested, CHANGED, CHANGED_VERDICT, Changed, NO_VERDICT, OnRows, ReceivedLate, VERDICT, plan_of_sink,
+};
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
 pub use events::{CheckpointEvents, ReplayLog};
+pub use history::Known;
 pub use join::LocalCopies;
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
@@ -79,3 +87,4 @@ pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use request::RunRequest;
+pub use training::{FirstArrival, OnTrainingRows, Spine, SpineRows, Trained, Training};

@@ -1,6 +1,8 @@
 //! Publishes a snapshot: writes its manifest, then commits one transaction that checks the run's lease and that the cut
 //! moves backwards in no partition.
 
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{
@@ -12,13 +14,13 @@ use definitions::parse::parse_view;
 use storage::{Manifest, write_manifest};
 use tracing::info;
 use types::tiles::Micros;
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 use crate::decide::switch_version;
 use crate::layer::{Batch, RunContext};
 
-/// How often a switch of versions is retried after another commit got in between.
-const SWITCH_ATTEMPTS: usize = 20;
+/// How often a switch of versions is decided while other commits get in between.
+const SWITCH_ATTEMPTS: usize = 21;
 
 /// Publishes the snapshot that consists of `files` and returns the run's record, marked as succeeded.
 pub(crate) async fn publish(
@@ -72,14 +74,10 @@ fn keep_old(state: &CatalogState, view: &LiveView) -> Duration {
 
 /// Publishes the first snapshot of a version that was being built, and switches to that version.
 async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView, now: Micros) -> Result<()> {
-    let mut attempts = 0;
-    loop {
-        let state = batch.catalog.state().await?;
+    let decide = |state: Arc<CatalogState>| {
         let mut switching = commit.clone();
-        switch_version(&mut switching, &state, (&view.name, view.version), keep_old(&state, view), now)?;
-        match batch.catalog.commit_with_retry(switching).await {
-            Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
-            outcome => return outcome.map(|_| ()),
-        }
-    }
+        let decided = switch_version(&mut switching, &state, (&view.name, view.version), keep_old(&state, view), now);
+        ready(decided.map(|()| ((), Some(switching))))
+    };
+    batch.catalog.decide_and_commit(SWITCH_ATTEMPTS, decide).await
 }

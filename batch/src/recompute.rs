@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
@@ -31,6 +32,9 @@ pub(crate) async fn recompute(
     (failures, events_read): (&FailureSink, &EventsRead),
 ) -> Result<Vec<BucketRows>> {
     let plan = shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?;
+    // What Partial emits is beside its table while it is made, and is reserved by nobody until the partitioner has it.
+    let emitted = MemoryConsumer::new("emitted states").register(&shuffle.pool);
+    emitted.grow(emitted_bytes(shuffle));
     let partial: Arc<dyn ExecutionPlan> = partial_exec(&plan, prepared_plan(&plan, session, source, failures)?)?;
     events_read.watch(partial.clone());
     let aggregate = |partition: usize| {
@@ -40,12 +44,22 @@ pub(crate) async fn recompute(
             while let Some(batch) = states.try_next().await? {
                 partitioner.push(&batch)?;
             }
-            drop(states);
-            partitioner.finish()
+            Ok(partitioner)
         })
     };
     let partitions = partial.output_partitioning().partition_count();
-    join_partitions(each_partition(partitions, shuffle.threads, aggregate).await?, shuffle.buckets)
+    let partitioners = each_partition(partitions, shuffle.threads, aggregate).await?;
+    // What is reserved from here on are the rows, and what their sorts may take is known.
+    drop(emitted);
+    join_partitions(partitioners.into_iter().map(BucketPartitioner::finish).collect::<Result<_>>()?, shuffle.buckets)
+}
+
+/// The part of the limit that is kept free for emitted states. On each thread Partial and the partitioner have equal shares of
+/// the rest. While Partial emits its table, it holds its share times what the view's aggregates take to hand on their
+/// states.
+fn emitted_bytes(shuffle: &ShuffleContext) -> usize {
+    let left = 1.0 - 2.0 / (1.0 + shuffle.plan.handing_on());
+    (shuffle.limit_bytes as f64 * left) as usize
 }
 
 /// Joins the rows of each bucket from several partitioners, at least one.

@@ -8,10 +8,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
 use engine::plan::{session_builder, session_config};
 use storage::ObjectStorage;
-use types::{Error, Result};
+use types::Result;
 
 use crate::layer::BatchSettings;
 use crate::memory::PeakPool;
+use crate::temp_folder::at_folder;
 
 pub(crate) fn open_session(
     settings: &BatchSettings,
@@ -21,8 +22,7 @@ pub(crate) fn open_session(
 ) -> Result<SessionContext> {
     let mode = match &settings.temp_dir {
         Some(folder) => {
-            let at = |error: std::io::Error| Error::from(error).with("folder", folder.display()).with("setting", "batch.temp_dir");
-            std::fs::create_dir_all(folder).map_err(at)?;
+            std::fs::create_dir_all(folder).map_err(|error| at_folder(folder, error))?;
             DiskManagerMode::Directories(vec![folder.clone()])
         }
         None => DiskManagerMode::OsTmpDirectory,

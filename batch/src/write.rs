@@ -17,11 +17,7 @@ use uuid::Uuid;
 use crate::bucket_partitioner::BucketRows;
 use crate::bucket_sort::{ExternalSort, sort_in_memory};
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
-
-/// A bucket is sorted in memory if it takes at most 1/`PART_OF_SHARE` of one bucket's share of the run's memory limit.
-const PART_OF_SHARE: usize = 8;
-/// The upper bound for sorting in memory: Arrow counts the bytes of texts and keys in 31 bits.
-const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
+use crate::sort_memory::SortMemory;
 
 /// What the rows to be written are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,15 +114,16 @@ impl SnapshotWriter {
     /// Sends a bucket's rows in order, merged and rolled up.
     pub(crate) async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
-        if rows.bytes <= (self.limit_bytes / self.threads / PART_OF_SHARE).min(MOST_IN_MEMORY_BYTES) {
+        let memory = SortMemory::of_each(self.limit_bytes, self.threads);
+        if memory.is_enough_for(rows.bytes) {
             let sort = move || {
-                sort_in_memory(&self.plan, &self.codec, rows, &mut |sorted| {
+                sort_in_memory(&self.plan, &self.codec, rows, memory, &mut |sorted| {
                     self.finished(&sorted)?.map_or(Ok(()), |rows| send.blocking_send(rows).map_err(gone))
                 })
             };
             return tokio::task::spawn_blocking(sort).await?;
         }
-        let mut sorted = ExternalSort::start(&self.plan, self.codec.clone(), rows, self.context.clone())?;
+        let mut sorted = ExternalSort::start(&self.plan, self.codec.clone(), rows, (memory, self.context.clone()))?;
         while let Some(sorted) = sorted.next().await? {
             if let Some(rows) = self.finished(&sorted)? {
                 send.send(rows).await.map_err(gone)?;

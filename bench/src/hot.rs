@@ -1,6 +1,8 @@
 //! Measures what a hot key costs everybody else: `/healthz` and the lookups of another key, while clients ask a key of
-//! a million events, and while its events arrive.
+//! a million events, and while its events arrive. Measures what the cache of rows is worth to those who ask it, and how
+//! fast the speed layer takes events of which half are of one key.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,8 @@ use crate::layer::Layer;
 use crate::machine::Context;
 use crate::report::Report;
 
+mod backlog;
+mod listed;
 mod table;
 mod visits;
 
@@ -31,8 +35,10 @@ pub struct Options {
     pub keys: u64,
     /// Numbers of clients that ask the hot key, one after the other.
     pub clients: Vec<usize>,
-    /// Events per second that arrive for the hot key, in the measurement with arriving events.
+    /// Events per second that arrive, half of them of the hot key, in the measurements with arriving events.
     pub rate: u64,
+    /// Events of a backlog that the speed layer takes, half of them of one key; 0: not measured.
+    pub backlog: u64,
     /// How long each stretch of measuring lasts, and how many there are.
     pub seconds: f64,
     pub repeats: usize,
@@ -44,8 +50,9 @@ impl Default for Options {
             hot_events: 2_500_000,
             other_events: 2_500_000,
             keys: 100_000,
-            clients: vec![2, 4, 16],
-            rate: 1_000,
+            clients: vec![2, 4, 16, 32],
+            rate: 2_000,
+            backlog: 5_000_000,
             seconds: 5.0,
             repeats: 3,
         }
@@ -86,6 +93,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     installed.archive(&visits).await?;
     installed.installation.run_view(VIEW, &|_| {}).await?;
     let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let mut arriving = Arriving { next: 0, keys: options.keys };
 
     let first = first_answer(&installed.http, options.hot_events)?;
     let most = options.clients.iter().copied().max().unwrap_or(1);
@@ -93,11 +101,21 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let situations = [Meanwhile::Nothing].into_iter().chain(hot).chain([Meanwhile::HotAndArriving(most)]);
     let mut outcomes = Vec::new();
     for meanwhile in situations {
-        outcomes.push(measure(options, &installed, meanwhile).await?);
+        outcomes.push(measure(options, &installed, (meanwhile, &mut arriving)).await?);
     }
     up.stop().await?;
+
+    let without_cache: [(&str, &OsStr); 1] = [("BASESTREAM__SERVING__ROW_CACHE", OsStr::new("0"))];
+    let up = Layer::up_with(programs, &installed.config(), &installed.folder, &installed.http, &without_cache).await?;
+    let mut uncached = Vec::new();
+    for meanwhile in [Meanwhile::Hot(most), Meanwhile::HotAndArriving(most)] {
+        uncached.push(measure(options, &installed, (meanwhile, &mut arriving)).await?);
+    }
+    up.stop().await?;
+    let backlogs = backlog::measure(options, programs, folder).await?;
     let question = "What does a hot key cost everybody else?".to_owned();
-    let tables = vec![table::build(options, &outcomes, first), table::aims(&outcomes)];
+    let mut tables = vec![table::build(options, &outcomes, first), table::aims(&outcomes), table::cache(&outcomes, &uncached)];
+    tables.extend(table::backlogs(&backlogs));
     Ok(Report { benchmark: "hot".into(), question, context: context.end(), tables })
 }
 
@@ -122,7 +140,7 @@ fn asked(http: &mut Http, key: &str) -> Result<Value> {
     Ok(answer["row"].clone())
 }
 
-async fn measure(options: &Options, installed: &Installed, meanwhile: Meanwhile) -> Result<Outcome> {
+async fn measure(options: &Options, installed: &Installed, (meanwhile, arriving): (Meanwhile, &mut Arriving)) -> Result<Outcome> {
     let (clients, rate) = match meanwhile {
         Meanwhile::Hot(clients) => (clients, 0),
         Meanwhile::HotAndArriving(clients) => (clients, options.rate),
@@ -130,7 +148,7 @@ async fn measure(options: &Options, installed: &Installed, meanwhile: Meanwhile)
     };
     let feed = match rate {
         0 => None,
-        _ => Some(Feed::start(installed.installation.log.clone(), Arriving { next: 0 }, rate).await?),
+        _ => Some(Feed::start(installed.installation.log.clone(), arriving.clone(), rate).await?),
     };
     let (address, keys) = (&installed.http, options.keys.max(1));
     let health = vec![Getting::connect(address, PACE, |_| "/healthz".to_owned())?];
@@ -140,7 +158,8 @@ async fn measure(options: &Options, installed: &Installed, meanwhile: Meanwhile)
     let (health, other, hot) =
         tokio::try_join!(asking::ask(stretches, health), asking::ask(stretches, other), asking::ask(stretches, hot))?;
     if let Some(feed) = feed {
-        feed.stop().await?;
+        listed::check_half_of_events(address)?;
+        arriving.next += feed.stop().await?;
     }
     Ok(Outcome { meanwhile, health, other, hot })
 }

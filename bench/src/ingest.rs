@@ -7,6 +7,7 @@ use std::time::Duration;
 use types::{Error, Result};
 
 use crate::Programs;
+use crate::flink::Flink;
 use crate::machine::Context;
 use crate::payments::{Kept, MOST_AGGREGATES, MOST_EVENTS, Payments, Project, Source, Topic};
 use crate::report::Report;
@@ -16,7 +17,6 @@ mod flink;
 pub(crate) mod speed;
 mod table;
 
-use flink::Flink;
 use speed::Measured;
 
 #[derive(Debug, Clone)]
@@ -175,11 +175,11 @@ async fn one(site: &Site<'_>, topic: &Topic, outcome: &mut Outcome, is_first: bo
             answer::check(site.programs, &project, topic, outcome.aggregates).await?;
         }
         Contender::Flink(flink) => {
-            let sums = if is_first { flink.sums(&folder, topic, site.timeout).map(Some) } else { Ok(None) };
+            let sums = if is_first { flink::sums(flink, &folder, topic, site.timeout).map(Some) } else { Ok(None) };
             if let Ok(Some(sums)) = &sums {
                 sums.check(topic)?;
             }
-            match sums.and_then(|_| flink.measure(&folder, topic, site.timeout)) {
+            match sums.and_then(|_| flink::measure(flink, &folder, topic, site.timeout)) {
                 Ok(measured) => outcome.measured.push(measured),
                 Err(error) => {
                     eprintln!("Flink: {error}");

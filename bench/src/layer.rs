@@ -15,9 +15,10 @@ use crate::child::{self, Used};
 
 const POLL: Duration = Duration::from_millis(10);
 /// A process is idle if for this long none of its threads waited for a disk, and together they used less than this
-/// share of a core.
+/// share of a core. One that reads uses most of a core; an idle debug build on a slow machine a tenth, for looking
+/// whether there is something to do.
 const QUIET: Duration = Duration::from_secs(1);
-const QUIET_SHARE: f64 = 0.05;
+const QUIET_SHARE: f64 = 0.2;
 const READY: Duration = Duration::from_secs(300);
 const END: Duration = Duration::from_secs(120);
 
@@ -49,7 +50,7 @@ pub struct Fields {
 pub struct Ended {
     pub used: Used,
     /// When it was asked to stop.
-    pub told_at: DateTime<Utc>,
+    pub signalled_at: DateTime<Utc>,
     pub lines: Vec<Line>,
 }
 
@@ -73,10 +74,15 @@ impl Layer {
 
     /// Starts `up`, and waits until it is ready at an address.
     pub async fn up(programs: &Programs, config: &Path, folder: &Path, http: &str) -> Result<Layer> {
-        let mut layer = Layer::start(programs, "up", config, folder)?;
+        Layer::up_with(programs, config, folder, http, &[]).await
+    }
+
+    /// The same, with environment variables.
+    pub async fn up_with(programs: &Programs, config: &Path, folder: &Path, http: &str, variables: &[(&str, &OsStr)]) -> Result<Layer> {
+        let mut layer = Layer::start_with(programs, "up", config, folder, variables)?;
         let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
         while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
-            layer.look(began, READY).await?;
+            layer.wait_once(began, READY).await?;
         }
         Ok(layer)
     }
@@ -88,7 +94,7 @@ impl Layer {
             if let Some(line) = self.lines()?.into_iter().find(|line| line.fields.message == message) {
                 return Ok(line);
             }
-            self.look(began, limit).await?;
+            self.wait_once(began, limit).await?;
         }
     }
 
@@ -98,7 +104,7 @@ impl Layer {
         let (mut since, mut worked) = (Instant::now(), worked_of(self.child.id()));
         let mut quiet_since = Utc::now();
         while since.elapsed() < QUIET {
-            self.look(began, limit).await?;
+            self.wait_once(began, limit).await?;
             let now = worked_of(self.child.id());
             if waits_for_disk(self.child.id())
                 || now.saturating_sub(worked) > POLL.mul_f64(QUIET_SHARE).max(since.elapsed().mul_f64(QUIET_SHARE))
@@ -111,13 +117,13 @@ impl Layer {
 
     /// Sends SIGTERM, and waits until it exits.
     pub async fn stop(mut self) -> Result<Ended> {
-        let told_at = Utc::now();
+        let signalled_at = Utc::now();
         Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
         let began = Instant::now();
         loop {
             self.used = child::used_by(self.child.id()).unwrap_or(self.used).at_least(self.used);
             match self.child.try_wait()? {
-                Some(status) if status.success() => return Ok(Ended { used: self.used, told_at, lines: self.lines()? }),
+                Some(status) if status.success() => return Ok(Ended { used: self.used, signalled_at, lines: self.lines()? }),
                 Some(_) => return Err(self.failed("it failed at its end")),
                 None if began.elapsed() > END => return Err(self.failed("it did not end")),
                 None => tokio::time::sleep(POLL / 2).await,
@@ -142,7 +148,7 @@ impl Layer {
         child::used_by(self.child.id()).unwrap_or_default()
     }
 
-    async fn look(&mut self, began: Instant, limit: Duration) -> Result<()> {
+    async fn wait_once(&mut self, began: Instant, limit: Duration) -> Result<()> {
         self.check()?;
         if began.elapsed() > limit {
             return Err(self.failed("it took too long").with("limit s", limit.as_secs()));

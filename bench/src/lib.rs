@@ -8,6 +8,7 @@
 //! Each benchmark is one function from options to a [`Report`]. `bench` is the command line, `bench/run` runs all
 //! benchmarks.
 
+pub mod alerts;
 pub mod asking;
 pub mod batch;
 pub mod child;
@@ -17,6 +18,7 @@ pub mod cost;
 pub mod events;
 pub mod feed;
 pub mod flight;
+mod flink;
 pub mod freshness;
 pub mod graph;
 pub mod history;
@@ -37,6 +39,7 @@ pub mod programs;
 pub mod purchases;
 pub mod report;
 pub mod rows;
+pub mod run_memory;
 pub mod runs;
 pub mod scan;
 pub mod sinks;

@@ -1,12 +1,11 @@
 //! The command line of the benchmarks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch, links_lookup,
-    lookup, lookups_during_run, scan, sinks, soak, start,
+    Programs, Report, alerts, batch, compaction, contest, cost, flight, freshness, history, hot, ingest, isolation, links_batch,
+    links_lookup, lookup, lookups_during_run, run_memory, scan, sinks, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
@@ -31,6 +30,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// An alert on silence: how soon its record can be read, also after a SIGKILL, and what the alert costs
+    Alerts(cli::Alerts),
     /// A full recompute of a view: DuckDB, Polars, DataFusion, and a batch run
     Batch(cli::Batch),
     /// What compaction leaves of many small checkpoints, and of a catalog of many days
@@ -52,15 +53,17 @@ enum Command {
     /// What full scans, and batch runs, in the same process cost lookups of random keys over HTTP and PostgreSQL
     Isolation(cli::Isolation),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
-    LinksBatch(LinksBatch),
+    LinksBatch(cli::LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link
     /// counts
-    LinksLookup(LinksLookup),
+    LinksLookup(cli::LinksLookup),
     /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and
     /// PostgreSQL
     Lookup(cli::Lookup),
     /// What batch runs in the same process cost lookups of random keys: idle, during runs, and the ratio
     LookupsDuringRun(cli::LookupsDuringRun),
+    /// What a batch run holds of its memory limit: for each aggregate, with one key and with many
+    RunMemory(cli::RunMemory),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
     /// A sink: how soon after an event its record can be read, and records per second from a backlog
@@ -91,41 +94,6 @@ struct Common {
     folder: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-struct LinksBatch {
-    #[command(flatten)]
-    common: Common,
-    /// Factor for 2 million accounts, 20 million logins, 1 million users and 500 thousand devices
-    #[arg(long, default_value_t = 1.0)]
-    scale: f64,
-    /// How many devices each user logs in from; 0: from any device each time
-    #[arg(long, default_value_t = 0)]
-    devices_per_user: u64,
-    #[arg(long, default_value_t = links_batch::Options::default().repeats)]
-    repeats: usize,
-    /// Seconds that one process may take
-    #[arg(long, default_value_t = 600)]
-    timeout: u64,
-}
-
-#[derive(Debug, Args)]
-struct LinksLookup {
-    #[command(flatten)]
-    common: Common,
-    #[arg(long, value_delimiter = ',', default_values_t = links_lookup::Options::default().degrees)]
-    degrees: Vec<u64>,
-    #[arg(long, default_value_t = links_lookup::Options::default().devices)]
-    devices: u64,
-    /// Length of each stretch of measuring
-    #[arg(long, default_value_t = links_lookup::Options::default().seconds)]
-    seconds: f64,
-    #[arg(long, default_value_t = links_lookup::Options::default().repeats)]
-    repeats: usize,
-    /// Events per second that arrive; 0: measure only idle
-    #[arg(long, default_value_t = links_lookup::Options::default().rate)]
-    rate: u64,
-}
-
 fn main() -> ExitCode {
     jobs::memory::keep_what_is_freed();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -153,96 +121,27 @@ fn said(words: impl Iterator<Item = String>) -> String {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let command = said(std::env::args().skip(1));
     match cli.command {
-        Command::Batch(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&batch::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Lookup(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&lookup::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Compaction(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&compaction::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Cost(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&cost::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Flight(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&flight::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Freshness(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&freshness::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::FreshnessApart(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&freshness::apart::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::History(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&history::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Hot(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&hot::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Ingest(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&ingest::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::LinksBatch(args) => {
-            let mut options = links_batch::Options { repeats: args.repeats, ..links_batch::Options::default() };
-            options.graph = links_batch::graph(args.scale);
-            options.graph.devices_per_user = args.devices_per_user;
-            options.timeout = Duration::from_secs(args.timeout);
-            let (folder, _kept) = folder(&args.common)?;
-            show(&links_batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::LinksLookup(args) => {
-            let options = links_lookup::Options {
-                degrees: args.degrees,
-                devices: args.devices,
-                seconds: args.seconds,
-                repeats: args.repeats,
-                rate: args.rate,
-                ..links_lookup::Options::default()
-            };
-            let (folder, _kept) = folder(&args.common)?;
-            show(&links_lookup::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Isolation(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&isolation::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::LookupsDuringRun(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&lookups_during_run::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Scan(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&scan::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Sinks(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&sinks::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Soak(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&soak::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::Start(args) => {
-            let (folder, _kept) = folder(&args.common)?;
-            show(&start::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
-        }
-        Command::ScanOnce { question } => {
-            println!("{}", scan::once::answer(&question).await?);
-            Ok(())
-        }
+        Command::Alerts(args) => measure(&args.common, args.options(), alerts::run).await,
+        Command::Batch(args) => measure(&args.common, args.options(), batch::run).await,
+        Command::Compaction(args) => measure(&args.common, args.options(), compaction::run).await,
+        Command::Cost(args) => measure(&args.common, args.options(), cost::run).await,
+        Command::Flight(args) => measure(&args.common, args.options(), flight::run).await,
+        Command::Freshness(args) => measure(&args.common, args.options(), freshness::run).await,
+        Command::FreshnessApart(args) => measure(&args.common, args.options(), freshness::apart::run).await,
+        Command::History(args) => measure(&args.common, args.options(), history::run).await,
+        Command::Hot(args) => measure(&args.common, args.options(), hot::run).await,
+        Command::Ingest(args) => measure(&args.common, args.options(), ingest::run).await,
+        Command::Isolation(args) => measure(&args.common, args.options(), isolation::run).await,
+        Command::LinksBatch(args) => measure(&args.common, args.options(), links_batch::run).await,
+        Command::LinksLookup(args) => measure(&args.common, args.options(), links_lookup::run).await,
+        Command::Lookup(args) => measure(&args.common, args.options(), lookup::run).await,
+        Command::LookupsDuringRun(args) => measure(&args.common, args.options(), lookups_during_run::run).await,
+        Command::RunMemory(args) => measure(&args.common, args.options(), run_memory::run).await,
+        Command::Scan(args) => measure(&args.common, args.options(), scan::run).await,
+        Command::Sinks(args) => measure(&args.common, args.options(), sinks::run).await,
+        Command::Soak(args) => measure(&args.common, args.options(), soak::run).await,
+        Command::Start(args) => measure(&args.common, args.options(), start::run).await,
         Command::Results { reports } => {
             let sections = reports.iter().map(|path| Report::read_json(path).map(|report| report.markdown()));
             print!(
@@ -255,7 +154,19 @@ async fn run(cli: Cli) -> Result<()> {
             println!("{}", contest::plain::answer(&question).await?);
             Ok(())
         }
+        Command::ScanOnce { question } => {
+            println!("{}", scan::once::answer(&question).await?);
+            Ok(())
+        }
     }
+}
+
+/// Runs a benchmark in its folder and shows what it found.
+async fn measure<O>(common: &Common, options: O, benchmark: impl AsyncFnOnce(&O, &Programs, &Path, &str) -> Result<Report>) -> Result<()> {
+    let command = said(std::env::args().skip(1));
+    let (folder, _kept) = folder(common)?;
+    let report = benchmark(&options, &Programs::of_this_binary()?, &folder, &command).await?;
+    show(&report, common)
 }
 
 /// Returns the folder, and a guard that deletes it if it is temporary.
@@ -279,7 +190,7 @@ fn show(report: &Report, common: &Common) -> Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_command_is_told_without_the_place_of_its_json() {
+    fn a_command_is_reported_without_the_place_of_its_json() {
         for words in ["scan --json a/b.json --keys 5", "scan --keys 5 --json=a/b.json", "scan --keys 5 --json"] {
             assert_eq!(super::said(words.split(' ').map(str::to_owned)), "bench scan --keys 5");
         }

@@ -28,6 +28,12 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
+impl Table {
+    pub fn new(title: &str, columns: &[&str], rows: Vec<Vec<Figure>>, notes: Vec<String>) -> Table {
+        Table { title: title.to_owned(), columns: columns.iter().map(|column| (*column).to_owned()).collect(), rows, notes }
+    }
+}
+
 /// A cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "unit", content = "value", rename_all = "snake_case")]
@@ -166,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_with_their_spread() {
+    fn figures_are_reported_with_their_spread() {
         let spread = Spread::from_values([1.0, 2.0, 4.0]);
         assert_eq!(Figure::seconds(spread).to_string(), "2.00 (1.00 - 4.00)");
         assert_eq!(Figure::seconds(Spread::from_values([1.0])).to_string(), "1.00");

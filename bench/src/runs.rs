@@ -76,12 +76,12 @@ impl Runs {
 }
 
 fn until_its_end(mut child: Child, stopped: &AtomicBool) -> Result<bool> {
-    let mut told_at = None;
+    let mut stopped_at = None;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
         }
-        if stopped.load(Ordering::Relaxed) && told_at.get_or_insert_with(Instant::now).elapsed() > END {
+        if stopped.load(Ordering::Relaxed) && stopped_at.get_or_insert_with(Instant::now).elapsed() > END {
             child.kill()?;
             child.wait()?;
             return Ok(false);

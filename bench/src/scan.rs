@@ -37,7 +37,7 @@ impl Default for Options {
 
 struct Row {
     asked: Asked,
-    told: Reported,
+    reported: Reported,
     used: Used,
 }
 
@@ -52,9 +52,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let truth = questions::truth(purchases);
     let mut rows = Vec::new();
     for asked in questions::all() {
-        let (told, used) = ask(options, programs, folder, &installed, &asked)?;
-        truth.hold(&asked, &told)?;
-        rows.push(Row { asked, told, used });
+        let (reported, used) = ask(options, programs, folder, &installed, &asked)?;
+        truth.hold(&asked, &reported)?;
+        rows.push(Row { asked, reported, used });
     }
     let question = format!("How long does SQL take over a view of {} keys and {} windows?", truth.keys, FOUR_WINDOWS.len());
     Ok(Report { benchmark: "scan".into(), question, context: context.end(), tables: vec![table(options, &rows)] })
@@ -65,9 +65,9 @@ fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristi
     let path = folder.join("question.json");
     std::fs::write(&path, json!(question).to_string())?;
     let finished = child::run(Command::new(&programs.bench).arg("scan-once").arg(path), &options.limits)?;
-    let told = serde_json::from_str(&finished.stdout)
+    let reported = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
-    Ok((told, finished.used))
+    Ok((reported, finished.used))
 }
 
 fn table(options: &Options, rows: &[Row]) -> Table {
@@ -81,19 +81,19 @@ fn table(options: &Options, rows: &[Row]) -> Table {
         "peak MiB",
         "MiB above the node alone",
     ];
-    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::from_values(row.told.seconds.iter().copied()));
+    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::from_values(row.reported.seconds.iter().copied()));
     let alone = rows.iter().find(|row| row.asked.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
-    let keys = rows.iter().map(|row| row.told.rows).max().unwrap_or_default();
+    let keys = rows.iter().map(|row| row.reported.rows).max().unwrap_or_default();
     let row = |row: &Row| {
-        let seconds = Spread::from_values(row.told.seconds.iter().copied());
+        let seconds = Spread::from_values(row.reported.seconds.iter().copied());
         let of_all = seconds.zip(all).filter(|_| row.asked.is_part).map(|(own, all)| own.median / all.median);
         vec![
             Figure::text(row.asked.name),
             Figure::text(row.asked.named),
-            Figure::Count(row.told.rows),
+            Figure::Count(row.reported.rows),
             Figure::seconds(seconds),
             at_most(of_all, 1.0),
-            Figure::per_second(Spread::from_values(row.told.seconds.iter().map(|seconds| keys as f64 / seconds))),
+            Figure::per_second(Spread::from_values(row.reported.seconds.iter().map(|seconds| keys as f64 / seconds))),
             Figure::bytes(Spread::from_values([row.used.peak_bytes as f64])),
             Figure::bytes(Spread::from_values([row.used.peak_bytes.saturating_sub(alone) as f64])),
         ]

@@ -1,6 +1,6 @@
 //! Measures a sink: how soon the record of an event can be read after the event was appended, at a given rate, how many
-//! events per second have their records while a backlog is read, and how soon one event is scored over HTTP. One
-//! `basestream up` does all the work.
+//! events per second have their records while a backlog is read, also beside Flink SQL on Kafka, and how soon one event is
+//! scored over HTTP. One `basestream up` does all the work.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use types::{Error, Result};
 
 use crate::Programs;
 use crate::child::Used;
+use crate::flink::Flink;
 use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
@@ -16,12 +17,13 @@ use crate::payments::{MOST_EVENTS, Payments, Project, Source, Topic};
 use crate::report::Report;
 
 mod definitions;
+mod peer;
 mod reading;
 mod scoring;
 mod sending;
 mod table;
 
-use definitions::{MOST_VIEWS, SINK_TOPIC};
+use definitions::{Joined, MOST_VIEWS, SINK_TOPIC, joined};
 use reading::Reader;
 use sending::{Sender, Sent};
 
@@ -31,6 +33,8 @@ pub struct Options {
     pub rates: Vec<u64>,
     /// Events of the backlog.
     pub events: u64,
+    /// Events of the backlog that Flink reads too; 0: not measured.
+    pub peer_events: u64,
     /// Events per second that are scored over HTTP; 0: not measured.
     pub scored: u64,
     pub keys: u64,
@@ -43,11 +47,20 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { rates: vec![1_000, 20_000], events: 1_000_000, scored: 1_000, keys: 100_000, views: MOST_VIEWS, seconds: 20.0, repeats: 3 }
+        Self {
+            rates: vec![1_000, 20_000],
+            events: 1_000_000,
+            peer_events: 1_000_000,
+            scored: 1_000,
+            keys: 100_000,
+            views: MOST_VIEWS,
+            seconds: 20.0,
+            repeats: 3,
+        }
     }
 }
 
-/// The aims: the highest p99 in milliseconds, and the least events per second.
+/// The aims: the highest p99 in milliseconds, and the least records per second.
 const AIM_MS: f64 = 50.0;
 const AIM_PER_SECOND: f64 = 50_000.0;
 const AIM_SCORED_MS: f64 = 5.0;
@@ -80,7 +93,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         let expected = format!("1 to {MOST_VIEWS}");
         return Err(Error::input("a sink cannot join this number of views").with("found", options.views).with("expected", expected));
     }
-    let context = Context::begin(command, programs);
+    let mut context = Context::begin(command, programs);
     let of_run = folder.join("project");
     let mut at_rates = Vec::new();
     for rate in &options.rates {
@@ -98,8 +111,17 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
             scored.extend(scoring::scored(options, programs, &of_run, options.scored, beside).await?);
         }
     }
+    let _ = std::fs::remove_dir_all(&of_run);
+    let beside = match options.peer_events {
+        0 => None,
+        _ => Some(peer::beside(options, programs, &of_run).await?),
+    };
+    if beside.as_ref().is_some_and(|beside| beside.of_flink().is_some()) {
+        context.versions.insert("flink".into(), Flink::version().into());
+    }
     let question = "How soon is the record of an event readable after the event was appended, and how many are made per second?".to_owned();
-    let tables = vec![table::latencies(options, &at_rates), table::backlog(options, backlog.as_ref()), table::scored(options, &scored)];
+    let mut tables = vec![table::latencies(options, &at_rates), table::backlog(options, backlog.as_ref()), table::scored(options, &scored)];
+    tables.extend(beside.map(|beside| table::beside(options, &beside)));
     Ok(Report { benchmark: "sinks".into(), question, context: context.end(), tables })
 }
 
@@ -109,7 +131,7 @@ async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u6
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
     let sent = Sent::default();
     let sender = Sender::start(&topic, sent.clone(), rate).await?;
-    let mut reader = Reader::new(topic.open().await?, sent);
+    let mut reader = Reader::new(topic.open().await?, SINK_TOPIC, sent);
     reader.read_for(Duration::from_secs_f64(options.seconds * WARM_UP)).await?;
     let (used_before, began, arrived) = (layer.used(), Instant::now(), sender.appended());
     let mut stretches = Vec::with_capacity(options.repeats);
@@ -128,14 +150,19 @@ async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u6
 async fn backlog(options: &Options, programs: &Programs, folder: &Path) -> Result<Backlog> {
     let payments = Payments { records: options.events, accounts: options.keys };
     let (topic, project) = project(options, folder, payments, Filled::Yes).await?;
+    read_backlog(programs, folder, &project, &topic, SINK_TOPIC).await
+}
+
+/// From the start of the process to the last record.
+async fn read_backlog(programs: &Programs, folder: &Path, project: &Project, topic: &Topic, sink_topic: &str) -> Result<Backlog> {
     let began = Instant::now();
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
-    let mut reader = Reader::new(topic.open().await?, Sent::default());
-    reader.read_until(payments.truth().events).await?;
+    let mut reader = Reader::new(topic.open().await?, sink_topic, Sent::default());
+    reader.read_until(topic.payments.truth().events).await?;
     let (seconds, used) = (began.elapsed().as_secs_f64(), layer.used());
     layer.stop().await?;
     reader.check()?;
-    Ok(Backlog { events: options.events, per_second: reader.records() as f64 / seconds, used, seconds })
+    Ok(Backlog { events: topic.payments.records, per_second: reader.records() as f64 / seconds, used, seconds })
 }
 
 enum Filled {
@@ -150,7 +177,11 @@ async fn project(options: &Options, folder: &Path, payments: Payments, filled: F
         Filled::Yes => Source::Embedded.fill(&log, payments).await?,
         Filled::No => Source::Embedded.empty(&log, payments).await?,
     };
-    topic.open().await?.create_topic(SINK_TOPIC, crate::payments::PARTITIONS).await?;
-    let project = Project::with(folder, &topic, &definitions::of_views(&topic.name, options.views)).await?;
+    let project = project_over(folder, &topic, SINK_TOPIC, &joined(options.views)).await?;
     Ok((topic, project))
+}
+
+async fn project_over(folder: &Path, topic: &Topic, sink_topic: &str, joined: &[Joined]) -> Result<Project> {
+    topic.open().await?.create_topic(sink_topic, crate::payments::PARTITIONS).await?;
+    Project::with(folder, topic, &definitions::files(&topic.name, sink_topic, joined)).await
 }

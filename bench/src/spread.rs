@@ -21,6 +21,11 @@ impl Spread {
         Some(Spread { min, median, max })
     }
 
+    /// Of one value.
+    pub fn single(value: f64) -> Option<Spread> {
+        Spread::from_values([value])
+    }
+
     /// Formats the median, with minimum and maximum if they differ.
     pub fn text(&self, one: impl Fn(f64) -> String) -> String {
         let (min, median, max) = (one(self.min), one(self.median), one(self.max));

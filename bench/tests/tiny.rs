@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use basestream_bench::report::{Figure, Report};
 use basestream_bench::{Programs, links_batch, links_lookup};
 
+#[path = "tiny/alerts.rs"]
+mod alerts;
 #[path = "tiny/batch.rs"]
 mod batch;
 #[path = "tiny/compaction.rs"]
@@ -32,6 +34,8 @@ mod isolation;
 mod lookup;
 #[path = "tiny/lookups_during_run.rs"]
 mod lookups_during_run;
+#[path = "tiny/run_memory.rs"]
+mod run_memory;
 #[path = "tiny/scan.rs"]
 mod scan;
 #[path = "tiny/sinks.rs"]
@@ -48,7 +52,7 @@ fn programs() -> Programs {
 }
 
 /// Its JSON is what it was, and both of its texts tell every row.
-fn assert_told(report: &Report) {
+fn assert_all_reported(report: &Report) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
     report.write_json(&path).unwrap();
@@ -68,8 +72,8 @@ async fn the_whole_answer_of_a_linked_view_is_everybodys() {
     let rows = &report.tables[0].rows;
     assert_eq!(rows.len(), if programs.python.is_some() { 7 } else { 4 });
     for row in rows {
-        let told = row[10].to_string();
-        let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
+        let reported = row[10].to_string();
+        let count: usize = reported.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{reported}"));
         assert!(count > 100 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
         assert!(matches!((&row[8], &row[9]), (Figure::Bytes(peak), Figure::Bytes(own)) if own.min > 0.0 && own.max < peak.max), "{row:?}");
     }
@@ -77,7 +81,7 @@ async fn the_whole_answer_of_a_linked_view_is_everybodys() {
     assert_eq!(held.count(), 3, "{report}");
     let parts = &report.tables[1].rows;
     assert_eq!(parts.len(), 3, "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +98,7 @@ async fn lookups_of_a_linked_view_are_what_its_events_say() {
     let counted = lookups.rows.iter().filter(|row| matches!(row.last(), Some(Figure::PerSecond(rate)) if rate.median > 0.0));
     assert_eq!(counted.count(), 4, "{report}");
     assert_new_links(&new_links.rows);
-    assert_told(&report);
+    assert_all_reported(&report);
 }
 
 /// Of one degree, idle and while events arrive: ten new links in each of two stretches. Any that is not counted, or in

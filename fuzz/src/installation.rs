@@ -99,6 +99,7 @@ async fn open() -> types::Result<Node> {
         max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
         limits: serving::ServingLimits::default(),
+        hot_keys: serving::HotKeySettings::default(),
     };
     Node::open(catalog, storage, Functions::standard(), None, settings, Arc::new(|| NOW)).await
 }

@@ -13,10 +13,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, serve_version};
-use committed::registry::{LiveSink, Registry};
-use definitions::{Definitions, KEEP_OLD, SinkDefinition, StreamDefinition, parse};
+use access::local_user;
+use catalog::{
+    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, ParameterRecord, PauseRecord, Remove,
+    serve_version,
+};
+use committed::registry::Registry;
+use definitions::{Definitions, KEEP_OLD, parse};
 use engine::functions::Functions;
+use engine::parameters::names_in;
 use event_log::Log;
 use storage::ObjectStorage;
 use types::tiles::Micros;
@@ -24,7 +29,7 @@ use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::backfill::OnProgress;
-use crate::check::loops;
+use crate::check::loops::{Writer, loops};
 use crate::check::retention::refuse_short_retentions;
 
 mod changes;
@@ -34,7 +39,7 @@ mod inline;
 mod rebuilt;
 mod switch;
 
-pub use changes::{Change, Changes, What, kind_name, plan_changes};
+pub use changes::{Change, Changes, ValueChange, What, plan_changes};
 pub use compatible::incompatibilities;
 pub use diff::{DiffLine, line_diff};
 pub(crate) use inline::names_as_staging;
@@ -109,6 +114,31 @@ fn keep_none_stale(state: &CatalogState, changes: &Changes, records: &mut Vec<De
     }
 }
 
+/// Returns the values of parameters that the changes set.
+pub fn values_of(changes: &Changes, set_by: &str, now: Micros) -> Vec<ParameterRecord> {
+    let value = |change: &Change| {
+        let value = change.value.as_ref()?;
+        let (version, value_type) = value.set.clone()?;
+        Some(ParameterRecord {
+            parameter: change.name.clone(),
+            version,
+            value_type,
+            value: value.after.clone(),
+            set_at: now,
+            set_by: set_by.to_owned(),
+        })
+    };
+    changes.changes.iter().filter_map(value).collect()
+}
+
+/// Returns the catalog state as it would be with these values.
+pub fn with_values(state: &CatalogState, values: &[ParameterRecord]) -> CatalogState {
+    let mut after = state.clone();
+    after.parameters.retain(|old| values.iter().all(|new| new.parameter != old.parameter));
+    after.parameters.extend(values.iter().cloned());
+    after
+}
+
 /// Returns the catalog state as it would be with these records.
 pub fn with_records(state: &CatalogState, records: &[DefinitionRecord]) -> CatalogState {
     let replaced =
@@ -131,6 +161,30 @@ fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<
                 .with("version of the view", view.version)
                 .with("expected", "the view dropped too, or its new version published first (`basestream batch run`)")
                 .with("help", format!("`basestream view versions {}` lists its versions; one that is kept can be dropped", view.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a change that would leave a live sink or alert without a parameter that it uses.
+fn refuse_used_parameters(after: &CatalogState, records: &[DefinitionRecord]) -> Result<()> {
+    let dropped = records
+        .iter()
+        .filter(|record| record.kind == DefinitionKind::Parameter && after.active(DefinitionKind::Parameter, &record.name).is_none());
+    for parameter in dropped {
+        for kind in [DefinitionKind::Sink, DefinitionKind::Alert] {
+            let uses = |output: &&DefinitionRecord| {
+                let select = match kind {
+                    DefinitionKind::Sink => parse::parse_sink(&output.sql).map(|sink| sink.select),
+                    _ => parse::parse_alert(&output.sql).map(|alert| alert.select),
+                };
+                select.is_ok_and(|select| names_in(&select).contains(&*parameter.name))
+            };
+            if let Some(output) = after.live(kind).find(uses) {
+                let (name, kind) = (&parameter.name, kind.word());
+                return Err(Error::input(format!("the parameter \"{name}\" cannot be dropped: the {kind} \"{}\" uses it", output.name))
+                    .with("expected", format!("the {kind} dropped too, or changed so that it does not use the parameter")));
+            }
         }
     }
     Ok(())
@@ -202,8 +256,9 @@ pub async fn checked_records(
 ) -> Result<Vec<DefinitionRecord>> {
     changes.refusals()?;
     let records = records_of(state, changes, prune, now);
-    let after = with_records(state, &records);
+    let after = with_values(&with_records(state, &records), &values_of(changes, local_user(), now));
     refuse_orphans(&after, &records)?;
+    refuse_used_parameters(&after, &records)?;
     // Versions that stay in use (a served view whose successor is being built) must plan over the new streams too.
     let registry = Registry::load(&after, functions).await.map_err(|error| {
         Error::input(format!("the live definitions in the catalog could no longer be planned: {}", error.message()))
@@ -216,15 +271,21 @@ pub async fn checked_records(
     Ok(records)
 }
 
-/// Refuses sinks whose records would lead back to the streams that they read, also through sinks that are in the catalog alone.
+/// Checks the sinks and alerts of a catalog state as it would be.
+pub(crate) async fn checked_outputs(after: &CatalogState, functions: &Functions) -> Result<()> {
+    let registry = Registry::load(after, functions).await?;
+    refuse_broken_outputs(&registry, functions).await?;
+    refuse_loops(&registry)
+}
+
+/// Refuses sinks and alerts whose records would lead back to what they are made from, also through those that are in the
+/// catalog alone.
 fn refuse_loops(registry: &Registry) -> Result<()> {
-    let streams: Vec<&StreamDefinition> = registry.streams.values().map(|stream| &*stream.definition).collect();
-    let sinks: Vec<&SinkDefinition> = registry.sinks.iter().map(|sink| &*sink.definition).collect();
-    let leads_back =
-        |sink: &&LiveSink| sink.plan.as_ref().is_ok_and(|plan| loops::leads_back(&sink.definition, &plan.stream, (&streams, &sinks)));
-    match registry.sinks.iter().find(leads_back) {
-        Some(sink) => Err(Error::input(format!("the records of the sink \"{}\" would lead back to the stream that it reads", sink.name))
-            .with("expected", "another topic, or one of the sinks between them dropped")),
+    let sinks = registry.sinks.iter().filter_map(|sink| Some(Writer::of_sink(&sink.definition, sink.plan.as_ref().ok()?)));
+    let alerts = registry.alerts.iter().filter_map(|alert| Some(Writer::of_alert(&alert.definition, alert.plan.as_ref().ok()?)));
+    let writers: Vec<Writer> = sinks.chain(alerts).collect();
+    match loops(&writers).next() {
+        Some((_, message)) => Err(Error::input(message).with("expected", "another topic, or one of those between them dropped")),
         None => Ok(()),
     }
 }
@@ -249,7 +310,7 @@ async fn refuse_broken_outputs(registry: &Registry, functions: &Functions) -> Re
 }
 
 /// Turns the changes into one commit.
-fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRecord>) -> Commit {
+fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRecord>, now: Micros) -> Commit {
     let mut expect: Vec<Expect> = changes
         .changes
         .iter()
@@ -261,8 +322,27 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
         // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is
         // adjusted: a run may have switched to it.
         expect.push(Expect::Revision(state.revision));
+    } else if !records.is_empty() {
+        // What is new was planned over these definitions: none may be changed or dropped meanwhile.
+        expect.push(Expect::Live(state.live_versions()));
     }
-    Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }
+    // What stays and what is new was planned with these values: none may be set or dropped meanwhile.
+    let parameters = state.parameter_versions();
+    expect.extend((!parameters.is_empty()).then_some(Expect::ParameterVersions(parameters)));
+    let remove = ended_pauses(state, &records);
+    let values = values_of(changes, local_user(), now).into_iter().map(Add::Parameter);
+    let add = records.into_iter().map(Add::Definition).chain(values).collect();
+    Commit { id: Uuid::now_v7(), expect, add, remove, ..Commit::default() }
+}
+
+/// A sink or an alert that is dropped is not paused when it is defined again.
+fn ended_pauses(state: &CatalogState, records: &[DefinitionRecord]) -> Vec<Remove> {
+    let is_of = |record: &&DefinitionRecord, pause: &PauseRecord| record.kind == pause.kind && record.name == pause.name;
+    let is_dropped = |pause: &&PauseRecord| {
+        let mut of_it = records.iter().filter(|record| is_of(record, pause)).peekable();
+        of_it.peek().is_some() && !of_it.any(|record| record.status.is_live())
+    };
+    state.pauses.iter().filter(is_dropped).map(|pause| Remove::Pause { kind: pause.kind, name: pause.name.clone() }).collect()
 }
 
 #[cfg(test)]

@@ -353,11 +353,11 @@ fn versions<'s>(state: &'s CatalogState, stream: &'s Arc<str>) -> impl Iterator<
 
 /// Returns what decodes the events of each version.
 fn redecoders(state: &CatalogState, target: &Target) -> Result<BTreeMap<u32, Arc<Redecoder>>> {
-    let of = |record: &DefinitionRecord| {
+    let redecoder = |record: &DefinitionRecord| {
         let before = parse::parse_stream(&record.sql)?;
         Ok((record.version, Arc::new(Redecoder::new(&before, &target.definition, target.on_misfit))))
     };
-    let mut redecoders: BTreeMap<u32, Arc<Redecoder>> = versions(state, target.stream()).map(of).collect::<Result<_>>()?;
+    let mut redecoders: BTreeMap<u32, Arc<Redecoder>> = versions(state, target.stream()).map(redecoder).collect::<Result<_>>()?;
     let same = || Arc::new(Redecoder::new(&target.definition, &target.definition, target.on_misfit));
     redecoders.entry(target.version).or_insert_with(same);
     Ok(redecoders)

@@ -1,26 +1,34 @@
-//! `backtest`: the rows of a backtest in a file.
+//! `backtest`: what a sink, and an edited definition of it, would have decided about archived events, in a file.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use batch::{Backtest, BacktestClock, Known};
-use committed::registry::Registry;
-use definitions::settings::ClockKind;
-use parquet::arrow::ArrowWriter;
+use batch::{Backtested, Known, ReceivedLate};
+use catalog::{ArchiveBounds, CatalogState, archive_files};
+use committed::registry::{LiveSink, Registry};
+use engine::events::format_timestamp;
 use serde::Serialize;
 use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::installation::Installation;
-use crate::outputs::live_sink;
+use crate::mistakes::Mistakes;
 use crate::pin::pinned;
+use crate::row_file::{Format, RowFile};
+
+mod difference;
+mod prepare;
+
+pub use difference::{Cell, Difference, Example};
+
+use difference::Comparison;
+use prepare::{Prepared, prepared};
 
 /// Which events of a sink's stream are scored, and where the rows go.
 #[derive(Debug)]
-pub struct Asked {
+pub struct BacktestRequest {
     pub sink: String,
     /// The first event time that is scored.
     pub from: Micros,
@@ -31,161 +39,145 @@ pub struct Asked {
     pub out: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
+    /// Values of parameters, in the place of those that are in effect.
+    pub set: Vec<(String, String)>,
+    pub changed: Option<EditedSink>,
 }
+
+impl BacktestRequest {
+    /// What is wrong with the request, whatever the catalog has.
+    pub(crate) fn mistakes(&self) -> Mistakes {
+        let mut mistakes = Mistakes::default();
+        self.check(&mut mistakes);
+        mistakes
+    }
+
+    /// The same, added to other mistakes. Returns the format of the file.
+    fn check(&self, mistakes: &mut Mistakes) -> Option<Format> {
+        if self.from >= self.to {
+            mistakes.add(Error::input("the range is empty: expected --from before --to"));
+        }
+        RowFile::check(&self.out, self.force, mistakes)
+    }
+}
+
+/// An edited definition of the sink, and how the two are compared.
+#[derive(Debug)]
+pub struct EditedSink {
+    /// A file with the CREATE SINK.
+    pub file: PathBuf,
+    /// The column in which a sink decides: one of [`VERDICTS`] if it is not named.
+    pub verdict: Option<String>,
+    /// The column that is summed: [`AMOUNT`], if there is one, where none is named.
+    pub amount: Option<String>,
+}
+
+/// The columns in which a sink decides, where none is named.
+pub const VERDICTS: [&str; 2] = ["decision", "verdict"];
+pub const AMOUNT: &str = "amount";
 
 /// What a backtest did.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub sink: String,
     pub version: u32,
-    /// Events in the range for which WHERE holds.
+    /// The values of the parameters that the sink uses.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<Arc<str>, String>,
+    /// Events in the range for which WHERE holds, that of either definition.
     pub rows: u64,
     pub file: PathBuf,
+    /// Where the edited definition decides otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
+    /// Why there are no rows, if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_rows: Option<NoRows>,
+    /// The views of which most rows see nothing in a window, because the log received the events too late.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub received_late: Vec<LateRows>,
+}
+
+/// A view of which most rows see nothing in a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LateRows {
+    pub view: Arc<str>,
+    /// The rows of events that the log received so late that no window of the view reaches back to their own time.
+    pub rows: u64,
+}
+
+/// What the archive has where nothing was scored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NoRows {
+    /// False if no event is in the range for certain. Otherwise none is, or WHERE holds for none of them.
+    pub may_have_events: bool,
+    /// The event times of the first and the last event in the archive; null if it has none.
+    pub earliest: Option<String>,
+    pub latest: Option<String>,
 }
 
 /// Scores the events and writes their rows. The file appears when it is whole. `on_read` is called with the number of
 /// events read.
 ///
-/// Errors: `Input` for a file that exists or has another extension, or a sink that cannot be backtested; `NotFound` for a
-/// sink that does not exist.
-pub async fn backtest(installation: &Installation, asked: &Asked, on_read: &(dyn Fn(u64) + Sync)) -> Result<Report> {
-    if asked.from >= asked.to {
-        return Err(Error::input("the range is empty: expected --from before --to"));
-    }
-    let format = Format::of(&asked.out)?;
-    if asked.out.exists() && !asked.force {
-        return Err(Error::input(format!("{} exists already", asked.out.display())).with("help", "--force replaces it"));
-    }
+/// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, or an edited
+/// definition that cannot be compared with it; `NotFound` for a sink or a parameter that does not exist. Of several mistakes
+/// all are listed.
+pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<Report> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;
-        let name = live_sink(&state, &asked.sink)?.name;
-        let registry = Registry::load(&state, &installation.functions).await?;
-        let sink = registry.sinks.iter().find(|sink| *sink.name == *name);
-        let sink = sink.ok_or_else(|| Error::internal("a live sink is not loaded"))?;
-        let clock = match installation.settings.serving.clock {
-            ClockKind::Wall => BacktestClock::Wall,
-            ClockKind::Event => BacktestClock::Event,
-        };
-        let backtest = Backtest { registry: &registry, sink, from: asked.from, to: asked.to, known: asked.known, clock };
-        let mut file = ScoredFile::create(&asked.out, format, &backtest.output()?)?;
-        let scored = installation.batch().backtest(&state, &backtest, &mut |rows| file.write(rows), on_read).await;
-        let rows = match scored {
-            Ok(rows) => rows,
-            Err(error) => {
-                file.discard();
-                return Err(error);
+        let Prepared { definitions, mut comparison, output, format } = prepared(installation, &state, request).await?;
+        let (registry, sink) = (&definitions.registry, &definitions.live);
+        let backtest = definitions.backtest(request, installation);
+        let mut file = RowFile::create(&request.out, format, &output)?;
+        let mut take = |rows: &RecordBatch| {
+            if let Some(comparison) = &mut comparison {
+                comparison.add(rows)?;
             }
+            file.write(rows)
         };
-        file.finish()?;
-        Ok(Report { sink: asked.sink.clone(), version: sink.version, rows, file: asked.out.clone() })
+        let scored = installation.batch().backtest(&state, &backtest, &mut take, on_read).await;
+        let Backtested { rows, received_late } = file.finish_if(scored)?;
+        let difference = comparison.map(Comparison::finish);
+        let no_rows = match &sink.plan {
+            Ok(plan) if rows == 0 => Some(no_rows(&state, &plan.stream.name, request.from, request.to)),
+            _ => None,
+        };
+        Ok(Report {
+            sink: request.sink.clone(),
+            version: sink.version,
+            parameters: used_values(registry, sink),
+            rows,
+            file: request.out.clone(),
+            difference,
+            no_rows,
+            received_late: most_late(rows, received_late),
+        })
     })
     .await
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Parquet,
-    Csv,
-    JsonLines,
-}
-
-impl Format {
-    fn of(path: &Path) -> Result<Format> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("parquet") => Ok(Format::Parquet),
-            Some("csv") => Ok(Format::Csv),
-            Some("ndjson" | "jsonl") => Ok(Format::JsonLines),
-            _ => Err(Error::input(format!("{} does not say how it is written", path.display()))
-                .with("expected", "a name that ends in .parquet, .csv, .ndjson or .jsonl")),
-        }
+/// By the event times that the catalog keeps of each file of the archive.
+fn no_rows(state: &CatalogState, stream: &Arc<str>, from: Micros, to: Micros) -> NoRows {
+    let files = |bounds| archive_files(state, std::slice::from_ref(stream), bounds);
+    let in_range = ArchiveBounds { oldest: Some(from), newest: Some(to - 1), ..ArchiveBounds::default() };
+    let all = files(ArchiveBounds::default());
+    NoRows {
+        may_have_events: !files(in_range).is_empty(),
+        earliest: all.iter().filter_map(|file| file.min_event_time).min().map(format_timestamp),
+        latest: all.iter().filter_map(|file| file.max_event_time).max().map(format_timestamp),
     }
 }
 
-/// A file that has another name until it is whole.
-struct ScoredFile {
-    path: PathBuf,
-    part: PathBuf,
-    writer: Writer,
+/// The views of which more than half of the rows see nothing in a window.
+fn most_late(rows: u64, received_late: Vec<ReceivedLate>) -> Vec<LateRows> {
+    let most = received_late.into_iter().filter(|late| late.rows > rows / 2);
+    most.map(|ReceivedLate { view, rows }| LateRows { view, rows }).collect()
 }
 
-enum Writer {
-    Parquet(Box<ArrowWriter<File>>),
-    Csv(Box<csv::Writer<File>>),
-    JsonLines(BufWriter<File>),
-}
-
-impl ScoredFile {
-    fn create(path: &Path, format: Format, schema: &SchemaRef) -> Result<ScoredFile> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|error| Error::from(error).with("file", part.display()))?;
-        let writer = match format {
-            Format::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
-            Format::Csv => {
-                let mut writer = csv::Writer::from_writer(file);
-                writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(unwritable)?;
-                Writer::Csv(Box::new(writer))
-            }
-            Format::JsonLines => Writer::JsonLines(BufWriter::new(file)),
-        };
-        Ok(ScoredFile { path: path.to_owned(), part, writer })
-    }
-
-    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        match &mut self.writer {
-            Writer::Parquet(writer) => writer.write(rows).map_err(unwritable)?,
-            Writer::Csv(writer) => {
-                for row in serving::json::rows(rows)? {
-                    let row: serde_json::Value = serde_json::from_str(row.get()).map_err(unwritable)?;
-                    writer.write_record(rows.schema_ref().fields().iter().map(|field| cell(&row[field.name()]))).map_err(unwritable)?;
-                }
-            }
-            Writer::JsonLines(writer) => {
-                for row in serving::json::rows(rows)? {
-                    serde_json::to_writer(&mut *writer, &row).map_err(unwritable)?;
-                    writer.write_all(b"\n")?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// On an error nothing is left behind.
-    fn finish(self) -> Result<()> {
-        let written = match self.writer {
-            Writer::Parquet(writer) => writer.into_inner().map_err(unwritable),
-            Writer::Csv(writer) => writer.into_inner().map_err(unwritable),
-            Writer::JsonLines(writer) => writer.into_inner().map_err(unwritable),
-        };
-        let renamed = written.and_then(|file| {
-            file.sync_all()?;
-            std::fs::rename(&self.part, &self.path)?;
-            Ok(())
-        });
-        renamed.map_err(|error| {
-            let _ = std::fs::remove_file(&self.part);
-            error.with("file", self.path.display())
-        })
-    }
-
-    fn discard(self) {
-        drop(self.writer);
-        let _ = std::fs::remove_file(&self.part);
-    }
-}
-
-/// A value as a cell of CSV: NULL is empty, a text stands without quotes of JSON.
-fn cell(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::Null => String::new(),
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn unwritable(error: impl std::fmt::Display) -> Error {
-    Error::unavailable(format!("the rows cannot be written: {error}"))
+fn used_values(registry: &Registry, sink: &LiveSink) -> BTreeMap<Arc<str>, String> {
+    let used = sink.plan.as_ref().map(|plan| plan.parameters.clone()).unwrap_or_default();
+    let values = registry.parameters.iter().filter(|parameter| used.contains_key(&parameter.name));
+    values.map(|parameter| (parameter.name.clone(), parameter.value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::settings::SpeedSettings;
 use definitions::{
-    AlertDefinition, Definitions, Diagnostic, Diagnostics, Severity, SinkDefinition, StreamDefinition, ViewDefinition, parse,
+    AlertDefinition, Definitions, Diagnostic, Diagnostics, ParameterDefinition, Severity, SinkDefinition, StreamDefinition, ViewDefinition,
+    parse,
 };
 use engine::alerts::AlertPlan;
 use engine::functions::Functions;
+use engine::parameters::Parameters;
 use engine::plan::explain::links::LinksExplanation;
 use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
 use engine::plan::{ColumnKind, Planned, Planner, ViewPlan};
@@ -29,6 +31,8 @@ mod after;
 pub(crate) mod loops;
 pub(crate) mod retention;
 mod text;
+
+use loops::Writer;
 
 /// How many upcoming run times are shown.
 const RUNS_AHEAD: usize = 3;
@@ -48,6 +52,7 @@ pub struct Checked {
     pub views: Vec<ViewReport>,
     pub sinks: Vec<SinkReport>,
     pub alerts: Vec<AlertReport>,
+    pub parameters: Vec<ParameterReport>,
 }
 
 /// What `check` reports about a stream.
@@ -106,6 +111,8 @@ pub struct SinkReport {
     /// The column that is the record's key. Absent: the key of the event's record.
     pub key: Option<String>,
     pub columns: Vec<ColumnReport>,
+    /// The parameters that it uses.
+    pub parameters: Vec<Arc<str>>,
 }
 
 /// What `check` reports about an alert.
@@ -118,6 +125,21 @@ pub struct AlertReport {
     pub repeat: Option<String>,
     pub resolve: bool,
     pub columns: Vec<ColumnReport>,
+    /// The parameters that it uses.
+    pub parameters: Vec<Arc<str>>,
+}
+
+/// What `check` reports about a parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ParameterReport {
+    pub parameter: Arc<str>,
+    #[serde(rename = "type")]
+    pub value_type: String,
+    /// The initial value.
+    pub value: String,
+    pub description: Option<String>,
+    /// The sinks and alerts that use it.
+    pub used_by: Vec<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -151,7 +173,6 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
 
 /// `is_left_out` says of a name whether its definition is missing because of a mistake that is reported already.
 async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> bool, functions: &Functions, now: Micros) -> Checked {
-    let planner = Planner::new(&definitions, functions.clone());
     let mut checked = Checked {
         plans: Vec::new(),
         staging: BTreeSet::new(),
@@ -160,39 +181,12 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
         views: Vec::new(),
         sinks: Vec::new(),
         alerts: Vec::new(),
+        parameters: Vec::new(),
         definitions: Definitions::default(),
     };
-    for view in &definitions.views {
-        match planner.plan(view).await {
-            Ok(Planned::Kept(plan)) => {
-                checked.diagnostics.extend(retention::mistakes(view, &plan));
-                checked.diagnostics.extend(idle_precision(view, &plan));
-                checked.views.push(report_view(view, &plan, now));
-                checked.plans.push(plan);
-            }
-            Ok(Planned::Staging) => {
-                checked.views.push(report_staging(view));
-                checked.staging.insert(view.name.clone());
-            }
-            Err(found) => checked.diagnostics.extend(found),
-        }
-    }
-    let streams: Vec<Arc<StreamDefinition>> = definitions.streams.iter().cloned().map(Arc::new).collect();
-    for sink in &definitions.sinks {
-        match SinkPlan::new(sink, functions, Sources { streams: &streams, views: &checked.plans }).await {
-            Ok(plan) => {
-                checked.diagnostics.extend(loops::mistake(sink, &plan.stream, &definitions));
-                checked.sinks.push(report_sink(sink, &plan));
-            }
-            Err(found) => checked.diagnostics.extend(found),
-        }
-    }
-    for alert in &definitions.alerts {
-        match AlertPlan::new(alert, functions, &checked.plans).await {
-            Ok(plan) => checked.alerts.push(report_alert(alert, &plan)),
-            Err(found) => checked.diagnostics.extend(found),
-        }
-    }
+    checked.plan_views(&definitions, functions, now).await;
+    checked.plan_outputs(&definitions, functions).await;
+    checked.parameters = definitions.parameters.iter().map(|parameter| report_parameter(parameter, &checked)).collect();
     checked.diagnostics.extend(after::mistakes(&definitions, &checked.staging, is_left_out));
     checked.plans.sort_by(|a, b| a.view.cmp(&b.view));
     checked.diagnostics.sort();
@@ -200,6 +194,64 @@ async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> boo
     checked.diagnostics.0.dedup();
     checked.definitions = definitions;
     checked
+}
+
+impl Checked {
+    async fn plan_views(&mut self, definitions: &Definitions, functions: &Functions, now: Micros) {
+        let planner = Planner::new(definitions, functions.clone()).strict();
+        for view in &definitions.views {
+            match planner.plan(view).await {
+                Ok(Planned::Kept(plan)) => {
+                    self.diagnostics.extend(retention::mistakes(view, &plan));
+                    self.diagnostics.extend(idle_precision(view, &plan));
+                    self.views.push(report_view(view, &plan, now));
+                    self.plans.push(plan);
+                }
+                Ok(Planned::Staging) => {
+                    self.views.push(report_staging(view));
+                    self.staging.insert(view.name.clone());
+                }
+                Err(found) => self.diagnostics.extend(found),
+            }
+        }
+    }
+
+    /// Plans the sinks and alerts over the views that are planned.
+    async fn plan_outputs(&mut self, definitions: &Definitions, functions: &Functions) {
+        let mut writers = Vec::new();
+        let streams: Vec<Arc<StreamDefinition>> = definitions.streams.iter().cloned().map(Arc::new).collect();
+        let parameters = Parameters::initial(&definitions.parameters);
+        for sink in &definitions.sinks {
+            let sources =
+                Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
+            match SinkPlan::new(sink, functions, sources).await {
+                Ok(plan) => {
+                    writers.push(Writer::of_sink(sink, &plan));
+                    self.sinks.push(report_sink(sink, &plan));
+                }
+                Err(found) => self.add_mistakes(found, definitions),
+            }
+        }
+        for alert in &definitions.alerts {
+            let sources =
+                Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
+            match AlertPlan::new(alert, functions, sources).await {
+                Ok(plan) => {
+                    writers.push(Writer::of_alert(alert, &plan));
+                    self.alerts.push(report_alert(alert, &plan));
+                }
+                Err(found) => self.add_mistakes(found, definitions),
+            }
+        }
+        self.diagnostics.extend(loops::mistakes(&writers));
+    }
+
+    /// Adds the mistakes of a sink or an alert. It is not at fault when a view that it reads has mistakes of its own.
+    fn add_mistakes(&mut self, found: Diagnostics, definitions: &Definitions) {
+        let is_defined = |name: &str| definitions.views.iter().any(|view| &*view.name == name);
+        let is_own = |mistake: &Diagnostic| !unknown_relation(&mistake.message).is_some_and(is_defined);
+        self.diagnostics.extend(found.into_iter().filter(is_own));
+    }
 }
 
 impl Checked {
@@ -246,8 +298,21 @@ impl Checked {
         self.streams.clear();
         self.sinks.clear();
         self.alerts.clear();
+        self.parameters.clear();
         self.views.retain(|report| &*report.view == view);
         (!self.views.is_empty()).then_some(self)
+    }
+
+    /// Reports one sink or alert alone, with the parameters that it uses; `None` for one that does not exist or could not be
+    /// planned.
+    pub fn of_output(&self, name: &str) -> Option<Self> {
+        let mut of_it = self.clone();
+        of_it.streams.clear();
+        of_it.views.clear();
+        of_it.sinks.retain(|report| &*report.sink == name);
+        of_it.alerts.retain(|report| &*report.alert == name);
+        of_it.parameters.retain(|report| report.used_by.iter().any(|user| &**user == name));
+        (!of_it.sinks.is_empty() || !of_it.alerts.is_empty()).then_some(of_it)
     }
 
     /// Returns what `explain` shows for one view; `None` for a view that keeps nothing or does not exist.
@@ -357,6 +422,20 @@ fn report_sink(sink: &SinkDefinition, plan: &SinkPlan) -> SinkReport {
         joins: plan.joins.iter().map(|join| join.plan.view.clone()).collect(),
         key: sink.key.clone(),
         columns: columns_of(&plan.output),
+        parameters: plan.parameters.keys().cloned().collect(),
+    }
+}
+
+fn report_parameter(parameter: &ParameterDefinition, checked: &Checked) -> ParameterReport {
+    let sinks = checked.sinks.iter().map(|sink| (&sink.sink, &sink.parameters));
+    let alerts = checked.alerts.iter().map(|alert| (&alert.alert, &alert.parameters));
+    let used_by = sinks.chain(alerts).filter(|(_, used)| used.contains(&parameter.name));
+    ParameterReport {
+        parameter: parameter.name.clone(),
+        value_type: parameter.value_type.to_string(),
+        value: parameter.value.clone(),
+        description: parameter.description.clone(),
+        used_by: used_by.map(|(name, _)| name.clone()).collect(),
     }
 }
 
@@ -368,6 +447,7 @@ fn report_alert(alert: &AlertDefinition, plan: &AlertPlan) -> AlertReport {
         repeat: alert.repeat.map(format_duration_parts),
         resolve: alert.resolve,
         columns: columns_of(&plan.output),
+        parameters: plan.parameters.keys().cloned().collect(),
     }
 }
 

@@ -25,6 +25,8 @@ mod features;
 mod ingest;
 mod layers;
 mod logging;
+mod operate;
+mod parameter;
 mod progress;
 mod records;
 mod repair;
@@ -33,6 +35,7 @@ mod sink;
 mod status;
 mod storage;
 mod token;
+mod training;
 mod verify;
 mod view;
 
@@ -65,7 +68,7 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct Global {
-    /// Where the project runs: its settings. Streams, views and sinks are in the same folder
+    /// Where the project runs: its settings. The folders of its definitions are in the same folder
     #[arg(long, global = true, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
     /// Print results and errors as JSON
@@ -94,13 +97,13 @@ enum Command {
     Backfill(definitions::BackfillArgs),
     /// Translate a script of the feature language into streams, views and a sink; needs no service
     Features(features::FeaturesArgs),
-    /// Show a view's three layers as SQL, and its kept states; needs no service
+    /// Show a view's three layers as SQL, and its kept states; of a sink or an alert, what it reads. Needs no service
     Explain(definitions::ExplainArgs),
     /// Show all layers at work on synthetic payments, with nothing to prepare
     Demo(layers::DemoArgs),
     /// Apply the definitions, then run all layers in one process
     Up(layers::SpeedArgs),
-    /// Run the speed layer: reads the log, commits checkpoints, and puts out the records of sinks
+    /// Run the speed layer: reads the log, commits checkpoints, and puts out the records of sinks and alerts
     Speed(layers::SpeedArgs),
     /// Run the serving layer: answers over HTTP, to PostgreSQL and to Flight SQL clients
     Serve(layers::LayerArgs),
@@ -128,12 +131,24 @@ enum Command {
     Status(status::StatusArgs),
     /// Show where the bytes are, by stream, view and kind, and what another retention would free
     Storage(storage::StorageArgs),
-    /// List the sinks, and print what one puts out
+    /// List the sinks, print what one puts out, and from which events on which version does
     Sink(sink::SinkArgs),
     /// List the alerts and what is open, and print what one puts out
     Alert(alert::AlertArgs),
+    /// Stop putting out the records of a sink or an alert
+    Pause(operate::PauseArgs),
+    /// End a pause
+    Resume(operate::ResumeArgs),
+    /// Return to the text that a sink or an alert had before
+    Rollback(operate::RollbackArgs),
+    /// Give a parameter another value, while sinks and alerts run
+    Set(parameter::SetArgs),
+    /// List the parameters: type, value, since when and by whom
+    Parameters(parameter::ParametersArgs),
     /// Score archived events as a sink would have, each with what was known of it then
     Backtest(backtest::BacktestArgs),
+    /// Add the columns of views to the rows of a file, each as of its own time: training data without leakage
+    Training(training::TrainingArgs),
     /// Create, list and revoke tokens: who may do what over HTTP, PostgreSQL and Flight SQL
     Token(token::TokenArgs),
 }
@@ -220,7 +235,11 @@ fn change(command: &Command) -> Option<Change> {
         Command::Batch(args) => args.change(),
         Command::Replay(args) => args.change(),
         Command::View(args) => args.change(),
+        Command::Pause(args) => args.change(),
+        Command::Resume(args) => args.change(),
+        Command::Rollback(args) => args.change(),
         Command::Repair(args) => args.change(),
+        Command::Set(args) => args.change(),
         Command::Token(args) => args.change(),
         _ => None,
     }
@@ -253,7 +272,13 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Storage(args) => storage::storage(context, args).await,
         Command::Sink(args) => sink::sink(context, args).await,
         Command::Alert(args) => alert::alert(context, args).await,
+        Command::Pause(args) => operate::pause(context, args).await,
+        Command::Resume(args) => operate::resume(context, args).await,
+        Command::Rollback(args) => operate::rollback(context, args).await,
+        Command::Set(args) => parameter::set_parameter(context, args).await,
+        Command::Parameters(args) => parameter::parameters(context, args).await,
         Command::Backtest(args) => backtest::run(context, args).await,
+        Command::Training(args) => training::run(context, args).await,
         Command::Token(args) => token::token(context, args).await,
     }
 }

@@ -145,7 +145,7 @@ async fn collect_once(
     known: &mut Option<Registry>,
 ) -> Result<CollectionPlan> {
     let state = catalog.state().await?;
-    let registry = match known.take().filter(|registry| !registry.is_stale(&state)) {
+    let registry = match known.take().filter(|registry| !registry.has_other_definitions(&state)) {
         Some(registry) => registry,
         None => Registry::load(&state, functions).await?,
     };

@@ -9,9 +9,13 @@
 //! which ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended
 //! again. Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
 //!
+//! Which records were left out is saved with the position. A repeat looks at these again, and sends those that are
+//! events by now, because the stream or `--numbers` is another.
+//!
 //! One append is in flight at a time, so in each partition the records have the order of the file. Meanwhile the next
 //! batches are read and checked.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,14 +44,15 @@ mod read;
 mod records;
 mod survey;
 
+pub(crate) use csv_rows::guess_delimiter;
 pub use guess::{Guessed, guess_stream};
 pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
 pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
-use fingerprint::{Ahead, FilePosition, Fingerprint};
-use read::{Batch, LeftOut, Message, Part, REJECTED_LISTED, Reading, merge};
+use fingerprint::{FilePosition, Fingerprint};
+use read::{Batch, Message, REJECTED_LISTED, Reading, Unlisted, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,10 +60,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Remembers how much of each file is in the log.
 #[async_trait]
 pub trait PositionStore: Send + Sync {
-    /// Returns how much was saved under this name; 0 if nothing was.
-    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64>;
+    /// Returns the number that was saved under this name; 0 if none was.
+    async fn load(&self, stream: &str, name: &str) -> Result<i64>;
 
-    async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()>;
+    /// Returns all numbers whose names begin so, by their names.
+    async fn load_all(&self, stream: &str, prefix: &str) -> Result<HashMap<String, i64>>;
+
+    /// Saves numbers under their names: all of them, or none if it fails.
+    async fn save(&self, stream: &str, numbers: Vec<(String, i64)>) -> Result<()>;
 }
 
 /// How to read an input.
@@ -137,16 +146,17 @@ pub async fn ingest(
         number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
     let taken = Taken::find(progress, &stream, input, format).await?;
-    let (FilePosition { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
-    let left_out = match options.produce_invalid && left_out > 0 {
-        true => Some(LeftOut { records: input.open(format, options.shape, &stream).map_err(in_file)?, count: left_out as u64 }),
+    let unlisted = match options.produce_invalid && taken.place.unlisted > 0 {
+        true => {
+            let records = input.open(format, options.shape, &stream).map_err(in_file)?;
+            Some(Unlisted { records, count: taken.place.unlisted as usize })
+        }
         false => None,
     };
     let reading = Reading {
         decoder: Decoder::new(stream.clone())?,
-        skip: done as u64,
-        ahead,
-        left_out,
+        place: taken.place.clone(),
+        unlisted,
         batch_records: options.batch_records.max(1),
         produce_invalid: options.produce_invalid,
     };
@@ -155,7 +165,7 @@ pub async fn ingest(
     let mut run = Run { log, stream: &stream, taken, summary, bytes_total, patience };
     run.append_all(receiver, options.batch_records.max(1), &mut on_progress).await.map_err(in_file)?;
     let mut summary = run.summary;
-    summary.left_out = run.taken.place.left_out;
+    summary.left_out = run.taken.place.left_out_count();
     summary.elapsed = begun.elapsed();
     tracing::info!(
         stream = %stream.name, file = %input, records = summary.records, skipped = summary.skipped, rejected = summary.rejected,
@@ -170,8 +180,6 @@ struct Taken<'a> {
     stream: Arc<str>,
     fingerprint: Option<Fingerprint>,
     place: FilePosition,
-    /// Records after the position that are in the log: it took only some of a batch.
-    ahead: Ahead,
 }
 
 impl<'a> Taken<'a> {
@@ -180,11 +188,10 @@ impl<'a> Taken<'a> {
             Input::File(path) => Some(Fingerprint::compute(path, format)?),
             Input::Stdin => None,
         };
-        let (place, ahead) = (FilePosition::default(), Ahead::new());
-        let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place, ahead };
+        let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place: FilePosition::default() };
         if let Some(fingerprint) = &taken.fingerprint {
-            (taken.place, taken.ahead) = fingerprint.load(progress, &taken.stream).await?;
-            fingerprint.begin(progress, &taken.stream, taken.place, &taken.ahead).await?;
+            taken.place = fingerprint.load(progress, &taken.stream).await?;
+            fingerprint.begin(progress, &taken.stream, &taken.place).await?;
         }
         Ok(taken)
     }
@@ -192,13 +199,13 @@ impl<'a> Taken<'a> {
     /// Handles an error of the reader: saves the position also under the name that the file will have once the wrong
     /// record is corrected, and adds to the error what a repeat does.
     async fn stopped(&self, error: Error, sound_bytes: Option<u64>) -> Result<Error> {
-        let FilePosition { done, left_out } = self.place;
+        let (done, left_out) = (self.place.done, self.place.left_out_count());
         let corrected = match (&self.fingerprint, sound_bytes) {
             (Some(fingerprint), Some(bytes)) if done > 0 => fingerprint.corrected_after(bytes),
             _ => None,
         };
         if let Some(corrected) = corrected {
-            until_saved(|| corrected.begin(self.progress, &self.stream, self.place, &self.ahead)).await?;
+            until_saved(|| corrected.begin(self.progress, &self.stream, &self.place)).await?;
         }
         let repeat = match &self.fingerprint {
             None => "standard input is not remembered, so a repeat sends them again",
@@ -215,36 +222,43 @@ impl<'a> Taken<'a> {
     /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an
     /// earlier position would append the batch again.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
-        let left_out = batch.left_out - batch.made_up;
+        let made_up = batch.indices.iter().filter(|index| **index < self.place.done);
+        let changed: BTreeSet<i64> = made_up.chain(&batch.left_out).copied().collect();
+        for index in &batch.indices {
+            self.place.left_out.remove(index);
+        }
+        self.place.left_out.extend(&batch.left_out);
         self.place.done += batch.consumed;
-        self.place.left_out += left_out;
-        let taken = &*self;
-        until_saved(|| taken.save(left_out != 0, batch.consumed > 0)).await
-    }
-
-    /// The count of records left out is saved first: a count too high costs a search, a count too low would lose
-    /// records.
-    async fn save(&self, left_out: bool, done: bool) -> Result<()> {
-        let Some(fingerprint) = &self.fingerprint else { return Ok(()) };
-        if left_out {
-            fingerprint.save_left_out(self.progress, &self.stream, self.place).await?;
+        if batch.consumed == 0 && changed.is_empty() {
+            return Ok(());
         }
-        if done {
-            fingerprint.save_done(self.progress, &self.stream, self.place).await?;
-        }
-        Ok(())
+        self.save(&changed).await
     }
 
     /// Saves which records of a batch are in the log, although the batch is not.
-    async fn save_part(&mut self, part: &Part) -> Result<()> {
-        self.ahead.extend(part.consumed.iter().map(|index| self.place.done + index));
-        self.place.left_out -= part.made_up;
-        let (taken, Some(fingerprint)) = (&*self, &self.fingerprint) else { return Ok(()) };
-        until_saved(|| async {
-            taken.save(part.made_up > 0, false).await?;
-            fingerprint.save_ahead(taken.progress, &taken.stream, taken.place, &taken.ahead).await
-        })
-        .await
+    async fn save_part(&mut self, in_log: BTreeSet<i64>) -> Result<()> {
+        for index in &in_log {
+            self.place.left_out.remove(index);
+        }
+        self.place.ahead.extend(in_log.range(self.place.done..));
+        let made_up: BTreeSet<i64> = in_log.range(..self.place.done).copied().collect();
+        self.save(&made_up).await
+    }
+
+    /// Saves which records an earlier run left out, of those of which it saved only how many.
+    async fn list_left_out(&mut self, found: BTreeSet<i64>) -> Result<()> {
+        self.place.lost += self.place.unlisted - found.len() as i64;
+        self.place.unlisted = 0;
+        self.place.left_out.extend(&found);
+        self.save(&found).await
+    }
+
+    /// Saves the position, and of the records left out those that changed.
+    async fn save(&self, changed: &BTreeSet<i64>) -> Result<()> {
+        match &self.fingerprint {
+            Some(fingerprint) => until_saved(|| fingerprint.save(self.progress, &self.stream, &self.place, changed)).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -275,7 +289,8 @@ impl Run<'_> {
                     waiting = merge(&mut batch, &mut receiver, batch_records);
                     on_progress(self.append(batch).await?);
                 }
-                Some(Message::Skipped(records)) => self.summary.skipped = (records as i64 - self.taken.place.left_out).max(0),
+                Some(Message::Listed(found)) => self.taken.list_left_out(found).await?,
+                Some(Message::Skipped(records)) => self.summary.skipped = records,
                 Some(Message::End) => return Ok(()),
                 Some(Message::Failed { error, sound_bytes }) => return Err(self.taken.stopped(error, sound_bytes).await?),
                 None => return Err(Error::internal("the reading thread ended abnormally")),
@@ -289,7 +304,8 @@ impl Run<'_> {
         if count > 0 {
             if let Err(Stopped { error, in_log }) = append_records(self.log, &self.stream.topic, &records, self.patience).await {
                 if in_log.contains(&true) {
-                    self.taken.save_part(&batch.part(&in_log)).await?;
+                    let indices = batch.indices.iter().zip(in_log).filter(|(_, in_log)| *in_log);
+                    self.taken.save_part(indices.map(|(index, _)| *index).collect()).await?;
                 }
                 return Err(error.with("records_done", self.taken.place.done));
             }

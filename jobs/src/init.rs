@@ -147,6 +147,9 @@ fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<St
         format!("GROUP BY    {why_key}"),
         format!("NOT NULL    {not_null}"),
     ];
+    if let Some((id, repeats)) = &guessed.repeated_id {
+        picked.push(format!("id          {id} repeats in {repeats} of {records} records: if these are repeats, set id = '{id}'"));
+    }
     picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
     picked
         .extend(guessed.numbers.iter().map(|numbers| format!("numbers     written as {numbers}; `ingest` has to be given that, as below")));

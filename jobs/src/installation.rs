@@ -1,5 +1,6 @@
 //! An installation: opens the services that the settings name, and builds the layers on them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
-use event_alerts::Alerts;
+use event_alerts::{Alerts, StalledAlerts};
 use event_log::Log;
 use event_sinks::{SinkSettings, Sinks};
-use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
+use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use speed::Speed;
 use storage::ObjectStorage;
 use tokio::sync::watch;
@@ -137,13 +138,15 @@ impl Installation {
     pub fn sinks(&self, node: watch::Receiver<Option<Node>>) -> Arc<Sinks> {
         let speed = &self.settings.speed;
         let settings = SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
-        Arc::new(Sinks::new(node, self.log.clone(), self.functions.clone(), settings))
+        Arc::new(Sinks::new(node, self.log.clone(), self.catalog.clone(), self.functions.clone(), settings))
     }
 
-    /// Returns what runs alerts in a process with this node, which reads the workers' fresh layers.
-    pub fn alerts(&self, node: Node) -> Alerts {
+    /// Returns what runs alerts in a process with this node, which reads the workers' fresh layers, and takes note of those
+    /// that are not evaluated.
+    pub fn alerts(&self, node: Node, stalled: StalledAlerts) -> Alerts {
         let (group, partitions) = (self.settings.speed.group.clone(), self.settings.log.partitions);
-        Alerts { node, log: self.log.clone(), group, partitions, owner: self.worker.clone(), lease: event_alerts::LEASE, clock: clock() }
+        let (owner, lease) = (self.worker.clone(), event_alerts::LEASE);
+        Alerts { node, log: self.log.clone(), group, partitions, owner, lease, clock: clock(), stalled }
     }
 
     /// Returns where and how ids are remembered for deduplication.
@@ -240,6 +243,7 @@ impl Installation {
             max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
             query_timeout: self.settings.serving.query_timeout,
             limits: limits(&self.settings.serving.limits),
+            hot_keys: hot_keys(&self.settings),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
     }
@@ -396,10 +400,17 @@ impl ingest::PositionStore for CatalogProgress {
         Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
     }
 
-    async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()> {
+    async fn load_all(&self, stream: &str, prefix: &str) -> Result<HashMap<String, i64>> {
+        let found = self.catalog.ingest_progress_of(stream, prefix).await?;
+        Ok(found.into_iter().map(|record| (record.fingerprint, record.records_done)).collect())
+    }
+
+    async fn save(&self, stream: &str, numbers: Vec<(String, i64)>) -> Result<()> {
         use catalog::{Add, Commit, IngestRecord};
-        let record = IngestRecord { stream: stream.into(), fingerprint: fingerprint.to_owned(), records_done: done, updated_at: now() };
-        let commit = Commit { id: uuid::Uuid::now_v7(), add: vec![Add::Ingest(record)], ..Commit::default() };
+        let (stream, updated_at): (Arc<str>, _) = (stream.into(), now());
+        let record = |(fingerprint, records_done)| IngestRecord { stream: stream.clone(), fingerprint, records_done, updated_at };
+        let add = numbers.into_iter().map(|number| Add::Ingest(record(number))).collect();
+        let commit = Commit { id: uuid::Uuid::now_v7(), add, ..Commit::default() };
         self.catalog.commit_with_retry(commit).await.map(|_| ())
     }
 }
@@ -429,6 +440,15 @@ fn limits(settings: &LimitSettings) -> ServingLimits {
         cursor_idle: settings.cursor_idle,
         http_connections: count(settings.http_connections),
         postgres_connections: count(settings.postgres_connections),
+    }
+}
+
+fn hot_keys(settings: &Settings) -> HotKeySettings {
+    let (speed, serving) = (&settings.speed, &settings.serving);
+    HotKeySettings {
+        events: HotFrom { share: speed.hot_key_share, per_second: f64::from(speed.hot_key_rate) },
+        lookups: HotFrom { share: serving.hot_key_share, per_second: f64::from(serving.hot_key_rate) },
+        row_cache_bytes: to_usize(serving.row_cache),
     }
 }
 

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_line_by_line_with_its_facts_and_its_cause() {
+    fn an_error_is_reported_line_by_line_with_its_facts_and_its_cause() {
         let error = Error::input("the view has no key \"x\"").with("view", "velocity").caused_by(Error::internal("below"));
         assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
         assert_eq!(error_json(&error)["kind"], "input");

@@ -1,4 +1,4 @@
-//! Sinks and alerts in the catalog, and reading what they put out.
+//! Sinks and alerts in the catalog, reading what they put out, and pausing them and returning to an earlier text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +6,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{CatalogState, DefinitionKind};
+use committed::names::{live_names, not_defined};
 use definitions::{AlertDefinition, SinkDefinition, parse};
 use event_alerts::alert_of;
 use event_log::{Log, TopicPartition};
 use event_sinks::sink_of;
 use types::record::Record;
-use types::suggest::nearest;
 use types::vector::Offset;
-use types::{Error, ErrorKind, Result};
+use types::{ErrorKind, Result};
+
+mod operate;
+mod switches;
+
+pub use operate::{Paused, RolledBack};
+pub use switches::SwitchReport;
 
 /// Records that are read at once.
 const AT_ONCE: usize = 4_096;
@@ -22,26 +28,20 @@ const FOLLOW: Duration = Duration::from_millis(200);
 
 /// Returns a live sink by its name.
 pub fn live_sink(state: &CatalogState, name: &str) -> Result<SinkDefinition> {
-    parse::parse_sink(live(state, (DefinitionKind::Sink, "sink"), name)?)
+    parse::parse_sink(live(state, DefinitionKind::Sink, name)?)
 }
 
 /// Returns a live alert by its name.
 pub fn live_alert(state: &CatalogState, name: &str) -> Result<AlertDefinition> {
-    parse::parse_alert(live(state, (DefinitionKind::Alert, "alert"), name)?)
+    parse::parse_alert(live(state, DefinitionKind::Alert, name)?)
 }
 
 /// The text of a live definition.
-fn live<'s>(state: &'s CatalogState, (kind, word): (DefinitionKind, &str), name: &str) -> Result<&'s str> {
+fn live<'s>(state: &'s CatalogState, kind: DefinitionKind, name: &str) -> Result<&'s str> {
     if let Some(record) = state.active(kind, name) {
         return Ok(&record.sql);
     }
-    let known: Vec<&str> = state.live(kind).map(|record| &*record.name).collect();
-    let near = nearest(name, known.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
-    let listed = match known.is_empty() {
-        true => format!("no {word} is defined yet"),
-        false => format!("expected one of {}", known.join(", ")),
-    };
-    Err(Error::not_found(format!("there is no {word} \"{name}\" in the catalog: {near}{listed}")))
+    Err(not_defined(kind, name, live_names(state)))
 }
 
 /// The sink or the alert of a record, and its version, by the record's headers.

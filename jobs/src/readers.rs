@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catalog::{CatalogState, CheckpointRecord};
 use serde::Serialize;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 use types::vector::PartitionId;
 
 /// A checkpoint is recent for this many intervals.
@@ -64,10 +64,6 @@ fn process_of(worker: &str) -> &str {
         Some((process, number)) if process.contains('-') && number.len() < 3 && number.bytes().all(|byte| byte.is_ascii_digit()) => process,
         _ => worker,
     }
-}
-
-fn micros(duration: Duration) -> Micros {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

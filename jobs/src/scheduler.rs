@@ -93,7 +93,7 @@ impl Scheduler {
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            looked = self.look(registry, under_way, stop) => looked,
+            looked = self.find_due(registry, under_way, stop) => looked,
         };
         self.looks.note(&looked);
         let mut queue = looked?;
@@ -130,12 +130,12 @@ impl Scheduler {
 
     /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose
     /// process died, and begins to rebuild damaged states.
-    async fn look(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
+    async fn find_due(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
         let mut state = self.batch.catalog.state().await?;
         if self.retire_expired(&state).await? {
             state = self.batch.catalog.state().await?;
         }
-        if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
+        if registry.as_ref().is_none_or(|registry| registry.has_other_definitions(&state)) {
             *registry = Some(Registry::load(&state, &self.batch.functions).await?);
         }
         self.close_abandoned(&state).await?;

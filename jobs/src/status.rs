@@ -17,15 +17,16 @@ use types::Strategy;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
-use crate::apply::kind_name;
 use crate::installation::Installation;
 use crate::readers::{Reader, readers};
 use crate::scheduler::due_runs;
 
+mod alerts;
 mod gather;
 pub mod problems;
 mod text;
 
+pub use alerts::{AlertFacts, AlertStatus};
 use gather::Services;
 pub(crate) use gather::{PROBE, topics};
 use problems::{Ends, Facts, Problem, Refused, problems};
@@ -44,6 +45,8 @@ pub struct Status {
     /// The runs that are due and have not begun, in the order in which they will.
     pub queued: Vec<QueuedRun>,
     pub definitions: Vec<DefinitionReport>,
+    /// The live alerts.
+    pub alerts: Vec<AlertStatus>,
     /// The problems, the worst first.
     pub problems: Vec<Problem>,
     /// The catalog's revision.
@@ -171,6 +174,8 @@ pub struct DefinitionReport {
     pub version: u32,
     pub status: DefinitionStatus,
     pub created_at: String,
+    /// Since when a sink or an alert is paused; null if it is not.
+    pub paused_since: Option<String>,
 }
 
 /// Reads the status from the installation's services.
@@ -189,6 +194,7 @@ impl Services {
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(&facts),
+            alerts: facts.alerts.iter().map(AlertFacts::status).collect(),
             ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
                 .with_building(&facts)
                 .with_queued(&facts)
@@ -231,9 +237,11 @@ pub fn status_of(state: &CatalogState, ends: &Ends, reads: &StreamsByVersion, ru
                 version: record.version,
                 status: record.status,
                 created_at: format_timestamp(record.created_at),
+                paused_since: state.paused_since(record.kind, &record.name).map(format_timestamp),
             })
             .collect(),
         readers: Vec::new(),
+        alerts: Vec::new(),
         problems: Vec::new(),
         revision: state.revision,
     }
@@ -332,7 +340,7 @@ impl RunReport {
 pub fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
     for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running && state.snapshot(&run.view, run.version).is_none()) {
         let live = registry.view(&run.view, run.version);
-        run.building = live.map(|live| BuildingReport::new(&Progress::of(state, live, now), now));
+        run.building = live.map(|live| BuildingReport::new(&Progress::from_state(state, live, now), now));
     }
 }
 
@@ -350,7 +358,7 @@ impl Status {
             let Some(live) = registry.view(&view.view, view.version) else { continue };
             let by_node = facts.building.contains(&(view.view.clone(), view.version));
             if by_node || live.status == DefinitionStatus::Building || waits_for_run(&facts.state, live).unwrap_or_default() {
-                view.building = Some(BuildingReport::new(&Progress::of(&facts.state, live, facts.now), facts.now));
+                view.building = Some(BuildingReport::new(&Progress::from_state(&facts.state, live, facts.now), facts.now));
             }
         }
         self
@@ -403,7 +411,7 @@ fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
         (_, DefinitionStatus::Active) => "active".into(),
         (_, DefinitionStatus::Building) => "building".into(),
         (_, DefinitionStatus::Kept) => "kept".into(),
-        (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind_name(kind)),
+        (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind.word()),
     }
 }
 

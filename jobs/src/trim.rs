@@ -110,7 +110,7 @@ fn output_of(record: &DefinitionRecord) -> Result<Option<(Arc<str>, Option<Durat
     Ok(match record.kind {
         DefinitionKind::Sink => Some(parse_sink(&record.sql).map(|sink| (sink.topic, sink.retention))?),
         DefinitionKind::Alert => Some(parse_alert(&record.sql).map(|alert| (alert.topic, alert.retention))?),
-        DefinitionKind::Stream | DefinitionKind::View => None,
+        DefinitionKind::Stream | DefinitionKind::View | DefinitionKind::Parameter => None,
     })
 }
 

@@ -17,6 +17,7 @@ use access::{audit, local_user};
 use definitions::Definitions;
 use definitions::settings::{ClockKind, FreshKind};
 use engine::fresh::Fresh;
+use event_alerts::StalledAlerts;
 use event_sinks::{Sinks, open_node};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
@@ -26,6 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::outage::Attempts;
 use types::{Result, threads};
 
 use crate::collect;
@@ -53,7 +55,7 @@ use answers::{Answers, ask};
 use health::{Health, Layer};
 use listeners::{Listeners, bind_optional};
 use parts::{Parts, Stage};
-use waiting::Waiting;
+use waiting::StopWait;
 
 /// The options of `up` besides the settings.
 #[derive(Debug, Default)]
@@ -100,9 +102,9 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
         let served = start_serving(&mut parts, &installation, (listeners, protection), Reads::Shared(fresh.clone())).await?;
         Ok((served, offer(&mut parts, &installation, offering, &fresh).await?))
     };
-    if let Some((Serving { ready, node, sinks }, registration)) = unless_stopped(&stop, starting).await? {
+    if let Some((Serving { ready, node, sinks, alerts, log_answers }, registration)) = unless_stopped(&stop, starting).await? {
         let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
-        node.attach_outages(move || health::stalled(&workers).into_iter().collect());
+        node.attach_outages(move || log_answers.outage().into_iter().chain(health::stalled(&workers)).chain(alerts.outage()).collect());
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
     }
@@ -118,10 +120,11 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
     let fresh = Fresh::unread();
-    let sinks = installation.sinks(outputs::start(&mut parts, &installation, &fresh));
+    let alerts = StalledAlerts::default();
+    let sinks = installation.sinks(outputs::start(&mut parts, &installation, &fresh, alerts.clone()));
     let registration = offer(&mut parts, &installation, offering, &fresh).await?;
     let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
-    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers)));
+    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Speed(workers, alerts)));
     announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
 }
@@ -215,6 +218,10 @@ struct Serving {
     node: Node,
     /// What makes records of events, also for those who ask for one.
     sinks: Arc<Sinks>,
+    /// Which alerts are not evaluated.
+    alerts: StalledAlerts,
+    /// Whether the log says where its partitions end. A node without workers answers without it.
+    log_answers: Attempts,
 }
 
 async fn start_serving(
@@ -231,6 +238,27 @@ async fn start_serving(
     node.attach_scorer(sinks.clone());
     layers::follow(parts, installation, &node);
     protection::follow(parts, Stage::Http, installation, &protection);
+    let ready = start_protocols(parts, installation, &node, listeners, &protection, recorder)?;
+    let alerts = StalledAlerts::default();
+    if reads_itself {
+        start_alerts(parts, installation, node.clone(), alerts.clone());
+        watch_shared(parts, installation, node.clone());
+    }
+    let log_answers = Answers::default().log;
+    watch_lag(parts, Stage::Node, installation, lag::LagSource::Node(node.clone()), log_answers.clone());
+    run_node(parts, node.clone());
+    Ok(Serving { ready, node, sinks, alerts, log_answers })
+}
+
+/// Starts what answers questions, on the addresses that the settings name.
+fn start_protocols(
+    parts: &mut Parts,
+    installation: &Installation,
+    node: &Node,
+    listeners: Listeners,
+    protection: &Protection,
+    recorder: Option<PrometheusHandle>,
+) -> Result<Ready> {
     let Listeners { http, postgres, flight } = listeners;
     let ready = Ready {
         http: http.address,
@@ -242,28 +270,32 @@ async fn start_serving(
     let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection.clone(), http, stopping);
     parts.start(Stage::Http, "http", |_| async move { task.await? });
     if let Some(bound) = postgres {
-        let task = postgres_wire::serve(node.clone(), &protection, bound, parts.token(Stage::Http))?;
+        let task = postgres_wire::serve(node.clone(), protection, bound, parts.token(Stage::Http))?;
         parts.start(Stage::Http, "postgres", |_| async move { task.await? });
     }
     if let Some(bound) = flight {
-        let task = flight_sql::serve(node.clone(), &protection, bound, parts.token(Stage::Http));
+        let task = flight_sql::serve(node.clone(), protection, bound, parts.token(Stage::Http));
         parts.start(Stage::Http, "flight", |_| async move { task.await? });
     }
-    if reads_itself {
-        start_alerts(parts, installation, node.clone());
-        let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
-        parts.start(Stage::Node, "shared", move |stop| async move {
-            shared::watch(node, worker, interval, stop).await;
-            Ok(())
-        });
-    }
-    let (source, log) = (lag::LagSource::Node(node.clone()), installation.log.clone());
-    parts.start(Stage::Node, "lag", |stop| async move {
-        lag::watch(source, log, Answers::default().log, stop).await;
+    Ok(ready)
+}
+
+/// Starts what watches the fresh layers that the workers of this process share.
+fn watch_shared(parts: &mut Parts, installation: &Installation, node: Node) {
+    let (worker, interval) = (installation.worker.clone(), installation.settings.speed.checkpoint_interval);
+    parts.start(Stage::Node, "shared", move |stop| async move {
+        shared::watch(node, worker, interval, stop).await;
         Ok(())
     });
-    run_node(parts, node.clone());
-    Ok(Serving { ready, node, sinks })
+}
+
+/// Starts what shows the lag of the partitions. `answered` gets whether the log answers.
+fn watch_lag(parts: &mut Parts, stage: Stage, installation: &Installation, source: lag::LagSource, answered: Attempts) {
+    let log = installation.log.clone();
+    parts.start(stage, "lag", |stop| async move {
+        lag::watch(source, log, answered, stop).await;
+        Ok(())
+    });
 }
 
 /// Loading and copying snapshots may take as long as it likes: questions come first.
@@ -280,6 +312,22 @@ fn start_health(
     layer: Layer,
 ) -> Ready {
     let answers = Answers::default();
+    ask_services(parts, installation, &answers);
+    // The scheduler needs no log.
+    if let Layer::Speed(..) = layer {
+        watch_lag(parts, Stage::Health, installation, lag::LagSource::Catalog(installation.catalog.clone()), answers.log.clone());
+    }
+    protection::follow(parts, Stage::Health, installation, &protection);
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None, flight: None };
+    let stopping = parts.token(Stage::Health);
+    let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
+    let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
+    parts.start(Stage::Health, "health", |_| async move { task.await? });
+    ready
+}
+
+/// Starts what asks the catalog and the storage, so that `/readyz` knows whether they answer.
+fn ask_services(parts: &mut Parts, installation: &Installation, answers: &Answers) {
     let (catalog, answered) = (installation.catalog.clone(), answers.catalog.clone());
     let question = move || {
         let catalog = catalog.clone();
@@ -298,27 +346,11 @@ fn start_health(
         ask(answered, question, stop).await;
         Ok(())
     });
-    // The scheduler needs no log.
-    if let Layer::Speed(_) = layer {
-        let (source, log, answered) =
-            (lag::LagSource::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
-        parts.start(Stage::Health, "lag", |stop| async move {
-            lag::watch(source, log, answered, stop).await;
-            Ok(())
-        });
-    }
-    protection::follow(parts, Stage::Health, installation, &protection);
-    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None, flight: None };
-    let stopping = parts.token(Stage::Health);
-    let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
-    let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
-    parts.start(Stage::Health, "health", |_| async move { task.await? });
-    ready
 }
 
 /// An alert is run by one of the processes with workers.
-fn start_alerts(parts: &mut Parts, installation: &Installation, node: Node) {
-    let alerts = installation.alerts(node);
+fn start_alerts(parts: &mut Parts, installation: &Installation, node: Node, stalled: StalledAlerts) {
+    let alerts = installation.alerts(node, stalled);
     parts.start(Stage::Jobs, "alerts", |stop| async move {
         alerts.run(stop).await;
         Ok(())
@@ -343,8 +375,8 @@ fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -
         let sinks: Arc<dyn EventSinks> = sinks.clone();
         let speed = Speed { sinks: Some(sinks), registration: registration.clone(), ..speed };
         workers.push(speed.progress.clone());
-        // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
-        // that answer HTTP.
+        // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the
+        // threads that answer HTTP.
         let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
         parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
@@ -419,7 +451,7 @@ fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
 
 async fn finish(installation: Installation, parts: Parts, stop: &CancellationToken) -> Result<()> {
     let outcome = parts.run(stop).await;
-    Waiting::begin().until("the catalog to end what is under way", installation.close()).await;
+    StopWait::begin().until("the catalog to end what is under way", installation.close()).await;
     outcome
 }
 

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, serve_version, versions_commit};
 use committed::building::Progress;
-use committed::registry::{Registry, no_view};
+use committed::names::{live_names, no_view};
+use committed::registry::Registry;
 use definitions::{KEEP_OLD, parse};
 use engine::events::format_timestamp;
 use serde::Serialize;
 use types::tiles::Micros;
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::apply::{DiffLine, line_diff, normalised};
@@ -27,7 +28,7 @@ pub mod diff;
 
 pub use decide::{Dropped, Switched};
 
-/// How often a change of versions is decided again because something else was committed in between.
+/// How often a change of versions is decided while other commits get in between.
 const ATTEMPTS: usize = 20;
 /// Of a changed line so much is shown.
 const SHOWN: usize = 60;
@@ -137,25 +138,19 @@ impl Installation {
         self.change_versions(|state, _, now| decide::drop_view(state, (view, version), is_sure, now)).await
     }
 
-    /// Decides on the present state and commits.
+    /// Decides on the present state and commits, unless there is nothing to change.
     async fn change_versions<T>(
         &self,
         decide: impl Fn(&CatalogState, &Registry, Micros) -> Result<(T, Vec<DefinitionRecord>)>,
     ) -> Result<T> {
-        let mut conflicts = 0;
-        loop {
-            let state = self.catalog.state().await?;
+        let decide = &decide;
+        let decide = |state: Arc<CatalogState>| async move {
             let registry = Registry::load(&state, &self.functions).await?;
             let (outcome, records) = decide(&state, &registry, now())?;
-            if records.is_empty() {
-                return Ok(outcome);
-            }
-            match self.catalog.commit_with_retry(versions_commit(&state, Uuid::now_v7(), records)).await {
-                Ok(_) => return Ok(outcome),
-                Err(error) if error.kind() == ErrorKind::Conflict && conflicts + 1 < ATTEMPTS => conflicts += 1,
-                Err(error) => return Err(error),
-            }
-        }
+            let commit = (!records.is_empty()).then(|| versions_commit(&state, Uuid::now_v7(), records));
+            Ok((outcome, commit))
+        };
+        self.catalog.decide_and_commit(ATTEMPTS, decide).await
     }
 }
 
@@ -172,7 +167,7 @@ pub fn versions(state: &CatalogState, registry: &Registry, view: &str, now: Micr
         building: registry
             .view(view, record.version)
             .filter(|live| live.status == DefinitionStatus::Building)
-            .map(|live| BuildingReport::new(&Progress::of(state, live, now), now)),
+            .map(|live| BuildingReport::new(&Progress::from_state(state, live, now), now)),
         snapshot_bytes: usages
             .iter()
             .find(|usage| &*usage.view == view && usage.version == record.version)
@@ -187,11 +182,10 @@ pub fn versions(state: &CatalogState, registry: &Registry, view: &str, now: Micr
 ///
 /// Errors: `NotFound` if it has none.
 pub(crate) fn records_of_view<'s>(state: &'s CatalogState, view: &str) -> Result<Vec<&'s DefinitionRecord>> {
-    let of_kind = |kind| state.definitions.iter().filter(move |record| record.kind == kind);
-    let mut records: Vec<&DefinitionRecord> = of_kind(DefinitionKind::View).filter(|record| &*record.name == view).collect();
+    let of_view = |record: &&DefinitionRecord| record.kind == DefinitionKind::View && *record.name == *view;
+    let mut records: Vec<&DefinitionRecord> = state.definitions.iter().filter(of_view).collect();
     if records.is_empty() {
-        let live = |kind| state.live(kind).map(|record| &*record.name);
-        return Err(no_view(view, live(DefinitionKind::View), live(DefinitionKind::Stream)));
+        return Err(no_view(view, live_names(state)));
     }
     records.sort_by_key(|record| record.version);
     Ok(records)

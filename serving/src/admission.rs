@@ -1,5 +1,6 @@
-//! Whose turn it is: a query that reads more than a few keys takes a place among those that run, or waits for one. Places
-//! are given in the order of asking; of one principal no more than its share run or wait, so that the others come in.
+//! Limits how many queries run at a time. A query that reads more than a few keys takes a place, or waits for one;
+//! places are given in the order of requests. Each principal has a limited share of the places to run and to wait, so
+//! that others get one.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,18 +23,18 @@ pub(crate) struct Admission(Arc<Inner>);
 struct Inner {
     limits: ServingLimits,
     all: Line,
-    /// Of those that run or wait; others have none.
+    /// One for each principal that runs or waits for a query.
     principals: Mutex<HashMap<Arc<str>, Arc<Line>>>,
 }
 
-/// Places, and those that wait for one.
+/// Places, and how many queries wait for one.
 #[derive(Debug)]
 struct Line {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
-/// A query's place: free again when it is dropped.
+/// A query's place. It is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
@@ -41,7 +42,7 @@ pub(crate) struct Place {
     _membership: Membership,
 }
 
-/// Keeps a principal's line as long as it runs or waits for anything.
+/// Keeps a principal's line as long as one of its queries runs or waits.
 #[derive(Debug)]
 struct Membership {
     admission: Admission,
@@ -66,7 +67,7 @@ impl Admission {
         let taking = async {
             let of_principal = line
                 .place(limits.queued_queries_per_principal, || {
-                    refused("queue", format!("{} has too many queries waiting already", of(principal)))
+                    refused("queue", format!("{} has too many queries waiting already", quoted_name(principal)))
                         .with("limit", "serving.limits.queued_queries_per_principal")
                         .with("found", limits.queued_queries_per_principal)
                 })
@@ -122,12 +123,12 @@ impl Line {
         Self { places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0) }
     }
 
-    /// Takes a place, at once or in its turn among at most `most` that wait.
+    /// Takes a place: at once, or after waiting in a queue of at most `most`.
     async fn place(&self, most: usize, refuse: impl FnOnce() -> Error) -> Result<OwnedSemaphorePermit> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let _waiting = Waiting::one_of(&self.waiting, most).ok_or_else(refuse)?;
+        let _place_in_queue = PlaceInQueue::take(&self.waiting, most).ok_or_else(refuse)?;
         closed(self.places.clone().acquire_owned()).await
     }
 }
@@ -136,19 +137,19 @@ async fn closed(place: impl Future<Output = Result<OwnedSemaphorePermit, Acquire
     place.await.map_err(|_| Error::internal("a semaphore was closed"))
 }
 
-/// One that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// A place in the queue, until it is dropped.
+struct PlaceInQueue<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn one_of(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
+impl<'a> PlaceInQueue<'a> {
+    fn take(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
         let before = waiting.fetch_add(1, Ordering::Relaxed);
-        let one = Self(waiting);
+        let place = Self(waiting);
         metrics::gauge!("basestream_serving_queries_waiting").increment(1.0);
-        (before < most).then_some(one)
+        (before < most).then_some(place)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PlaceInQueue<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
         metrics::gauge!("basestream_serving_queries_waiting").decrement(1.0);
@@ -178,7 +179,7 @@ fn refused(reason: &'static str, message: String) -> Error {
     Error::busy(format!("the node is busy: {message}; try again in a moment"))
 }
 
-fn of(principal: &Principal) -> String {
+fn quoted_name(principal: &Principal) -> String {
     format!("\"{}\"", principal.name)
 }
 

@@ -1,16 +1,18 @@
-//! The two answerers. A view with GROUP BY over one stream merges the states of its keys ([`grouped`]); a view over a
-//! JOIN walks the edges that leave them ([`linked`]). [`answerer`] is the one place that decides which: lookups, scans
-//! and copies ask the trait.
+//! The two answerers. A view without JOIN, over one stream or several, merges the states of its keys ([`grouped`]); a
+//! view over a JOIN walks the edges that leave them ([`linked`]). [`answerer`] is the one place that decides which:
+//! lookups, scans and copies ask the trait.
 
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use committed::registry::LiveView;
 use engine::plan::Answering;
-use engine::states::FailedRows;
+use engine::states::{FailedRows, SeenBy};
 use engine::walk::CancelCheck;
 use types::Result;
 use types::tiles::Micros;
 
+use crate::answers::Answers;
 use crate::kept_keys::{KeptKeys, KeyName};
+use crate::row_cache::{RowBasis, Standing};
 
 mod edge_layers;
 mod grouped;
@@ -21,7 +23,7 @@ mod watched;
 
 use grouped::Grouped;
 use linked::Linked;
-pub use seen::{SeenBy, rows_seen};
+pub use seen::rows_seen;
 pub use source::{StateSource, scan_parts};
 pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part};
 
@@ -29,6 +31,9 @@ pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part};
 pub(crate) trait Answerer: Send + Sync {
     /// Whether a key's row depends on the states of other keys, which links lead to. Only such views have paths.
     fn follows_links(&self) -> bool;
+
+    /// These keys as bytes. Different keys have different bytes.
+    fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray>;
 
     /// The buckets of a snapshot that the rows of these keys are made of.
     fn needed_buckets(&self, columns: &[ArrayRef], keys: usize) -> Result<NeededBuckets>;
@@ -45,6 +50,9 @@ pub(crate) trait Answerer: Send + Sync {
 
     /// The key of a question whose outcome is kept, so that it waits for others that ask the same.
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
+
+    /// Whether the cached row of one key, made from `known`, is still valid.
+    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing>;
 
     /// The rows of a view as some events see them, one for each. Errors: as those of [`Answerer::rows`].
     fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenBy<'_>) -> Result<RecordBatch>;
@@ -96,18 +104,6 @@ pub(crate) enum NeededBuckets {
     /// Those of these encoded keys.
     OfKeys(BinaryArray),
     All,
-}
-
-/// The answers of a lookup, in the order of the keys asked.
-pub(crate) struct Answers {
-    pub(crate) rows: RecordBatch,
-    pub(crate) found: Vec<bool>,
-    /// Nodes had more neighbours than are followed: their values are estimates.
-    pub(crate) estimated: bool,
-    /// Linking paths, where they were asked for.
-    pub(crate) paths: Option<RecordBatch>,
-    /// Values that could not be computed: they are NULL.
-    pub(crate) failed: FailedRows,
 }
 
 /// The rows of one part.

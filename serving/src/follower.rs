@@ -28,6 +28,7 @@ use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::{Error, Result};
 
+use crate::hot_keys::HotKeySettings;
 use crate::limits::ServingLimits;
 use crate::read_view::{Loaded, ReadView, ServingClock};
 
@@ -81,6 +82,8 @@ pub struct NodeSettings {
     pub query_timeout: Duration,
     /// What questions may take.
     pub limits: ServingLimits,
+    /// Which keys are hot, and what is kept of them.
+    pub hot_keys: HotKeySettings,
 }
 
 /// A cheap-to-clone handle.
@@ -216,7 +219,7 @@ impl Follower {
     }
 
     /// The wall clock, never going back in this process.
-    fn now(&self) -> Micros {
+    pub(crate) fn now(&self) -> Micros {
         let wall = (self.0.wall)();
         self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
     }

@@ -76,6 +76,7 @@ fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
         max_rebuilt_events: crate::MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
         limits: crate::ServingLimits::default(),
+        hot_keys: crate::HotKeySettings::default(),
     }
 }
 
@@ -257,7 +258,11 @@ impl Harness {
 
     /// One more view, served from the archive's events.
     pub(crate) async fn define_view(&self, name: &str, sql: &str) {
-        let add = vec![definition(DefinitionKind::View, name, sql)];
+        self.define(DefinitionKind::View, name, sql).await;
+    }
+
+    pub(crate) async fn define(&self, kind: DefinitionKind, name: &str, sql: &str) {
+        let add = vec![definition(kind, name, sql)];
         self.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }

@@ -3,7 +3,7 @@
 //! | path | what it does |
 //! | --- | --- |
 //! | `GET /v1/views`, `/v1/streams` | what there is |
-//! | `GET /v1/hot-keys` | the keys that are asked for most |
+//! | `GET /v1/hot-keys` | the keys that are hot, once or as events |
 //! | `GET /v1/views/{view}` | what a view is |
 //! | `GET /v1/views/{view}/row?<key>=<value>` | one row |
 //! | `POST /v1/views/{view}/rows` | rows of many keys |
@@ -13,6 +13,9 @@
 //! | `POST /v1/streams/{stream}/events` | events into the log |
 //! | `GET /v1/sinks`, `/v1/sinks/{sink}` | the sinks |
 //! | `POST /v1/sinks/{sink}` | the record of one event, stored or not |
+//! | `GET /v1/parameters` | the parameters of sinks and alerts |
+//! | `PUT /v1/parameters/{parameter}` | gives one another value |
+//! | `GET /v1/alerts` | the open alerts; as a stream, their transitions |
 //! | `GET /v1/openapi.json` | all of this, for programs |
 //! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
 //!
@@ -26,7 +29,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -34,13 +37,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tracing::info;
 use types::outage::Outage;
 use types::{Error, Result};
 
 use crate::node::Node;
 
+mod alerts;
 mod apart;
 mod connections;
 mod cursors;
@@ -48,9 +52,11 @@ mod events;
 mod guard;
 mod health;
 mod hosts;
+mod hot_keys;
 mod input;
 mod listing;
 mod openapi;
+mod parameters;
 mod problem;
 mod query;
 mod rights;
@@ -60,6 +66,7 @@ mod stalled;
 mod status;
 mod views;
 
+use alerts::Subscriptions;
 use connections::Limits;
 use cursors::Cursors;
 use guard::Guarding;
@@ -79,6 +86,8 @@ const MIN_COMPRESSED_BYTES: u16 = 1 << 12;
 const MAX_APPENDS: usize = 64;
 /// This many events may wait for the records of sinks; more are answered with 429.
 const MAX_SCORED: usize = 1_024;
+/// This many clients may watch which keys are hot; more are answered with 429.
+const MAX_WATCHERS: usize = 64;
 /// All bodies under way may have this many bytes together; more are answered with 429.
 const MAX_BODIES_BYTES: usize = 256 << 20;
 
@@ -91,18 +100,25 @@ struct App {
     appends: Arc<Semaphore>,
     /// Of events that are stored and wait for their records.
     scored: Arc<Semaphore>,
+    /// Of clients that watch which keys are hot.
+    watchers: Arc<Semaphore>,
+    /// Ends streams of events, which have no end of their own.
+    stop: CancellationToken,
     /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
     room: Arc<Semaphore>,
     cursors: Cursors,
+    alerts: Subscriptions,
     protection: Arc<Protection>,
 }
 
 impl App {
-    fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Arc<Protection>) -> Self {
-        let (appends, scored) = (Arc::new(Semaphore::new(MAX_APPENDS)), Arc::new(Semaphore::new(MAX_SCORED)));
-        let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
-        let cursors = Cursors::new(node.limits());
-        Self { node, log, metrics, appends, scored, room, cursors, protection }
+    /// `stop` ends answers that have no end of their own.
+    fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Arc<Protection>, stop: CancellationToken) -> Self {
+        let places = |places: usize| Arc::new(Semaphore::new(places));
+        let (appends, scored, watchers) = (places(MAX_APPENDS), places(MAX_SCORED), places(MAX_WATCHERS));
+        let room = places(MAX_BODIES_BYTES / input::ROOM_BYTES);
+        let (cursors, alerts) = (Cursors::new(node.limits()), Subscriptions::new(node.clone(), stop.clone()));
+        Self { node, log, metrics, appends, scored, watchers, stop, room, cursors, alerts, protection }
     }
 
     /// What this process cannot do at the moment.
@@ -142,8 +158,8 @@ pub fn serve(
 ) -> JoinHandle<Result<()>> {
     node.attach_log(log.clone());
     let tls = protection.tls.clone();
-    let limits = Limits::of(node.limits());
-    let router = routes_at(Some(bound.address), node, log, metrics, protection);
+    let limits = Limits::from_settings(node.limits());
+    let router = routes_at(Some(bound.address), (node, log, metrics), protection, stop.clone());
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP");
     tokio::spawn(async move {
         connections::serve(bound.listener, router, tls, limits, stop).await;
@@ -153,17 +169,16 @@ pub fn serve(
 
 /// The paths alone, for a caller without a listener.
 pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Protection) -> Router {
-    routes_at(None, node, log, metrics, protection)
+    routes_at(None, (node, log, metrics), protection, CancellationToken::new())
 }
 
 fn routes_at(
     address: Option<SocketAddr>,
-    node: Node,
-    log: Arc<dyn Log>,
-    metrics: Option<PrometheusHandle>,
+    (node, log, metrics): (Node, Arc<dyn Log>, Option<PrometheusHandle>),
     protection: Protection,
+    stop: CancellationToken,
 ) -> Router {
-    let guarding = Guarding { query_timeout: node.query_timeout(), hosts: Hosts::of(&protection, address) };
+    let guarding = Guarding { query_timeout: node.query_timeout(), hosts: Hosts::new(&protection, address) };
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router
@@ -172,10 +187,10 @@ fn routes_at(
         })
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES)))
+        .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))
         .layer(from_fn_with_state(protection.clone(), rights::authorize))
         .layer(from_fn_with_state(guarding, guard::guard))
-        .with_state(App::new(node, log, metrics, protection))
+        .with_state(App::new(node, log, metrics, protection, stop))
 }
 
 /// A path, what may be asked of it, and what answers.
@@ -194,7 +209,7 @@ fn table() -> Vec<Route> {
         Route::get("/metrics", status::metrics),
         Route::get(OPENAPI_PATH, openapi::document),
         Route::get("/v1/views", listing::views),
-        Route::get("/v1/hot-keys", listing::hot_keys),
+        Route::get("/v1/hot-keys", hot_keys::hot_keys),
         Route::get("/v1/views/{view}", views::describe),
         Route::get("/v1/views/{view}/row", views::row),
         Route::post("/v1/views/{view}/rows", views::rows),
@@ -207,6 +222,9 @@ fn table() -> Vec<Route> {
         Route::get("/v1/sinks", sinks::sinks),
         Route::get("/v1/sinks/{sink}", sinks::describe),
         Route::post("/v1/sinks/{sink}", sinks::score),
+        Route::get("/v1/parameters", parameters::parameters),
+        Route::put("/v1/parameters/{parameter}", parameters::put),
+        Route::get("/v1/alerts", alerts::alerts),
     ]
 }
 
@@ -222,6 +240,10 @@ impl Route {
 
     fn post<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {
         Self { method: "POST", path, handler: post(handler) }
+    }
+
+    fn put<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {
+        Self { method: "PUT", path, handler: put(handler) }
     }
 
     fn delete<H: Handler<T, App>, T: 'static>(path: &'static str, handler: H) -> Self {

@@ -259,9 +259,9 @@ fn items(out: &mut Vec<u8>, values: &ArrayRef) -> Result<()> {
     Ok(())
 }
 
-fn members(out: &mut Vec<u8>, of: &StructArray, row: usize) -> Result<()> {
+fn members(out: &mut Vec<u8>, values: &StructArray, row: usize) -> Result<()> {
     out.push(b'{');
-    for (index, (name, column)) in of.column_names().into_iter().zip(of.columns()).enumerate() {
+    for (index, (name, column)) in values.column_names().into_iter().zip(values.columns()).enumerate() {
         if index > 0 {
             out.push(b',');
         }

@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use access::Principal;
 use arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use crate::answerer::WantedPaths;
 use crate::follower::Follower;
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
@@ -32,13 +34,13 @@ pub use keys::{Keys, encoded_keys};
 pub use paths::{AskedPaths, MAX_PATHS};
 pub(crate) use rows::KeyRows;
 
-/// This many keys in one lookup at the most.
+/// One lookup has at most this many keys.
 pub const MAX_KEYS: usize = 10_000;
 
 /// The answer of a lookup, in the order of the keys asked.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// All columns of the view. A key that is not found has its row too: counts 0, the rest NULL.
+    /// All columns of the view. A key that is not found has a row too: its counts are 0, the rest is NULL.
     pub rows: RecordBatch,
     pub found: Vec<bool>,
     /// The linking paths of a linked view's keys, in the order of the keys and newest first, where they were asked for.
@@ -53,7 +55,7 @@ pub(crate) struct Request<'a> {
     pub(crate) keys: Keys,
     pub(crate) as_of: Option<Micros>,
     pub(crate) paths: AskedPaths,
-    /// Who asks: what the archive answers waits for its turn.
+    /// Who asks. A lookup that needs the archive waits for its turn.
     pub(crate) principal: &'a Principal,
 }
 
@@ -64,34 +66,40 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
     let loaded = context.read_view.view(request.view)?;
     let (name, is_copying) = (loaded.live.name.to_string(), loaded.copying().is_some());
     let answer = match is_copying {
-        // In a box: every lookup would carry it.
+        // Boxed to keep the common future small.
         true => Box::pin(answer_while_copying(follower, runtime, context, request)).await,
-        false => answer(runtime, context, request).await,
+        false => {
+            let asked = checked(loaded, request.keys, &request.paths)?;
+            answer(runtime, context, (request.view, request.principal), asked).await
+        }
     };
     let response = follower.report_damage(answer).await?;
     metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
     Ok(response)
 }
 
-async fn answer(runtime: &QueryRuntime, context: QueryContext, request: Request<'_>) -> Result<Response> {
-    let loaded = context.read_view.view(request.view)?;
-    check_size(loaded, &request)?;
-    let paths = request.paths.of_view(&loaded.live)?;
-    let keys = request.keys.typed(&loaded.live.plan)?;
+async fn answer(
+    runtime: &QueryRuntime,
+    context: QueryContext,
+    (view, principal): (&str, &Principal),
+    Checked { keys, paths }: Checked,
+) -> Result<Response> {
+    let loaded = context.read_view.view(view)?;
     let place = match context.needs_archive(loaded) {
-        true => Some(runtime.admission().place(request.principal).await?),
+        true => Some(runtime.admission().place(principal).await?),
         false => None,
     };
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
-    let answers = KeyRows { context, view: request.view.into(), keys, columns, paths }.answer(runtime).await?;
+    let answers = KeyRows { context, view: view.into(), keys, columns, paths }.answer(runtime).await?;
     drop(place);
     meta.add_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
-/// The same, once what the keys need is copied; from another read view where the snapshot turns out to be damaged.
+/// The same, once the buckets that the keys need are copied. If the snapshot turns out to be damaged, it is answered
+/// from another read view.
 async fn answer_while_copying(
     follower: &Follower,
     runtime: &QueryRuntime,
@@ -100,10 +108,9 @@ async fn answer_while_copying(
 ) -> Result<Response> {
     loop {
         let loaded = context.read_view.view(request.view)?;
-        check_size(loaded, &request)?;
-        let keys = request.keys.clone().typed(&loaded.live.plan)?;
-        match fetch(&context, loaded, Some(&keys)).await {
-            Ok(()) => return answer(runtime, context, request).await,
+        let asked = checked(loaded, request.keys.clone(), &request.paths)?;
+        match fetch(&context, loaded, Some(&asked.keys)).await {
+            Ok(()) => return answer(runtime, context, (request.view, request.principal), asked).await,
             Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {
                 context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
             }
@@ -112,12 +119,20 @@ async fn answer_while_copying(
     }
 }
 
-fn check_size(view: &LoadedView, request: &Request<'_>) -> Result<()> {
-    let keys = request.keys.len();
-    if keys > MAX_KEYS {
-        return Err(Error::limit(format!("{keys} keys in one lookup: expected at most {MAX_KEYS}")));
+/// Keys and paths as those of one view version.
+struct Checked {
+    /// Each in the order of the view's keys and of their types.
+    keys: Vec<Vec<ScalarValue>>,
+    paths: WantedPaths,
+}
+
+fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<Checked> {
+    let count = keys.len();
+    if count > MAX_KEYS {
+        return Err(Error::limit(format!("{count} keys in one lookup: expected at most {MAX_KEYS}")));
     }
-    request.paths.check(&view.live, keys)
+    paths.check(&view.live, count)?;
+    Ok(Checked { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use arrow::datatypes::DataType;
 use catalog::Catalog;
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
-use engine::fresh::{Fresh, ViewVersion};
+use engine::fresh::{Fresh, FreshLayer, LayerObserver, ViewVersion};
 use engine::functions::Functions;
+use engine::states::StateRows;
 use event_log::Log;
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,8 @@ struct Inner {
     scorer: OnceLock<Arc<dyn Scorer>>,
     /// What else of this process fails.
     others: OnceLock<Box<dyn Fn() -> Vec<Outage> + Send + Sync>>,
+    /// Counts which keys the events of fresh layers are of, while it is here.
+    _counting: Option<Arc<LayerObserver<StateRows>>>,
 }
 
 impl Node {
@@ -60,9 +63,11 @@ impl Node {
         settings: NodeSettings,
         wall: Clock,
     ) -> Result<Node> {
-        let runtime = QueryRuntime::new(&functions, &storage, (settings.memory_limit_bytes, &settings.limits), &settings.cache)?;
+        let (memory, hot) = ((settings.memory_limit_bytes, &settings.limits), &settings.hot_keys);
+        let runtime = QueryRuntime::new(&functions, (&catalog, &storage), memory, hot, &settings.cache)?;
         let is_following = settings.at_once && settings.views == WantedViews::All;
-        let follower = Follower::new(catalog, storage, functions, fresh, settings, wall)?;
+        let follower = Follower::new(catalog, storage, functions, fresh.clone(), settings, wall)?;
+        let counting = fresh.map(|fresh| count_events(&fresh, &follower, &runtime));
         let opened = match is_following {
             true => follower.refresh().await,
             false => follower.refresh_all().await,
@@ -72,7 +77,14 @@ impl Node {
             outcome => outcome?,
         }
         Ok(Node(
-            Arc::new(Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new() }),
+            Arc::new(Inner {
+                follower,
+                runtime,
+                log: OnceLock::new(),
+                scorer: OnceLock::new(),
+                others: OnceLock::new(),
+                _counting: counting,
+            }),
             Principal::anonymous(),
         ))
     }
@@ -257,12 +269,23 @@ impl Node {
         Ok(read_view)
     }
 
-    /// The keys that lookups ask this node for most, of the views that this handle's principal may read.
+    /// The keys that are hot on this node, of the views that this handle's principal may read.
     pub(crate) fn hot_keys(&self) -> Result<Vec<HotKey>> {
         let read_view = self.read_view()?;
         let mut keys = self.0.runtime.hot().list(&read_view.loaded.registry, read_view.now)?;
-        keys.retain(|hot| may(&self.1, Action::Read, Object::View(&hot.view)));
+        keys.retain(|hot| self.may_see(hot));
         Ok(keys)
+    }
+
+    /// The same as of a moment ago, however many watch it: see [`HotKeys::recent`](crate::hot_keys::HotKeys::recent).
+    pub(crate) fn recent_hot_keys(&self) -> Result<Vec<HotKey>> {
+        let read_view = self.read_view()?;
+        let keys = self.0.runtime.hot().recent(&read_view.loaded.registry, read_view.now)?;
+        Ok(keys.iter().filter(|hot| self.may_see(hot)).cloned().collect())
+    }
+
+    fn may_see(&self, hot: &HotKey) -> bool {
+        may(&self.1, Action::Read, Object::View(&hot.view))
     }
 
     /// Whether a view version has to be built by a run before it can be answered.
@@ -330,4 +353,17 @@ impl Node {
     pub(crate) fn runtime(&self) -> &QueryRuntime {
         &self.0.runtime
     }
+}
+
+/// Counts the events of each layer that comes, for as long as what is returned lives.
+fn count_events(fresh: &Fresh, follower: &Follower, runtime: &QueryRuntime) -> Arc<LayerObserver<StateRows>> {
+    let (follower, hot) = (follower.clone(), runtime.hot().clone());
+    let observer: Arc<LayerObserver<StateRows>> = Arc::new(move |layer: &FreshLayer| {
+        let Some(loaded) = follower.loaded() else { return };
+        if let Err(error) = hot.count_layer(layer, &loaded.registry, follower.now()) {
+            warn!(%error, "the keys of a layer's events could not be counted");
+        }
+    });
+    fresh.observe(&observer);
+    observer
 }

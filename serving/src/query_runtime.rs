@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use catalog::Catalog;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -14,10 +15,11 @@ use types::{Error, Result, threads};
 
 use crate::admission::Admission;
 use crate::blocking_pool::BlockingPool;
-use crate::hot_keys::HotKeys;
+use crate::hot_keys::{HotKeySettings, HotKeys};
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::query_memory::QueryMemory;
+use crate::row_cache::RowCache;
 
 /// The catalog of all tables, as PostgreSQL clients know the database: `basestream.public.orders` is `orders`.
 pub const CATALOG: &str = "basestream";
@@ -27,6 +29,7 @@ const SCHEMA: &str = "public";
 #[derive(Debug, Clone)]
 pub(crate) struct QueryRuntime {
     functions: Functions,
+    catalog: Catalog,
     storage: ObjectStorage,
     runtime: Arc<RuntimeEnv>,
     memory_limit_bytes: usize,
@@ -38,13 +41,15 @@ pub(crate) struct QueryRuntime {
     scans: BlockingPool,
     kept: Arc<KeptKeys>,
     hot: Arc<HotKeys>,
+    rows: Arc<RowCache>,
 }
 
 impl QueryRuntime {
     pub(crate) fn new(
         functions: &Functions,
-        storage: &ObjectStorage,
+        (catalog, storage): (&Catalog, &ObjectStorage),
         (memory_limit_bytes, limits): (usize, &ServingLimits),
+        hot: &HotKeySettings,
         cache: &Path,
     ) -> Result<Self> {
         let folder = cache.join("spill");
@@ -55,12 +60,27 @@ impl QueryRuntime {
             .with_disk_manager_builder(spill)
             .build_arc()?;
         storage.register(&runtime);
-        let (functions, storage) = (functions.clone(), storage.clone());
+        let (functions, catalog, storage) = (functions.clone(), catalog.clone(), storage.clone());
         let kept = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
         let (lookups, scans) = (BlockingPool::new(&threads::QUESTIONS), BlockingPool::new(&threads::SCANS));
         let (admission, limits) = (Admission::new(limits), Arc::new(limits.clone()));
-        let hot = Arc::default();
-        Ok(Self { functions, storage, runtime, memory_limit_bytes, limits, admission, of_query: None, lookups, scans, kept, hot })
+        let rows = Arc::new(RowCache::new(hot.row_cache_bytes, &runtime.memory_pool));
+        let hot = Arc::new(HotKeys::new(hot));
+        Ok(Self {
+            functions,
+            catalog,
+            storage,
+            runtime,
+            memory_limit_bytes,
+            limits,
+            admission,
+            of_query: None,
+            lookups,
+            scans,
+            kept,
+            hot,
+            rows,
+        })
     }
 
     /// The same for one query, which has its share of the memory.
@@ -80,6 +100,10 @@ impl QueryRuntime {
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     pub(crate) fn storage(&self) -> &ObjectStorage {
@@ -115,7 +139,12 @@ impl QueryRuntime {
         &self.kept
     }
 
-    /// Which keys are asked for most.
+    /// The rows of hot keys.
+    pub(crate) fn rows(&self) -> &RowCache {
+        &self.rows
+    }
+
+    /// Which keys are hot.
     pub(crate) fn hot(&self) -> &Arc<HotKeys> {
         &self.hot
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use catalog::CatalogState;
 use committed::building::Progress;
 use committed::lacking::Lacking;
-use committed::registry::{LiveView, Registry, no_view};
+use committed::registry::{LiveView, Registry};
 use engine::fresh::{FreshLayer, ViewVersion};
 use types::failures::Failures;
 use types::tiles::Micros;
@@ -95,8 +95,7 @@ impl ReadView {
     /// Returns the version of a view that is served, or will be once it is built.
     pub fn live(&self, name: &str) -> Result<&LiveView> {
         let registry = &self.loaded.registry;
-        let unknown = || no_view(name, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
-        registry.served(name).ok_or_else(unknown)
+        registry.served(name).ok_or_else(|| registry.no_view(name))
     }
 
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
@@ -187,15 +186,21 @@ impl ReadView {
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
-        let reads = |stream: &str| view.plan.reads(stream);
-        self.loaded
-            .state
-            .partitions
-            .values()
-            .filter(|p| reads(&p.id.stream))
-            .map(|p| self.complete_to.get(&p.id).copied().or(p.complete_to))
-            .min()
-            .flatten()
+        self.complete_to_by_partition(view).into_values().min().flatten()
+    }
+
+    /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one that
+    /// it follows, reads. The log may have others. `None`: not known.
+    pub fn complete_to_by_partition(&self, view: &LiveView) -> BTreeMap<PartitionId, Option<Micros>> {
+        let reads = |id: &PartitionId| view.plan.reads(&id.stream);
+        let committed = self.loaded.state.partitions.values().filter(|known| reads(&known.id));
+        let mut complete_to: BTreeMap<PartitionId, Option<Micros>> = committed.map(|known| (known.id.clone(), known.complete_to)).collect();
+        // What is read is further than what is committed, unless the partition has gone to a process that is not followed.
+        for (id, time) in self.complete_to.iter().filter(|(id, _)| reads(id)) {
+            let known = complete_to.entry(id.clone()).or_default();
+            *known = (*known).max(Some(*time));
+        }
+        complete_to
     }
 }
 

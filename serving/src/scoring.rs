@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use committed::registry::LiveSink;
+use engine::parameters::UsedParameters;
 use event_log::NewRecord;
 use serde::{Serialize, Serializer};
 use types::Result;
@@ -53,8 +54,23 @@ pub struct Stored {
     pub offset: Offset,
     /// The sink's version that made the record.
     pub version: u32,
+    /// The version of the value of each parameter that it was made with.
+    pub parameters: UsedParameters,
     /// `None` if nothing was known in time.
     pub outcome: Option<Outcome>,
+    /// What was made of the event that a duplicate repeats, if the process still knows.
+    pub first: Option<First>,
+}
+
+/// The event that a duplicate repeats, and what the sink made of it.
+#[derive(Debug)]
+pub struct First {
+    /// In the partition of the duplicate.
+    pub offset: Offset,
+    /// As of [`Stored`].
+    pub version: u32,
+    pub parameters: UsedParameters,
+    pub outcome: Outcome,
 }
 
 /// What a sink makes of one event.
@@ -113,6 +129,9 @@ pub struct ScoreMeta {
     pub sink: (Arc<str>, u32),
     /// The version of each view that is joined.
     pub versions: BTreeMap<Arc<str>, u32>,
+    /// The version of the value of each parameter that the sink uses.
+    #[serde(skip_serializing_if = "UsedParameters::is_empty")]
+    pub parameters: UsedParameters,
 }
 
 impl ScoreMeta {
@@ -124,6 +143,7 @@ impl ScoreMeta {
             complete_to: live.iter().map(|view| read_view.complete_to_of(view)).min().flatten(),
             sink: (sink.name.clone(), sink.version),
             versions: live.iter().map(|view| (view.name.clone(), view.version)).collect(),
+            parameters: sink.plan.as_ref().map(|plan| plan.parameters.clone()).unwrap_or_default(),
         })
     }
 }

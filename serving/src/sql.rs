@@ -35,6 +35,7 @@ use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::value_errors::{OnValueError, ValueErrors};
 
+mod column_names;
 mod describe;
 mod equality;
 mod events;
@@ -219,6 +220,7 @@ async fn plan(
     statement::allow(&plan)?;
     rights::allow_plan(principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
+    let plan = column_names::as_sql(plan)?;
     Ok(Planned { session, context, plan, uuids, columns })
 }
 

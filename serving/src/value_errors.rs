@@ -29,8 +29,8 @@ pub struct ValueError {
 
 impl PartialEq for ValueError {
     fn eq(&self, other: &Self) -> bool {
-        let of = |error: &Self| (error.view.clone(), error.key.get().to_owned(), error.column.clone(), error.error.clone());
-        of(self) == of(other)
+        let parts = |error: &Self| (error.view.clone(), error.key.get().to_owned(), error.column.clone(), error.error.clone());
+        parts(self) == parts(other)
     }
 }
 

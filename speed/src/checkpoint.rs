@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Add, CheckpointRecord, Expect, checkpoint_commit};
+use catalog::{Add, CheckpointRecord, Expect, SinkClaim, checkpoint_commit};
 use committed::registry::LiveView;
 use engine::fresh::FreshLayer;
 use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
@@ -33,12 +33,18 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Begins to write and commit an epoch. `views` are all views that its layers may have states of. While the storage
-    /// or the catalog does not take it, it is tried again, until `stop`.
-    pub(crate) fn begin(sealed: SealedEpoch, views: Vec<LiveView>, speed: &Speed, stop: CancellationToken) -> Self {
+    /// Begins to write and commit an epoch. It is committed only while the claims on the records of sinks hold. `views` are
+    /// all views that its layers may have states of. While the storage or the catalog does not take it, it is tried again,
+    /// until `stop`.
+    pub(crate) fn begin(
+        (sealed, claims): (SealedEpoch, Vec<SinkClaim>),
+        views: Vec<LiveView>,
+        speed: &Speed,
+        stop: CancellationToken,
+    ) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
         let retrying = Retrying { speed: speed.clone(), stop };
-        Self { starts, commit: Some(AbortOnDropHandle::new(tokio::spawn(retrying.commit(Writing::new(sealed, views))))) }
+        Self { starts, commit: Some(AbortOnDropHandle::new(tokio::spawn(retrying.commit(Writing::new(sealed, views), claims)))) }
     }
 
     /// Waits until it is committed; returns its record and how long it took. `Conflict`: another worker owns one of its
@@ -68,7 +74,7 @@ struct Retrying {
 }
 
 impl Retrying {
-    async fn commit(self, mut writing: Writing) -> Result<(CheckpointRecord, Duration)> {
+    async fn commit(self, mut writing: Writing, claims: Vec<SinkClaim>) -> Result<(CheckpointRecord, Duration)> {
         let began = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
@@ -88,6 +94,7 @@ impl Retrying {
         commit.add.extend(writing.sealed.marks.into_iter().map(Add::Mark));
         let versions = writing.sealed.versions.into_iter();
         commit.expect.extend(versions.map(|(stream, version)| Expect::NotRedecoded { stream, version }));
+        commit.expect.extend((!claims.is_empty()).then_some(Expect::SinkClaims(claims)));
         wait = FIRST_WAIT;
         while let Err(error) = self.speed.catalog.commit_with_retry(commit.clone()).await {
             self.wait(error, &mut wait).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::events::{Decoder, Event};
 use types::Result;
 use types::record::Record;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 
 mod ids;
 
@@ -85,14 +85,16 @@ impl Decider {
         self.max_event_time
     }
 
+    /// Returns since when ids are held: a duplicate of a record that was accepted with this timestamp or a later one repeats
+    /// that record, and none after it. `None` if ids are not compared.
+    pub fn ids_since(&self) -> Option<Micros> {
+        self.ids.since(self.clock?)
+    }
+
     /// Returns how many ids are kept.
     pub fn ids(&self) -> usize {
         self.ids.len()
     }
-}
-
-fn micros(duration: Duration) -> Micros {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

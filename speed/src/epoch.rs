@@ -46,6 +46,19 @@ impl AssignedPartition {
     }
 }
 
+/// What all partitions decided since the last micro-batch.
+#[derive(Default)]
+struct MicroBatch {
+    start: Vector,
+    end: Vector,
+    /// The greatest event time so far, per stream.
+    max_event_time: BTreeMap<Arc<str>, Micros>,
+    /// Accepted events, per stream.
+    events: BTreeMap<Arc<str>, Vec<RecordBatch>>,
+    /// The same events as sinks take them, with what else was decided, per partition.
+    accepted: Vec<Accepted>,
+}
+
 /// An epoch that becomes a checkpoint: nothing is added to it any more.
 pub(crate) struct SealedEpoch {
     pub(crate) record: CheckpointRecord,
@@ -67,7 +80,7 @@ pub(crate) struct Epoch {
     events: BTreeMap<PartitionId, Vec<RecordBatch>>,
     dead_letters: BTreeMap<Arc<str>, DeadLetters>,
     layers: Vec<Arc<FreshLayer>>,
-    /// Some of the layers, while they are merged. What comes of it is worth nothing once the epoch is sealed.
+    /// Some of the layers, while they are merged. The result is discarded once the epoch is sealed.
     merging: Option<Merging>,
     /// Layers of more rows are merged beside the worker.
     merged_beside_rows: usize,
@@ -128,40 +141,10 @@ impl Epoch {
             self.publish_completeness(fresh);
             return Ok(());
         }
-        let mut events: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
-        let (mut start, mut end) = (Vector::new(), Vector::new());
-        let mut max_event_time = BTreeMap::new();
-        let mut accepted = Vec::new();
-        for (source, AssignedPartition { state, open, refused, .. }) in &mut self.assigned {
-            let newest_before = state.newest_before();
-            let Some((from, to)) = state.close() else { continue };
-            start.set(state.id.clone(), from);
-            end.set(state.id.clone(), to);
-            if let Some(time) = state.max_event_time() {
-                let known = max_event_time.entry(state.id.stream.clone()).or_insert(time);
-                *known = time.max(*known);
-            }
-            let of_stream = events.entry(state.id.stream.clone()).or_default();
-            let batch = open.finish()?;
-            accepted.push(Accepted {
-                partition: state.id.clone(),
-                source: source.clone(),
-                identity: state.identity.clone(),
-                start: from,
-                end: to,
-                dead_letters: std::mem::take(refused),
-                newest_before,
-                events: batch.clone(),
-            });
-            if batch.num_rows() > 0 {
-                of_stream.push(batch.clone());
-                self.events.entry(state.id.clone()).or_default().push(batch);
-            }
-        }
-        self.open_rows = 0;
+        let MicroBatch { start, end, max_event_time, events, accepted } = self.close_partitions()?;
         let mut sinks = sinks;
         if let Some((sinks, registry)) = &mut sinks {
-            sinks.make(registry, accepted).await?;
+            sinks.make_records(registry, accepted).await?;
         }
         let Computed { states, failures } = views.states(&events).await;
         let layer = FreshLayer { start, end, states, failures, max_event_time };
@@ -171,9 +154,43 @@ impl Epoch {
         }
         failpoint::hit("speed.micro_batch_closed")?;
         if let Some((sinks, _)) = sinks {
-            sinks.put_out().await?;
+            sinks.append_records().await?;
         }
         self.merge_layers(views, fresh).await
+    }
+
+    /// Closes the open micro-batch of each partition. Accepted events are kept for the archive, too.
+    fn close_partitions(&mut self) -> Result<MicroBatch> {
+        let mut closed = MicroBatch::default();
+        for (source, AssignedPartition { state, open, refused, .. }) in &mut self.assigned {
+            let newest_before = state.newest_before();
+            let Some((start, end)) = state.close() else { continue };
+            closed.start.set(state.id.clone(), start);
+            closed.end.set(state.id.clone(), end);
+            if let Some(time) = state.max_event_time() {
+                let known = closed.max_event_time.entry(state.id.stream.clone()).or_insert(time);
+                *known = time.max(*known);
+            }
+            let of_stream = closed.events.entry(state.id.stream.clone()).or_default();
+            let events = open.finish()?;
+            if events.num_rows() > 0 {
+                of_stream.push(events.clone());
+                self.events.entry(state.id.clone()).or_default().push(events.clone());
+            }
+            closed.accepted.push(Accepted {
+                partition: state.id.clone(),
+                source: source.clone(),
+                identity: state.identity.clone(),
+                start,
+                end,
+                dead_letters: std::mem::take(refused),
+                newest_before,
+                ids_since: state.ids_since(),
+                events,
+            });
+        }
+        self.open_rows = 0;
+        Ok(closed)
     }
 
     /// Merges layers of similar size, as an LSM tree does: an epoch has few layers, whatever its number of
@@ -226,6 +243,11 @@ impl Epoch {
 
     pub(crate) fn partitions(&self) -> impl Iterator<Item = &PartitionState> {
         self.assigned.values().map(|assigned| &assigned.state)
+    }
+
+    /// How far each partition is decided.
+    pub(crate) fn positions(&self) -> Vec<(TopicPartition, Offset)> {
+        self.assigned.iter().map(|(source, assigned)| (source.clone(), assigned.state.position)).collect()
     }
 
     pub(crate) fn open_rows(&self) -> usize {

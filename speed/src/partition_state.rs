@@ -102,6 +102,11 @@ impl PartitionState {
         self.newest_before
     }
 
+    /// Returns since when the ids of accepted records are held ([`Decider::ids_since`]).
+    pub fn ids_since(&self) -> Option<Micros> {
+        self.decider.ids_since()
+    }
+
     /// Returns the time up to which the log is read, as far as readers see it; `None` while a micro-batch is open.
     pub fn complete_to(&self) -> Option<Micros> {
         self.complete_to.filter(|_| self.open_from == self.position)

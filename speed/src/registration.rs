@@ -1,5 +1,5 @@
-//! A process's registration in the catalog: where nodes of other processes reach the layers of its workers, and the epoch of
-//! its takeovers.
+//! A process's registration in the catalog: where nodes of other processes reach the layers of its workers, and the
+//! epoch of its takeovers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const LIVES: Duration = Duration::from_secs(30);
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 /// How long to wait after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// Claims are made again at most this often: of two processes that believe to own a partition, one is about to learn that
-/// it does not.
+/// Claims are made again at most this often: of two processes that believe to own a partition, one is about to learn
+/// that it does not.
 const CLAIMED_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// A cheap-to-clone handle.
@@ -55,8 +55,8 @@ impl Registration {
         self.0.overtaken.clone()
     }
 
-    /// Renews it until `stop`, then gives it back. Claims the partitions of the process's workers again where a node has
-    /// believed another owner: that one was told late that it owned them, and learned early that it does not.
+    /// Renews it until `stop`, then gives it back. Claims the partitions of the process's workers again if a node has
+    /// believed another owner, which learned late that it owned them and early that it no longer does.
     pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) {
         let mut wait = RENEWED_EVERY;
         loop {

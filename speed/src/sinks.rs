@@ -6,6 +6,7 @@
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use catalog::SinkClaim;
 use committed::registry::Registry;
 use event_log::TopicPartition;
 use types::Result;
@@ -20,24 +21,44 @@ pub trait EventSinks: Send + Sync {
     fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks>;
 }
 
-/// The sinks as one worker has them.
+/// The sinks of one worker, which calls them in this order:
+///
+/// ```text
+/// partitions_assigned
+///   per micro-batch:             make_records, then append_records
+///   before each checkpoint:      output_claims
+///   when definitions change:     a checkpoint of all that was read, then switch_definitions
+/// partitions_revoked             after the last checkpoint of these partitions
+/// ```
+///
+/// After an error of any of them the worker ends: it asks for `take_stalls` and calls nothing else. The next subscription
+/// begins with sinks of its own, which find out what is in the outputs already.
 #[async_trait]
 pub trait WorkerSinks: Send + Sync {
-    /// The worker has these partitions from now on.
-    fn take_over(&mut self, partitions: &[TopicPartition]);
+    /// The worker has these partitions too from now on.
+    fn partitions_assigned(&mut self, partitions: &[TopicPartition]);
 
-    /// Makes the records of some accepted events. Nothing is put out yet.
-    async fn make(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()>;
+    /// Makes the records of a micro-batch's accepted events from the views as they are before its states can be read.
+    /// Appends nothing.
+    async fn make_records(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()>;
 
-    /// Puts out what was made. It is durable when this returns.
-    async fn put_out(&mut self) -> Result<()>;
+    /// Appends the records that were made last. They are durable when this returns.
+    async fn append_records(&mut self) -> Result<()>;
+
+    /// Under which claims the events of the worker's partitions were decided: a checkpoint of them is committed only while
+    /// these hold.
+    fn output_claims(&self) -> Vec<SinkClaim>;
+
+    /// The definitions are these from now on. `positions` are those of the worker's partitions: the records of everything
+    /// before them were made by the definitions before, and are appended.
+    async fn switch_definitions(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()>;
+
+    /// Forgets what it knows of partitions that another worker has now.
+    fn partitions_revoked(&mut self, partitions: &[TopicPartition]);
 
     /// After an error: which sinks failed, and will again unless something changes. The streams that they read are left out
     /// of the worker's next subscriptions.
     fn take_stalls(&mut self) -> Vec<Stall>;
-
-    /// Forgets what it knows of partitions that another worker has now.
-    fn let_go(&mut self, partitions: &[TopicPartition]);
 }
 
 /// What was decided in one partition's micro-batch, and the accepted events of it.
@@ -55,6 +76,9 @@ pub struct Accepted {
     pub dead_letters: Vec<Offset>,
     /// The greatest event time of what was accepted before it.
     pub newest_before: Option<Micros>,
+    /// Since when the ids of accepted records were held at its end: a duplicate in it, of a record with this timestamp or a
+    /// later one, repeats that record and none after it. `None` if ids are not compared.
+    pub ids_since: Option<Micros>,
     /// In log order, with the columns of the stream's event schema.
     pub events: RecordBatch,
 }

@@ -61,8 +61,10 @@ impl Stalls {
         self.failing.remove(stream);
     }
 
-    /// Takes note of the sinks that cannot be planned.
+    /// Takes note of the sinks that cannot be planned. One that is paused holds nothing up.
     pub(crate) fn plan(&mut self, registry: &Registry, now: Instant) {
+        let is_paused = |name: &Arc<str>| registry.sinks.iter().any(|sink| sink.name == *name && sink.paused_since.is_some());
+        self.failing.retain(|_, failing| !is_paused(&failing.stall.sink));
         let mut known = std::mem::take(&mut self.unplanned);
         for stall in registry.sinks.iter().flat_map(|sink| unplanned(sink, registry)) {
             let since = known.remove(&stall.stream).map_or(now, |(_, since)| since);
@@ -110,7 +112,7 @@ fn pause_after(failures: u32) -> Duration {
 /// What a sink that cannot be planned holds up: the stream that it reads, or all where that is not known. One that reads a
 /// stream that is not there holds nothing up.
 fn unplanned(sink: &LiveSink, registry: &Registry) -> Vec<Stall> {
-    let Err(found) = &sink.plan else { return Vec::new() };
+    let (Err(found), None) = (&sink.plan, sink.paused_since) else { return Vec::new() };
     let is_held = |stream: &&Arc<str>| sink.reads.as_ref().is_none_or(|reads| reads == *stream);
     let error = format!("it cannot be planned any more: {found}");
     let stall = |stream: &Arc<str>| Stall { stream: stream.clone(), sink: sink.name.clone(), error: error.clone() };

@@ -44,12 +44,19 @@ struct Kept {
 }
 
 impl Views {
-    pub(crate) async fn new(registry: &Registry, session: &SessionContext) -> Result<Self> {
+    /// A view that cannot be computed at all gets no states, and the others continue.
+    pub(crate) fn new(registry: &Registry, session: &SessionContext) -> Self {
         let mut kept = Vec::with_capacity(registry.views.len());
         for view in &registry.views {
-            kept.push(Kept { view: view.clone(), partial: Partial::new(view.plan.clone(), session)?, fails: false, is_reported: false });
+            match Partial::new(view.plan.clone(), session) {
+                Ok(partial) => kept.push(Kept { view: view.clone(), partial, fails: false, is_reported: false }),
+                Err(error) => {
+                    warn!(view = %view.name, version = view.version, %error, "a view cannot be computed; the others continue");
+                    metrics::counter!("basestream_speed_view_failures_total", "view" => view.name.to_string()).increment(1);
+                }
+            }
         }
-        Ok(Self { kept })
+        Self { kept }
     }
 
     /// Returns the states that these events add, with an entry for each view version that reads one of the streams, and
@@ -92,8 +99,8 @@ impl Views {
     }
 
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
-        let of = |kept: &Kept| ((kept.view.name.clone(), kept.view.version), (kept.view.plan.clone(), kept.view.codec.clone()));
-        self.kept.iter().map(of).collect()
+        let plan_of = |kept: &Kept| ((kept.view.name.clone(), kept.view.version), (kept.view.plan.clone(), kept.view.codec.clone()));
+        self.kept.iter().map(plan_of).collect()
     }
 }
 

@@ -29,6 +29,8 @@ use committing::{MICRO_BATCH, committed};
 
 /// How often a worker checks whether definitions changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The same where there are parameters: one that is set is in effect within a second.
+const POLL_PARAMETERS: Duration = Duration::from_millis(500);
 
 /// Why a consumer's loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub(crate) struct Worker<'a> {
     under_way: Option<Checkpoint>,
     ids: IdSpace,
     revision: Revision,
+    /// The owner before of a partition may have gone by definitions that this worker does not have yet.
+    is_behind: bool,
     polled_at: Instant,
     /// When it was committed how far partitions that do not move are complete.
     idle_noted: Instant,
@@ -77,7 +81,7 @@ impl<'a> Worker<'a> {
         left_out: BTreeSet<Arc<str>>,
         stop: CancellationToken,
     ) -> Result<Self> {
-        let views = Views::new(&registry, session).await?;
+        let views = Views::new(&registry, session);
         if let Some(fresh) = &speed.fresh {
             fresh.keep(views.stamps());
         }
@@ -95,6 +99,7 @@ impl<'a> Worker<'a> {
             under_way: None,
             ids,
             revision,
+            is_behind: false,
             polled_at,
             idle_noted: polled_at,
             stop,
@@ -169,7 +174,7 @@ impl<'a> Worker<'a> {
                     return Err(error);
                 }
                 if let Some(sinks) = &mut self.sinks {
-                    sinks.take_over(&partitions);
+                    sinks.partitions_assigned(&partitions);
                 }
                 self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
             }
@@ -180,7 +185,7 @@ impl<'a> Worker<'a> {
                     self.epoch.assigned.remove(partition);
                 }
                 if let Some(sinks) = &mut self.sinks {
-                    sinks.let_go(&partitions);
+                    sinks.partitions_revoked(&partitions);
                 }
                 self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
                 info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
@@ -201,8 +206,13 @@ impl<'a> Worker<'a> {
         let interval = self.speed.settings.checkpoint_interval;
         // While a checkpoint is in progress, the worker waits for its end.
         let began = self.epoch.began.filter(|_| self.under_way.is_none());
-        let checkpoint = began.map_or(POLL_INTERVAL, |began| interval.saturating_sub(began.elapsed()));
-        let micro_batch = self.epoch.open_since.map_or(POLL_INTERVAL, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
-        checkpoint.min(micro_batch).clamp(Duration::from_millis(1), POLL_INTERVAL)
+        let poll = self.poll_interval();
+        let checkpoint = began.map_or(poll, |began| interval.saturating_sub(began.elapsed()));
+        let micro_batch = self.epoch.open_since.map_or(poll, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
+        checkpoint.min(micro_batch).clamp(Duration::from_millis(1), poll)
+    }
+
+    fn poll_interval(&self) -> Duration {
+        if self.registry.parameters.is_empty() { POLL_INTERVAL } else { POLL_PARAMETERS }
     }
 }

@@ -3,20 +3,22 @@
 pub mod oracle;
 pub mod process;
 pub mod services;
+pub mod small_disk;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use batch::RunMode;
 use bytes::Bytes;
 use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
-use event_log::{Log, NewRecord};
+use event_log::{Log, NewRecord, TopicPartition};
 use serving::{Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
+use types::record::Record;
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result};
@@ -25,6 +27,8 @@ use uuid::Uuid;
 /// Events per bucket of a snapshot.
 const FEW_EVENTS: u64 = 20;
 const MAX_FUTURE: Duration = Duration::from_secs(600);
+/// Longer than anything takes that is waited for, also on a machine that is slow or stands still for seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One installation on the embedded log, catalog and storage.
 pub struct Harness {
@@ -44,7 +48,11 @@ pub struct Worker {
 
 impl Harness {
     pub async fn new() -> Result<Harness> {
-        let folder = tempfile::tempdir()?;
+        Self::in_folder(tempfile::tempdir()?).await
+    }
+
+    /// With everything in this folder.
+    pub async fn in_folder(folder: tempfile::TempDir) -> Result<Harness> {
         let url = |name: &str| format!("file://{}", folder.path().join(name).display());
         let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await?;
         let storage = ObjectStorage::open(&url("storage"))?;
@@ -116,16 +124,45 @@ impl Harness {
 
     /// Waits until the committed vector reaches the log's end of this stream.
     pub async fn committed(&self, stream: &str, topic: &str) -> Result<Vector> {
-        for _ in 0..600 {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
             let vector = self.catalog.state().await?.vector();
-            let bounds = self.log.bounds(topic).await?;
-            let behind = bounds.iter().any(|b| vector.get(&types::vector::PartitionId::new(stream, b.partition)) < b.end);
-            if !behind && !bounds.is_empty() {
+            if self.is_at_end(&vector, stream, topic).await? {
                 return Ok(vector);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(Error::unavailable("timed out: the speed layer did not reach the log's end in 30 s"))
+        Err(Error::unavailable("timed out: the speed layer did not reach the log's end in two minutes"))
+    }
+
+    /// Lets a worker read these streams to the end of their topics. It commits all of it as one epoch, when it is stopped.
+    pub async fn commit_at_once(&self, worker: &str, streams: &[(&str, &str)]) -> Result<()> {
+        let fresh = Fresh::unread();
+        let worker = self.worker(worker, Duration::from_secs(3_600), Some(fresh.clone()));
+        for (stream, topic) in streams {
+            let began = Instant::now();
+            while !self.is_at_end(&fresh.after(&self.catalog.state().await?.vector()).end, stream, topic).await? {
+                if worker.task.is_finished() {
+                    worker.finish().await?;
+                    return Err(Error::internal("the worker ended by itself"));
+                }
+                if began.elapsed() > PATIENCE {
+                    return Err(Error::unavailable(format!("timed out: no worker read {topic} to its end in two minutes")));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        worker.finish().await?;
+        let vector = self.catalog.state().await?.vector();
+        for (stream, topic) in streams {
+            assert!(self.is_at_end(&vector, stream, topic).await?, "{stream} is committed up to {vector}");
+        }
+        Ok(())
+    }
+
+    async fn is_at_end(&self, vector: &Vector, stream: &str, topic: &str) -> Result<bool> {
+        let bounds = self.log.bounds(topic).await?;
+        Ok(!bounds.is_empty() && bounds.iter().all(|b| vector.get(&types::vector::PartitionId::new(stream, b.partition)) >= b.end))
     }
 
     /// The log as a source of replays.
@@ -248,6 +285,7 @@ impl Harness {
             max_rebuilt_events,
             query_timeout: Duration::from_secs(30),
             limits,
+            hot_keys: serving::HotKeySettings::default(),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await
     }
@@ -263,6 +301,31 @@ impl Worker {
         self.stop.cancel();
         self.task.await?
     }
+}
+
+/// Polls until `is_so` returns true; fails after two minutes. (`.ci/late` matches the first words of the message.)
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "timed out: waited two minutes for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// All records that a topic has, partition by partition, each in the order of its offsets.
+pub async fn records_of(log: &dyn Log, topic: &str) -> Result<Vec<(TopicPartition, Record)>> {
+    const AT_ONCE: usize = 10_000;
+    let mut records = Vec::new();
+    for bounds in log.bounds(topic).await? {
+        let source = TopicPartition { topic: topic.into(), partition: bounds.partition };
+        let mut position = bounds.begin;
+        while position < bounds.end {
+            let fetched = log.read(&source, position, AT_ONCE).await?;
+            records.extend(fetched.records.into_iter().map(|record| (source.clone(), record)));
+            position = fetched.position;
+        }
+    }
+    Ok(records)
 }
 
 /// The wall clock in microseconds since 1970.

@@ -1,7 +1,10 @@
 //! Runs the `basestream` binary as users do: processes that share one configuration, killed and started again.
 
+use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use types::{Error, Result};
@@ -120,7 +123,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(Error::internal(format!("timed out: {} did not end within 60 s of SIGTERM", self.name)))
+        Err(Error::unavailable(format!("timed out: {} did not end within 60 s of SIGTERM", self.name)))
     }
 }
 
@@ -160,7 +163,56 @@ pub fn binary() -> Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-/// Returns a port that was free a moment ago.
+/// Returns a port on which nobody listens, for a process that is started later. No other test gets it meanwhile.
 pub fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static PORTS: std::sync::OnceLock<Ports> = std::sync::OnceLock::new();
+    let ports = match PORTS.get() {
+        Some(ports) => ports,
+        None => {
+            let taken = Ports::take()?;
+            PORTS.get_or_init(|| taken)
+        }
+    };
+    ports.next_free()
 }
+
+/// The ports of one test process. It listens on the one before them while it lives: another one then takes other ports.
+struct Ports {
+    _guard: TcpListener,
+    first: u16,
+    handed_out: AtomicU16,
+}
+
+impl Ports {
+    /// Below the ports of `tests/services`, and those that the kernel gives to connections.
+    const RANGE: Range<u16> = 10_000..20_000;
+    const EACH: u16 = 100;
+
+    fn take() -> Result<Ports> {
+        for guard in Self::RANGE.step_by(usize::from(Self::EACH)) {
+            if let Ok(listener) = listen(guard) {
+                return Ok(Ports { _guard: listener, first: guard + 1, handed_out: AtomicU16::new(0) });
+            }
+        }
+        Err(Error::unavailable(format!("all ports of {:?} are taken", Self::RANGE)))
+    }
+
+    /// The next one, in turn: a port comes again only after all others.
+    fn next_free(&self) -> Result<u16> {
+        let count = Self::EACH - 1;
+        for _ in 0..count {
+            let port = self.first + self.handed_out.fetch_add(1, Ordering::Relaxed) % count;
+            if listen(port).is_ok() {
+                return Ok(port);
+            }
+        }
+        Err(Error::unavailable(format!("all {count} ports from {} on are taken", self.first)))
+    }
+}
+
+fn listen(port: u16) -> std::io::Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", port))
+}
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,7 @@ impl Node {
     async fn until(&self, what: &str, is_so: impl AsyncFn(&Node) -> bool) {
         let began = Instant::now();
         while !is_so(self).await {
-            assert!(began.elapsed() < PATIENCE, "{what}: {:?}", self.try_get("/readyz").await);
+            assert!(began.elapsed() < PATIENCE, "timed out: {what}: {:?}", self.try_get("/readyz").await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -165,12 +165,13 @@ fn no_command_shows_or_stores_a_secret_when_storage_and_log_do_not_answer() {
     let project = Project::new(&settings, "pay").with_s3(&format!("http://{NOWHERE}"), STORAGE).with("AWS_SESSION_TOKEN", TOKEN);
     let mut said = String::new();
     for command in COMMANDS {
-        let patience = if command[0] == "status" { 30 } else { 6 };
+        let patience = if command[0] == "status" { 60 } else { 6 };
         said += &project.run(command, Duration::from_secs(patience)).1;
     }
     assert!(said.contains("the object storage does not answer"), "{said}");
-    for entry in std::fs::read_dir(project.path("data")).unwrap() {
-        let path = entry.unwrap().path();
+    let stored: Vec<PathBuf> = std::fs::read_dir(project.path("data")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!stored.is_empty(), "nothing was stored");
+    for path in stored {
         let bytes = std::fs::read(&path).unwrap();
         project.assert_clean(&path.display().to_string(), &String::from_utf8_lossy(&bytes));
     }
@@ -219,7 +220,7 @@ fn no_refusal_of_settings_shows_a_secret() {
     }
     let endpoint = format!("http://key:{STORAGE}@{NOWHERE}");
     let project = Project::new("[storage]\nurl = \"s3://bucket/prefix\"", "pay").with_s3(&endpoint, TOKEN);
-    let (_, said) = project.run(&["status", "--log-level", "trace"], Duration::from_secs(10));
+    let (_, said) = project.run(&["status", "--log-level", "trace"], Duration::from_secs(60));
     assert!(said.contains("an endpoint holds credentials"), "{said}");
     for (name, value) in [
         ("BASESTREAM__CATALOG", "postgres://u:hushcatalog7f3a@h/db"),
@@ -228,7 +229,7 @@ fn no_refusal_of_settings_shows_a_secret() {
         ("BASESTREAM__LOG__PROPERTIES__SASL_PASSWORT", LOG),
         ("BASESTREAM__LOG__PROPERTIE__SASL_PASSWORD", LOG),
     ] {
-        let (code, said) = Project::new("", "pay").with(name, value).run(&["plan"], Duration::from_secs(10));
+        let (code, said) = Project::new("", "pay").with(name, value).run(&["plan"], Duration::from_secs(60));
         assert_eq!(code, Some(1), "{name}: {said}");
     }
 }
@@ -289,13 +290,13 @@ async fn no_secret_is_shown_or_stored_on_real_services_nor_when_they_refuse_the_
 }
 
 async fn wait_until_ready(url: &str) {
-    for _ in 0..600 {
+    for _ in 0..2_400 {
         if reqwest::get(format!("{url}/readyz")).await.is_ok_and(|reply| reply.status().is_success()) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("timed out: {url} was not ready in 30 s");
+    panic!("timed out: {url} was not ready in two minutes");
 }
 
 /// Responses and errors of every path.

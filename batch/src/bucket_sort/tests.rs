@@ -25,6 +25,10 @@ fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
     (lines, chunks.len())
 }
 
+fn enough() -> SortMemory {
+    SortMemory::of_each(2 << 30, 2)
+}
+
 async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
     let (shuffle, buckets) = partitioned(view, count, Arc::new(UnboundedMemoryPool::default())).await;
     let mut inside = Vec::new();
@@ -33,7 +37,7 @@ async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String
         Ok(())
     };
     for bucket in buckets {
-        sort_in_memory(&shuffle.plan, &shuffle.codec, bucket, &mut take).unwrap();
+        sort_in_memory(&shuffle.plan, &shuffle.codec, bucket, enough(), &mut take).unwrap();
     }
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(16 << 20));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();
@@ -42,7 +46,7 @@ async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String
     let (shuffle, buckets) = partitioned(view, count, Arc::new(FairSpillPool::new(1 << 20))).await;
     let mut outside = Vec::new();
     for bucket in buckets {
-        let mut sorted = ExternalSort::start(&shuffle.plan, shuffle.codec.clone(), bucket, session.task_ctx()).unwrap();
+        let mut sorted = ExternalSort::start(&shuffle.plan, shuffle.codec.clone(), bucket, (enough(), session.task_ctx())).unwrap();
         while let Some(rows) = sorted.next().await.unwrap() {
             outside.push(rows);
         }

@@ -13,7 +13,9 @@ use engine::walk::{NodeIndex, SnapshotEdges, TierEdges};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, ObjectStorage, Tier, read_bucket};
 use tracing::debug;
-use types::{Error, Result};
+use types::Result;
+
+use crate::temp_folder::at_folder;
 
 /// Node indexes may take 1/`PART_OF_LIMIT` of the run's memory limit: the walk itself needs the rest.
 const PART_OF_LIMIT: usize = 4;
@@ -31,6 +33,7 @@ pub(crate) struct LocalBucket {
     bucket: u32,
     writer: SortedFileWriter,
     file: File,
+    folder: PathBuf,
 }
 
 /// The finished file of one bucket.
@@ -60,8 +63,9 @@ impl LocalEdges {
 
     pub(crate) fn begin(&self, bucket: u32) -> Result<LocalBucket> {
         let made = tempfile::tempfile_in(&self.folder).and_then(|file| Ok((file.try_clone()?, file)));
-        let (to_write, file) = made.map_err(|error| Error::from(error).with("folder", self.folder.display()))?;
-        Ok(LocalBucket { bucket, writer: SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?, file })
+        let (to_write, file) = made.map_err(|error| at_folder(&self.folder, error))?;
+        let writer = SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?;
+        Ok(LocalBucket { bucket, writer, file, folder: self.folder.clone() })
     }
 
     /// Maps the buckets of a tier that was written.
@@ -135,11 +139,11 @@ pub(crate) fn edges_of<'t>(tiers: impl IntoIterator<Item = &'t LocalTier>) -> Sn
 
 impl LocalBucket {
     pub(crate) fn push(&mut self, rows: &StateRows) -> Result<()> {
-        self.writer.write(rows)
+        self.writer.write(rows).map_err(|error| at_folder(&self.folder, error))
     }
 
     pub(crate) fn finish(self) -> Result<FinishedBucket> {
-        self.writer.finish()?;
+        self.writer.finish().map_err(|error| at_folder(&self.folder, error))?;
         Ok(FinishedBucket { bucket: self.bucket, file: self.file })
     }
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod events;
+mod failing;
 mod site;
 mod states;
 

@@ -27,11 +27,11 @@ pub fn tell() -> Result<(), Failed> {
     for (what, amount) in ODD {
         println!("{what}");
         for Contender { name, mut decode } in all(&Records::one(b""))? {
-            let told = match decode(&Records::one(&record(amount))) {
+            let reported = match decode(&Records::one(&record(amount))) {
                 Ok(batch) => format!("{} cents", batch.column(4).as_primitive::<Decimal128Type>().value(0)),
                 Err(error) => error.lines().next().unwrap_or_default().to_owned(),
             };
-            println!("    {name}: {told}");
+            println!("    {name}: {reported}");
         }
     }
     Ok(())

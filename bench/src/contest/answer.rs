@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use types::{Error, Result};
 
-use super::contender::Site;
+use crate::installed::Pristine;
 
 /// The columns of an answer: its key, a text, and its values with the types in which they are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct Shape {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer(RecordBatch);
 
-/// The answer of the last batch run.
-pub(super) async fn served(site: &Site<'_>) -> Result<Answer> {
-    let installation = site.installed.open().await?;
+/// The answer of the last batch run, from the table that has it.
+pub(super) async fn served(installed: &Pristine, answered_by: &str, shape: &Shape) -> Result<Answer> {
+    let installation = installed.open().await?;
     let node = installation.node(None).await?;
-    let columns: Vec<&str> = site.shape.columns().map(|(name, _)| name).collect();
-    let response = node.query(&format!("SELECT {} FROM {}", columns.join(", "), site.answered_by), Vec::new()).await?;
-    let answer = site.shape.answer(&response.collect().await?)?;
+    let columns: Vec<&str> = shape.columns().map(|(name, _)| name).collect();
+    let response = node.query(&format!("SELECT {} FROM {answered_by}", columns.join(", ")), Vec::new()).await?;
+    let answer = shape.answer(&response.collect().await?)?;
     installation.close().await;
     Ok(answer)
 }

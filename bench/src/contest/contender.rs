@@ -121,7 +121,7 @@ pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize
 /// Compares an answer with the first one.
 async fn hold_answer(site: &Site<'_>, outcome: &mut Outcome, first: &mut Option<(String, Answer)>) -> Result<()> {
     let answer = match outcome.contender.is_run() {
-        true => answer::served(site).await?,
+        true => answer::served(site.installed, site.answered_by, site.shape).await?,
         false => answer::read(&outcome.file, site.shape)?,
     };
     outcome.rows = Some(answer.len());
@@ -146,10 +146,10 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
         site.installed.restore()?;
     }
     let finished = child::run(&mut command, &site.limits)?;
-    let told: Reported = serde_json::from_str(&finished.stdout)
+    let reported: Reported = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
     let parts = parts::from_log(&finished.stderr, site.steps);
-    Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })
+    Ok(Measured { seconds: reported.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })
 }
 
 fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {

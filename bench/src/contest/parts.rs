@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_by_the_log() {
+    fn parts_are_reported_by_the_log() {
         let line = |seconds: u32, message: &str| {
             format!(
                 r#"{{"timestamp":"2026-03-01T00:00:{seconds:02}.5Z","level":"INFO","fields":{{"message":"{message}","rows":3}},"target":"batch"}}"#

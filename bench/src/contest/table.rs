@@ -38,7 +38,7 @@ pub fn build(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
             Figure::ratio(processor(outcome).zip(duckdb_processor).map(|(own, other)| own.over(&other))),
             Figure::bytes(peak(outcome)),
             Figure::bytes(own_peak(outcome)),
-            Figure::text(told(outcome)),
+            Figure::text(outcome_text(outcome)),
         ]
     };
     let notes = vec![
@@ -104,7 +104,7 @@ fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
     Spread::from_values(outcome.measured.iter().map(of))
 }
 
-fn told(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     match (&outcome.failure, outcome.rows) {
         (Some(error), _) => format!("gave up: {}", error.message()),
         (None, Some(rows)) => format!("{rows} rows, the same as all others"),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::backlog::Taken;
 use super::{HEALTH_P99_MS, HOT_P50_MS, Meanwhile, Options, Outcome};
 use crate::latencies::{self, Latencies, median_of};
 use crate::report::{Figure, Table, verdict};
@@ -46,8 +47,42 @@ fn text(outcome: &Outcome) -> String {
     match outcome.meanwhile {
         Meanwhile::Nothing => "nothing".into(),
         Meanwhile::Hot(clients) => format!("{clients} clients ask the hot key"),
-        Meanwhile::HotAndArriving(clients) => format!("{clients} clients ask the hot key, and its events arrive"),
+        Meanwhile::HotAndArriving(clients) => format!("{clients} clients ask the hot key, and events arrive, half of them of it"),
     }
+}
+
+/// The same questions with the cache of rows and without.
+pub(super) fn cache(outcomes: &[Outcome], uncached: &[Outcome]) -> Table {
+    let mut rows = Vec::new();
+    for without in uncached {
+        let with = outcomes.iter().filter(|with| with.meanwhile == without.meanwhile);
+        for (cache, outcome) in with.map(|with| ("with", with)).chain([("without", without)]) {
+            let figures = latencies::figures(&outcome.hot);
+            rows.push([Figure::text(text(outcome)), Figure::text(cache)].into_iter().chain(figures).collect());
+        }
+    }
+    Table {
+        title: "The hot key with its finished row, and without".into(),
+        columns: ["meanwhile", "row cache"].into_iter().chain(latencies::COLUMNS).map(str::to_owned).collect(),
+        rows,
+        notes: vec!["without: `serving.row_cache = 0`; what was merged of the key is kept all the same".to_owned()],
+    }
+}
+
+/// What the speed layer took.
+pub(super) fn backlogs(taken: &[Taken]) -> Option<Table> {
+    let row = |taken: &Taken| {
+        let keys = if taken.is_skewed { "one key has half" } else { "keys alike" };
+        let share = taken.share.map_or(Figure::Absent, |share| Figure::text(format!("{share:.3}")));
+        vec![Figure::text(keys), Figure::Count(taken.events), Figure::per_second(Spread::from_values([taken.per_second])), share]
+    };
+    let table = Table {
+        title: "A backlog through `up`".into(),
+        columns: ["keys", "events", "per second", "share that /v1/hot-keys lists"].map(str::to_owned).to_vec(),
+        rows: taken.iter().map(row).collect(),
+        notes: vec!["from taking the partitions over until answers count all events; one run each".to_owned()],
+    };
+    (!taken.is_empty()).then_some(table)
 }
 
 pub(super) fn aims(outcomes: &[Outcome]) -> Table {

@@ -13,7 +13,7 @@ use crate::feed::Source;
 
 pub(super) const VIEW: &str = "shop_visitors";
 pub(super) const HOT: &str = "hot";
-const STREAM: &str = "visits";
+pub(super) const STREAM: &str = "visits";
 
 #[derive(Debug, Clone)]
 pub(super) struct Visits {
@@ -40,6 +40,13 @@ impl Visits {
 
     fn shop(&self, number: u64) -> String {
         if self.is_hot(number) { HOT.to_owned() } else { other(mix(22, number) % self.keys.max(1)) }
+    }
+}
+
+impl Visits {
+    /// These visits as records of the log.
+    pub(super) fn records(&self, numbers: std::ops::Range<u64>) -> Vec<NewRecord> {
+        numbers.map(|number| record("v", number, &self.shop(number), self.time(STREAM, number))).collect()
     }
 }
 
@@ -80,23 +87,27 @@ impl Events for Visits {
     }
 }
 
-/// New visitors of the hot shop, after all others.
+/// New visitors after all others, every second one of the hot shop.
+#[derive(Debug, Clone)]
 pub(super) struct Arriving {
     pub(super) next: u64,
+    /// How many other shops there are.
+    pub(super) keys: u64,
 }
 
 impl Source for Arriving {
     fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)> {
-        let records = (self.next..self.next + count).map(record).collect();
+        let shop = |nth: u64| if nth.is_multiple_of(2) { HOT.to_owned() } else { other(mix(24, nth) % self.keys.max(1)) };
+        let records = (self.next..self.next + count).map(|nth| record("a", nth, &shop(nth), END + nth as Micros)).collect();
         self.next += count;
         vec![(STREAM.to_owned(), records)]
     }
 }
 
-fn record(nth: u64) -> NewRecord {
-    let ts = format_timestamp(END + nth as Micros);
-    let value = format!(r#"{{"visit_id":"a{nth}","ts":"{ts}","shop_id":"{HOT}","visitor_id":"new-{nth}"}}"#);
-    NewRecord { key: Some(Bytes::from(HOT)), value: Some(Bytes::from(value)), headers: Vec::new(), partition_by: None }
+fn record(prefix: &str, nth: u64, shop: &str, time: Micros) -> NewRecord {
+    let ts = format_timestamp(time);
+    let value = format!(r#"{{"visit_id":"{prefix}{nth}","ts":"{ts}","shop_id":"{shop}","visitor_id":"new-{nth}"}}"#);
+    NewRecord { key: Some(Bytes::from(shop.to_owned())), value: Some(Bytes::from(value)), headers: Vec::new(), partition_by: None }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn committed(lines: &[Line]) -> Vec<DateTime<Utc>> {
 fn worked(begun: DateTime<Utc>, quiet: DateTime<Utc>, ended: &Ended, committed: &[DateTime<Utc>]) -> f64 {
     let seconds = |from: DateTime<Utc>, to: DateTime<Utc>| (to - from).num_microseconds().unwrap_or_default() as f64 / 1e6;
     match committed.last() {
-        Some(last) if *last > ended.told_at => seconds(begun, quiet) + seconds(ended.told_at, *last),
+        Some(last) if *last > ended.signalled_at => seconds(begun, quiet) + seconds(ended.signalled_at, *last),
         Some(last) => seconds(begun, *last),
         None => seconds(begun, quiet),
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_wait_in_which_nothing_was_to_do_does_not_count() {
         let at = |millis: i64| DateTime::from_timestamp_millis(millis).unwrap();
-        let ended = Ended { used: Used::default(), told_at: at(4_000), lines: Vec::new() };
+        let ended = Ended { used: Used::default(), signalled_at: at(4_000), lines: Vec::new() };
         assert_eq!(worked(at(1_000), at(3_000), &ended, &[at(2_000), at(4_500)]), 2.5);
         assert_eq!(worked(at(1_000), at(3_000), &ended, &[at(2_000), at(2_990)]), 1.99);
     }

@@ -26,12 +26,12 @@ pub(super) struct Database {
 /// The version of a running server, and the memory it may use for pages.
 pub(super) async fn version(url: &str) -> Result<String> {
     let mut connection = PgConnection::connect(url).await.map_err(failed)?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for setting in ["SHOW server_version", "SHOW shared_buffers"] {
-        told.push(sqlx::query(setting).fetch_one(&mut connection).await.and_then(|row| row.try_get::<String, _>(0)).map_err(failed)?);
+        reported.push(sqlx::query(setting).fetch_one(&mut connection).await.and_then(|row| row.try_get::<String, _>(0)).map_err(failed)?);
     }
     connection.close().await.map_err(failed)?;
-    Ok(told.join(", shared_buffers "))
+    Ok(reported.join(", shared_buffers "))
 }
 
 impl Database {

@@ -21,9 +21,9 @@ const AT_ONCE: usize = 1_000;
 
 /// The version of the installed program.
 pub(super) fn version() -> Option<String> {
-    let told = Command::new("redis-server").arg("--version").output().ok()?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    told.split(' ').find_map(|word| word.strip_prefix("v=")).map(str::to_owned)
+    let reported = Command::new("redis-server").arg("--version").output().ok()?;
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+    reported.split(' ').find_map(|word| word.strip_prefix("v=")).map(str::to_owned)
 }
 
 /// Killed when it is dropped.

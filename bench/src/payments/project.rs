@@ -30,8 +30,17 @@ impl Project {
 
     /// The same with these definitions, by their files.
     pub async fn with(folder: &Path, topic: &Topic, definitions: &[(&str, String)]) -> Result<Project> {
+        Project::of_clock("event", folder, topic, definitions).await
+    }
+
+    /// The same for events of the present: time is that of the clock on the wall.
+    pub async fn of_present(folder: &Path, topic: &Topic, definitions: &[(&str, String)]) -> Result<Project> {
+        Project::of_clock("wall", folder, topic, definitions).await
+    }
+
+    async fn of_clock(clock: &str, folder: &Path, topic: &Topic, definitions: &[(&str, String)]) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
-        let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n", topic.url);
+        let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"{clock}\"\n", topic.url);
         for (path, text) in definitions.iter().map(|(path, text)| (*path, text.as_str())).chain([(FILE_NAME, config.as_str())]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;

@@ -36,7 +36,7 @@ pub async fn answer(path: &Path) -> Result<String> {
     let settings = Settings::load(&question.config, &Variables::from_process())?;
     let installation = Installation::open(&settings, Functions::standard()).await?;
     let node = installation.node(None).await?;
-    let mut told = Reported { seconds: Vec::new(), rows: 0, last: Value::Null };
+    let mut reported = Reported { seconds: Vec::new(), rows: 0, last: Value::Null };
     for sql in question.sql.iter().flat_map(|sql| std::iter::repeat_n(sql, question.repeats.max(1))) {
         let began = Instant::now();
         let mut response = node.query(sql, Vec::new()).await?;
@@ -45,13 +45,13 @@ pub async fn answer(path: &Path) -> Result<String> {
             rows += batch.num_rows() as u64;
             last = (batch.num_rows() > 0).then_some(batch).or(last);
         }
-        told.seconds.push(began.elapsed().as_secs_f64());
-        told.rows = rows;
+        reported.seconds.push(began.elapsed().as_secs_f64());
+        reported.rows = rows;
         if let Some(batch) = last {
             let row = serving::json::rows(&batch.slice(batch.num_rows() - 1, 1))?;
-            told.last = serde_json::from_str(row[0].get()).map_err(|error| Error::internal(format!("a row is no JSON: {error}")))?;
+            reported.last = serde_json::from_str(row[0].get()).map_err(|error| Error::internal(format!("a row is no JSON: {error}")))?;
         }
     }
     installation.close().await;
-    Ok(json!(told).to_string())
+    Ok(json!(reported).to_string())
 }

@@ -82,15 +82,15 @@ pub(super) fn truth(purchases: &Purchases) -> Truth {
 
 impl Truth {
     /// Errors on any difference.
-    pub(super) fn hold(&self, asked: &Asked, told: &Reported) -> Result<()> {
+    pub(super) fn hold(&self, asked: &Asked, reported: &Reported) -> Result<()> {
         let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
-        let is_sum = told.last.get("events_1h").is_some();
-        if told.rows != rows || (is_sum && told.last != self.events) {
+        let is_sum = reported.last.get("events_1h").is_some();
+        if reported.rows != rows || (is_sum && reported.last != self.events) {
             return Err(Error::internal("a scan differs from the events")
                 .with("asked", asked.name)
-                .with("rows", told.rows)
+                .with("rows", reported.rows)
                 .with("expected", rows)
-                .with("last", &told.last)
+                .with("last", &reported.last)
                 .with("of events", &self.events));
         }
         Ok(())

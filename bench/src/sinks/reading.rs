@@ -10,7 +10,6 @@ use types::record::Record;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::definitions::SINK_TOPIC;
 use super::sending::Sent;
 use super::{Latencies, STALLED};
 use crate::payments::PARTITIONS;
@@ -21,6 +20,7 @@ const POLL: Duration = Duration::from_millis(2);
 
 pub(super) struct Reader {
     log: Arc<dyn Log>,
+    topic: Arc<str>,
     sent: Sent,
     next: Vec<Offset>,
     /// The events that have a record.
@@ -34,9 +34,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(log: Arc<dyn Log>, sent: Sent) -> Reader {
+    pub(super) fn new(log: Arc<dyn Log>, topic: &str, sent: Sent) -> Reader {
         let (events, last, early) = (HashSet::new(), BTreeMap::new(), Vec::new());
-        Reader { log, sent, next: vec![Offset::ZERO; PARTITIONS as usize], events, twice: 0, last, disordered: 0, early }
+        let next = vec![Offset::ZERO; PARTITIONS as usize];
+        Reader { log, topic: topic.into(), sent, next, events, twice: 0, last, disordered: 0, early }
     }
 
     /// The number of events that have a record.
@@ -80,7 +81,7 @@ impl Reader {
 
     async fn read(&mut self, latencies: &mut Latencies) -> Result<()> {
         for partition in 0..PARTITIONS as i32 {
-            let source = TopicPartition { topic: SINK_TOPIC.into(), partition };
+            let source = TopicPartition { topic: self.topic.clone(), partition };
             let fetched = self.log.read(&source, self.next[partition as usize], AT_ONCE).await?;
             let now = Instant::now();
             fetched.records.iter().try_for_each(|record| self.take(partition, record, now, latencies))?;

@@ -1,5 +1,6 @@
 //! Formats the measurements as tables.
 
+use super::peer::Beside;
 use super::scoring::Scored;
 use super::{AIM_MS, AIM_PER_SECOND, AIM_SCORED_MS, AtRate, Backlog, Options};
 use crate::latencies;
@@ -18,10 +19,10 @@ pub(super) fn latencies(options: &Options, at_rates: &[AtRate]) -> Table {
             p99,
             latencies::aim(&at_rate.stretches, AIM_MS),
             slowest,
-            Figure::per_second(one(at_rate.arrived_per_second)),
+            Figure::per_second(Spread::single(at_rate.arrived_per_second)),
             per_second,
-            Figure::ratio(one(at_rate.used.processor_s / at_rate.seconds)),
-            Figure::bytes(one(at_rate.used.peak_bytes as f64)),
+            Figure::ratio(Spread::single(at_rate.used.processor_s / at_rate.seconds)),
+            Figure::bytes(Spread::single(at_rate.used.peak_bytes as f64)),
         ]
     };
     let notes = vec![
@@ -31,7 +32,7 @@ pub(super) fn latencies(options: &Options, at_rates: &[AtRate]) -> Table {
         "checked at the end: every accepted event has one record, in the order of its partition".to_owned(),
         "processors busy: by one `basestream up`, which runs all layers and writes a checkpoint every 10 s".to_owned(),
     ];
-    table("From an event to its record", &columns, at_rates.iter().map(row).collect(), notes)
+    Table::new("From an event to its record", &columns, at_rates.iter().map(row).collect(), notes)
 }
 
 pub(super) fn backlog(options: &Options, backlog: Option<&Backlog>) -> Table {
@@ -39,17 +40,17 @@ pub(super) fn backlog(options: &Options, backlog: Option<&Backlog>) -> Table {
     let row = |backlog: &Backlog| {
         vec![
             Figure::Count(backlog.events),
-            Figure::per_second(one(backlog.per_second)),
+            Figure::per_second(Spread::single(backlog.per_second)),
             Figure::text(format!("{AIM_PER_SECOND}: {}", verdict(backlog.per_second >= AIM_PER_SECOND))),
-            Figure::ratio(one(backlog.used.processor_s / backlog.seconds)),
-            Figure::bytes(one(backlog.used.peak_bytes as f64)),
+            Figure::ratio(Spread::single(backlog.used.processor_s / backlog.seconds)),
+            Figure::bytes(Spread::single(backlog.used.peak_bytes as f64)),
         ]
     };
     let notes = vec![
         format!("the sink joins {} views{}", options.views, linked(options)),
         "from the start of the process to the last record; the topic was filled before".to_owned(),
     ];
-    table("A backlog", &columns, backlog.into_iter().map(row).collect(), notes)
+    Table::new("A backlog", &columns, backlog.into_iter().map(row).collect(), notes)
 }
 
 pub(super) fn scored(options: &Options, scored: &[Scored]) -> Table {
@@ -63,17 +64,49 @@ pub(super) fn scored(options: &Options, scored: &[Scored]) -> Table {
         format!("8 clients that together ask {} times a second; each answer is checked to be a record", options.scored),
         "`store` true: the event is appended, and the answer is the record that the sink has put out".to_owned(),
     ];
-    table("One event over HTTP", &columns, scored.iter().map(row).collect(), notes)
+    Table::new("One event over HTTP", &columns, scored.iter().map(row).collect(), notes)
+}
+
+pub(super) fn beside(options: &Options, beside: &Beside) -> Table {
+    let columns = ["program", "events", "records/s", "relative to Flink", "processor s per million", "peak MiB"];
+    let mut notes = vec![
+        format!("a backlog on Kafka of {} accounts and 100,000 merchants; repeats: {}, in turns", options.keys, options.repeats.max(1)),
+        "the sink joins two views of one hour, by account and by merchant; in Flink SQL these are two OVER windows of one hour".to_owned(),
+    ];
+    let rows = match beside {
+        Beside::LeftOut(why) => {
+            notes.push(format!("left out: {why}"));
+            Vec::new()
+        }
+        Beside::Measured { own, flink } => {
+            notes.extend([
+                "basestream: from the start of the process to the last record that can be read; with duplicates dropped, every event archived \
+                 with its raw record, checkpoints, and records in transactions"
+                    .to_owned(),
+                "Flink: its job alone, in a JVM that is already running; 2 threads, objects reused, state in memory, no checkpoints, \
+                 no transactions, no deduplication; it decodes five of the eleven fields"
+                    .to_owned(),
+                "checked in every turn: each event (Flink: each record) has one record".to_owned(),
+            ]);
+            let per_second = |measured: &[Backlog]| Spread::from_values(measured.iter().map(|backlog| backlog.per_second));
+            let row = |program: &str, measured: &[Backlog]| {
+                let million = |backlog: &Backlog| backlog.used.processor_s * 1e6 / backlog.events.max(1) as f64;
+                let ratio = per_second(measured).zip(per_second(flink)).map(|(one, flink)| one.over(&flink));
+                vec![
+                    Figure::text(program),
+                    Figure::Count(options.peer_events),
+                    Figure::per_second(per_second(measured)),
+                    Figure::ratio(ratio),
+                    Figure::seconds(Spread::from_values(measured.iter().map(million))),
+                    Figure::bytes(Spread::from_values(measured.iter().map(|backlog| backlog.used.peak_bytes as f64))),
+                ]
+            };
+            vec![row("basestream", own), row("Flink SQL", flink)]
+        }
+    };
+    Table::new("The same topology beside Flink SQL", &columns, rows, notes)
 }
 
 fn linked(options: &Options) -> &'static str {
     if options.views > 2 { ", one of them linked" } else { "" }
-}
-
-fn one(value: f64) -> Option<Spread> {
-    Spread::from_values([value])
-}
-
-fn table(title: &str, columns: &[&str], rows: Vec<Vec<Figure>>, notes: Vec<String>) -> Table {
-    Table { title: title.into(), columns: columns.iter().map(|column| (*column).to_owned()).collect(), rows, notes }
 }

@@ -32,7 +32,7 @@ pub(super) fn build(options: &Options, series: &[Series], appended: u64, used: U
 fn row(options: &Options, series: &Series) -> Vec<Figure> {
     let after: Vec<(f64, f64)> = series.points.iter().filter(|(minute, _)| *minute >= options.warm_up_minutes).copied().collect();
     let values = Spread::from_values(after.iter().map(|(_, value)| *value)).map_or(Figure::Absent, Figure::Number);
-    let trend = Trend::of(&after);
+    let trend = Trend::fit(&after);
     let level = match trend {
         Some(trend) if series.is_held => Figure::text(if trend.is_level() { "yes" } else { "no" }),
         _ => Figure::Absent,

@@ -14,7 +14,7 @@ const LEVEL: f64 = 0.05;
 
 impl Trend {
     /// `None` for fewer than three samples, or samples of one moment.
-    pub(super) fn of(minutes: &[(f64, f64)]) -> Option<Trend> {
+    pub(super) fn fit(minutes: &[(f64, f64)]) -> Option<Trend> {
         let count = minutes.len() as f64;
         if minutes.len() < 3 {
             return None;
@@ -50,21 +50,21 @@ mod tests {
 
     #[test]
     fn a_line_is_found_with_its_slope_per_hour() {
-        let trend = Trend::of(&samples(|minute| 100.0 + minute)).unwrap();
+        let trend = Trend::fit(&samples(|minute| 100.0 + minute)).unwrap();
         assert!((trend.slope - 60.0).abs() < 1e-9 && trend.error < 1e-9 && !trend.is_level(), "{trend:?}");
     }
 
     #[test]
     fn a_saw_is_level_and_a_saw_that_rises_is_not() {
         let saw = |minute: f64| 100.0 + (minute % 7.0);
-        assert!(Trend::of(&samples(saw)).unwrap().is_level());
-        assert!(!Trend::of(&samples(|minute| saw(minute) + minute / 5.0)).unwrap().is_level());
+        assert!(Trend::fit(&samples(saw)).unwrap().is_level());
+        assert!(!Trend::fit(&samples(|minute| saw(minute) + minute / 5.0)).unwrap().is_level());
     }
 
     #[test]
     fn what_falls_is_level_and_too_few_samples_are_none() {
-        assert!(Trend::of(&samples(|minute| 500.0 - minute)).unwrap().is_level());
-        assert_eq!(Trend::of(&[(0.0, 1.0), (1.0, 1.0)]), None);
-        assert_eq!(Trend::of(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
+        assert!(Trend::fit(&samples(|minute| 500.0 - minute)).unwrap().is_level());
+        assert_eq!(Trend::fit(&[(0.0, 1.0), (1.0, 1.0)]), None);
+        assert_eq!(Trend::fit(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
     }
 }

@@ -2,7 +2,7 @@ use basestream_bench::batch;
 use basestream_bench::purchases::{Purchases, SMALL_AGGREGATES};
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_recompute_answers_as_everybody_does() {
@@ -13,15 +13,15 @@ async fn a_full_recompute_answers_as_everybody_does() {
     let rows = &report.tables[0].rows;
     assert_eq!(rows.len(), if programs.python.is_some() { 9 + usize::from(programs.polars_version().is_some()) } else { 3 });
     for row in rows {
-        let told = row[10].to_string();
-        let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
+        let reported = row[10].to_string();
+        let count: usize = reported.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{reported}"));
         assert!(count > 1_000 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
     }
     let held: Vec<String> =
         rows.iter().rev().take(2).flat_map(|row| [row[11].to_string(), row[12].to_string(), row[13].to_string()]).collect();
     assert!(programs.python.is_none() || held.iter().all(|figure| figure.ends_with("met") || figure.ends_with("missed")), "{held:?}");
     assert_eq!(report.tables[1].rows.len(), 2, "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 use basestream_bench::compaction;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, is_verdict, programs};
+use super::{assert_all_reported, is_verdict, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn little_is_left_of_many_checkpoints_and_days() {
@@ -16,5 +16,5 @@ async fn little_is_left_of_many_checkpoints_and_days() {
     assert!(matches!(days.rows[2][1], Figure::Count(1..20)), "{report}");
     assert!(matches!(days.rows[3][1], Figure::Count(720..900)), "an hour as it was committed, and little more: {report}");
     assert!(days.rows[5..].iter().all(|row| is_verdict(&row[2])), "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

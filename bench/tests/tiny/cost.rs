@@ -1,10 +1,10 @@
 use basestream_bench::cost;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_stored_is_told_per_event_and_per_key() {
+async fn what_is_stored_is_reported_per_event_and_per_key() {
     let options = cost::Options { events: vec![5_000, 10_000], keys: vec![50, 500], ..cost::Options::default() };
     let folder = tempfile::tempdir().unwrap();
     let report = cost::run(&options, &programs(), folder.path(), "bench cost").await.unwrap();
@@ -15,5 +15,5 @@ async fn what_is_stored_is_told_per_event_and_per_key() {
         let bytes = row[3..7].iter().all(|figure| matches!(figure, Figure::Number(each) if (0.1..1_500.0).contains(&each.median)));
         assert!(bytes && matches!(row[8], Figure::Number(each) if each.median > 1.0), "{row:?}");
     }
-    assert_told(&report);
+    assert_all_reported(&report);
 }

@@ -1,7 +1,7 @@
 use basestream_bench::flight;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_way_reads_the_whole_view() {
@@ -14,5 +14,5 @@ async fn every_way_reads_the_whole_view() {
     for row in rows {
         assert!(matches!((&row[3], &row[5]), (Figure::Number(rate), Figure::Number(wire)) if rate.min > 0.0 && wire.min > 1.0), "{row:?}");
     }
-    assert_told(&report);
+    assert_all_reported(&report);
 }

@@ -1,7 +1,7 @@
 use basestream_bench::freshness;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_was_acknowledged_is_counted_also_on_real_services() {
@@ -12,5 +12,5 @@ async fn an_event_that_was_acknowledged_is_counted_also_on_real_services() {
     let report = freshness::run(&options, &programs(), folder.path(), "bench freshness").await.unwrap();
     let rows = &report.tables[0].rows;
     assert!(!rows.is_empty() && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

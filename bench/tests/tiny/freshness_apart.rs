@@ -1,7 +1,7 @@
 use basestream_bench::freshness::apart;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_apart_count_an_event_that_was_acknowledged() {
@@ -10,5 +10,5 @@ async fn nodes_apart_count_an_event_that_was_acknowledged() {
     let report = apart::run(&options, &programs(), folder.path(), "bench freshness-apart").await.unwrap();
     let rows = &report.tables[0].rows;
     assert!(rows.len() == 2 && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

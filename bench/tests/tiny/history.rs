@@ -2,7 +2,7 @@ use basestream_bench::history;
 use basestream_bench::purchases::Purchases;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, is_verdict, programs};
+use super::{assert_all_reported, is_verdict, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_cost_what_is_new() {
@@ -20,5 +20,5 @@ async fn runs_cost_what_is_new() {
     assert_eq!(read, [9_183, 8, 81, 818].map(Figure::Count), "{report}");
     assert!(links.rows[1..].iter().all(|row| is_verdict(&row[4])), "{report}");
     assert!(together.rows.len() == 2 && is_verdict(&together.rows[1][2]), "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use basestream_bench::ingest;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_ingested_is_committed_and_counted_once() {
@@ -17,7 +17,7 @@ async fn what_is_ingested_is_committed_and_counted_once() {
     for row in &report.tables[0].rows {
         assert!(matches!(row[5], Figure::PerSecond(rate) if rate.median > 0.0) && row[11] != Figure::Count(0), "{row:?}");
     }
-    assert_told(&report);
+    assert_all_reported(&report);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,7 @@ async fn what_is_ingested_on_real_services_is_what_flink_counts() {
     // A wrong answer is an error, Flink's too where bench/peers/setup installed it. Some of its runs never end: they
     // are given up.
     let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
-    let told = |row: &Vec<Figure>| matches!(row[5], Figure::PerSecond(_)) || row[0].to_string().contains("given up");
-    assert!(report.tables[0].rows.iter().all(told) && matches!(report.tables[0].rows[0][5], Figure::PerSecond(_)), "{report}");
-    assert_told(&report);
+    let reported = |row: &Vec<Figure>| matches!(row[5], Figure::PerSecond(_)) || row[0].to_string().contains("given up");
+    assert!(report.tables[0].rows.iter().all(reported) && matches!(report.tables[0].rows[0][5], Figure::PerSecond(_)), "{report}");
+    assert_all_reported(&report);
 }

@@ -2,7 +2,7 @@ use basestream_bench::isolation;
 use basestream_bench::purchases::Purchases;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, is_verdict, programs};
+use super::{assert_all_reported, is_verdict, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_keys_are_looked_up_beside_scans_and_runs() {
@@ -15,5 +15,5 @@ async fn random_keys_are_looked_up_beside_scans_and_runs() {
     assert!(lookups.rows.iter().all(|row| matches!(row[2], Figure::Count(2..))), "{report}");
     assert!(!lookups.rows[2][0].to_string().ends_with(" 0 scans"), "{report}");
     assert!(aims.rows.iter().all(|row| is_verdict(&row[3])), "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

@@ -1,7 +1,7 @@
 use basestream_bench::lookup::{self, Case};
 use basestream_bench::report::Figure;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
@@ -35,5 +35,5 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
     assert!(windows.rows.len() == 6 && windows.rows.iter().skip(1).all(|row| held(row, 7)), "{report}");
     assert!(keys.rows.len() == 2 && held(&keys.rows[1], 7), "{report}");
     assert_eq!(sizes.rows.len(), 3);
-    assert_told(&report);
+    assert_all_reported(&report);
 }

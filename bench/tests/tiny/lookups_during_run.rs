@@ -2,7 +2,7 @@ use basestream_bench::lookups_during_run;
 use basestream_bench::purchases::Purchases;
 use basestream_bench::report::Figure;
 
-use super::{assert_told, is_verdict, programs};
+use super::{assert_all_reported, is_verdict, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_keys_are_looked_up_while_the_same_process_runs_batch() {
@@ -15,5 +15,5 @@ async fn random_keys_are_looked_up_while_the_same_process_runs_batch() {
     assert!(lookups.rows.iter().all(|row| matches!(row[2], Figure::Count(2..))), "{report}");
     assert_eq!(aims.rows.len(), 3, "{report}");
     assert!(aims.rows.iter().filter(|row| is_verdict(&row[2])).count() == 2, "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

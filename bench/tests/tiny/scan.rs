@@ -2,7 +2,7 @@ use basestream_bench::purchases::Purchases;
 use basestream_bench::report::Figure;
 use basestream_bench::scan;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scans_have_the_rows_and_sums_of_the_events() {
@@ -16,5 +16,5 @@ async fn scans_have_the_rows_and_sums_of_the_events() {
     assert_eq!(measured.count(), 8, "{report}");
     let held = rows.iter().filter(|row| ["met", "missed"].iter().any(|verdict| row[4].to_string().ends_with(verdict)));
     assert_eq!(held.count(), 5, "{report}");
-    assert_told(&report);
+    assert_all_reported(&report);
 }

@@ -1,7 +1,7 @@
 use basestream_bench::report::Figure;
 use basestream_bench::start;
 
-use super::{assert_told, programs};
+use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
@@ -15,5 +15,5 @@ async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
         assert!(matches!(&row[2..4], [Figure::Count(segments @ 5..), Figure::Count(200)] if *segments < 20), "{row:?}");
         assert!(matches!(&row[5..8], [Figure::Seconds(_), Figure::Seconds(_), Figure::Seconds(_)]), "{row:?}");
     }
-    assert_told(&report);
+    assert_all_reported(&report);
 }

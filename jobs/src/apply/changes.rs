@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use definitions::{Definitions, parse};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord};
+use definitions::{Definitions, ParameterDefinition, parse};
 use serde::Serialize;
 use types::{Error, Result};
 
@@ -34,12 +34,29 @@ pub struct Change {
     pub name: Arc<str>,
     #[serde(flatten)]
     pub what: What,
+    /// For a parameter of the files: its value.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub value: Option<ValueChange>,
     /// The text to store.
     #[serde(skip)]
     pub sql: String,
     /// The newest version in the catalog, live or not.
     #[serde(skip)]
     pub(super) newest: Option<u32>,
+}
+
+/// What happens to the value of a parameter. It stays as it was set, unless the files have another initial value than before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ValueChange {
+    /// The initial value in the files.
+    pub initial: String,
+    #[serde(rename = "value_before")]
+    pub before: Option<String>,
+    #[serde(rename = "value")]
+    pub after: String,
+    /// The version and the type of the value that is set; `None` if it stays.
+    #[serde(skip)]
+    pub(super) set: Option<(u32, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,9 +88,10 @@ pub enum What {
         from: u32,
         version: u32,
     },
-    /// The files have the version from which the view was rolled back: the rollback stands until they change.
+    /// The files have the text of the version from which a view, a sink or an alert was rolled back: the rollback stands
+    /// until they change.
     RolledBack {
-        /// The served version.
+        /// The version that is served, or puts out records.
         version: u32,
         from: u32,
         /// Whether that one is still kept.
@@ -104,7 +122,7 @@ pub enum What {
 #[cfg(test)]
 impl Change {
     pub(crate) fn new(kind: DefinitionKind, name: &str, what: What) -> Change {
-        Change { kind, name: name.into(), what, sql: String::new(), newest: None }
+        Change { kind, name: name.into(), what, value: None, sql: String::new(), newest: None }
     }
 }
 
@@ -150,28 +168,13 @@ impl Changes {
                 let reasons = reasons.join("; ");
                 lines.push(format!(
                     "the {} \"{}\" cannot be changed like this: {reasons}\n  help: {help}",
-                    kind_name(change.kind),
+                    change.kind.word(),
                     change.name
                 ));
             }
         }
         if lines.is_empty() { Ok(()) } else { Err(Error::input(lines.join("\n"))) }
     }
-}
-
-/// Returns `stream`, `view`, `sink` or `alert`.
-pub fn kind_name(kind: DefinitionKind) -> &'static str {
-    match kind {
-        DefinitionKind::Stream => "stream",
-        DefinitionKind::View => "view",
-        DefinitionKind::Sink => "sink",
-        DefinitionKind::Alert => "alert",
-    }
-}
-
-fn with_article(kind: DefinitionKind) -> String {
-    let article = if kind == DefinitionKind::Alert { "an" } else { "a" };
-    format!("{article} {}", kind_name(kind))
 }
 
 /// Returns what `definitions` would change in a catalog state. `staging` names the staging views. They keep nothing, so
@@ -191,6 +194,9 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
     for alert in &definitions.alerts {
         changes.push(plan_at_once(state, DefinitionKind::Alert, &alert.name, &alert.sql));
     }
+    for parameter in &definitions.parameters {
+        changes.push(plan_parameter(state, parameter));
+    }
     let named: BTreeSet<(DefinitionKindOrder, Arc<str>)> = changes.iter().map(|change| (order(change.kind), change.name.clone())).collect();
     for kind in DefinitionKind::ALL {
         let missing: BTreeSet<&Arc<str>> =
@@ -201,6 +207,7 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
                 kind,
                 name: name.clone(),
                 what: What::Missing { version: newest.unwrap_or_default() },
+                value: None,
                 sql: String::new(),
                 newest,
             });
@@ -218,6 +225,7 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
         DefinitionKind::View => 1,
         DefinitionKind::Sink => 2,
         DefinitionKind::Alert => 3,
+        DefinitionKind::Parameter => 4,
     }
 }
 
@@ -225,7 +233,8 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
     let kind = DefinitionKind::Stream;
     let sql = normalised(&stream.sql);
     let newest = of_name(state, kind, &stream.name).max_by_key(|record| record.version);
-    let change = |what| Change { kind, name: stream.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    let change =
+        |what| Change { kind, name: stream.name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
         return change(refused);
     }
@@ -258,7 +267,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     let kind = DefinitionKind::View;
     let sql = normalised(&self_contained(view, definitions));
     let newest = newest_version(state, kind, &view.name);
-    let change = |what| Change { kind, name: view.name.clone(), what, sql: sql.clone(), newest };
+    let change = |what| Change { kind, name: view.name.clone(), what, value: None, sql: sql.clone(), newest };
     if let Some(refused) = taken_name(state, kind, &view.name) {
         return change(refused);
     }
@@ -304,18 +313,59 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
 fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql: &str) -> Change {
     let sql = normalised(sql);
     let newest = of_name(state, kind, name).max_by_key(|record| record.version);
-    let change = |what| Change { kind, name: name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    let change =
+        |what| Change { kind, name: name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, name) {
         return change(refused);
     }
     let Some(newest) = newest else { return change(What::Added { version: 1 }) };
     match newest.status.is_live() {
         true if normalised(&newest.sql) == sql => change(What::Unchanged { version: newest.version }),
-        true => {
-            let diff = line_diff(&normalised(&newest.sql), &sql);
-            change(What::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
-        }
+        true => match left_by_rollback(state, newest, &sql) {
+            Some(from) => change(What::RolledBack { version: newest.version, from, is_kept: false }),
+            None => {
+                let diff = line_diff(&normalised(&newest.sql), &sql);
+                change(What::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
+            }
+        },
         false => change(What::Added { version: newest.version + 1 }),
+    }
+}
+
+/// The version of this text from which a user returned to the live one: since then only that one's text was live.
+fn left_by_rollback(state: &CatalogState, live: &DefinitionRecord, sql: &str) -> Option<u32> {
+    let known = || of_name(state, live.kind, &live.name);
+    let left = known().filter(|record| record.rolled_back && normalised(&record.sql) == sql).max_by_key(|record| record.version)?;
+    let mut since = known().filter(|record| record.version > left.version);
+    since.all(|record| normalised(&record.sql) == normalised(&live.sql)).then_some(left.version)
+}
+
+/// A changed parameter takes effect at once. Its value is set where the initial value in the files is another one.
+fn plan_parameter(state: &CatalogState, parameter: &ParameterDefinition) -> Change {
+    let kind = DefinitionKind::Parameter;
+    let change = plan_at_once(state, kind, &parameter.name, &parameter.sql);
+    let last = state.parameters.iter().find(|record| record.parameter == parameter.name);
+    let in_effect = last.filter(|_| state.active(kind, &parameter.name).is_some());
+    let begins_otherwise = state.active(kind, &parameter.name).is_none_or(|before| match parse::parse_parameter(&before.sql) {
+        Ok(before) => (before.value_type, &before.value) != (parameter.value_type, &parameter.value),
+        Err(_) => true,
+    });
+    let value = match in_effect {
+        Some(record) if !begins_otherwise => ValueChange::stays(parameter, record),
+        _ => ValueChange {
+            initial: parameter.value.clone(),
+            before: in_effect.map(|record| record.value.clone()),
+            after: parameter.value.clone(),
+            set: Some((last.map_or(0, |record| record.version) + 1, parameter.value_type.to_string())),
+        },
+    };
+    Change { value: Some(value), ..change }
+}
+
+impl ValueChange {
+    fn stays(parameter: &ParameterDefinition, record: &ParameterRecord) -> ValueChange {
+        let value = record.value.clone();
+        ValueChange { initial: parameter.value.clone(), before: Some(value.clone()), after: value, set: None }
     }
 }
 
@@ -330,7 +380,7 @@ fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<
     let others = DefinitionKind::ALL.into_iter().filter(|other| *other != kind);
     let mut taken = others.flat_map(|other| state.live(other)).filter(|record| &*record.name == name);
     taken.next().map(|record| What::Refused {
-        reasons: vec![format!("the catalog has {} of that name", with_article(record.kind))],
+        reasons: vec![format!("the catalog has {} of that name", record.kind.with_article())],
         help: "choose another name, or drop the other one with `apply --prune` first".into(),
     })
 }

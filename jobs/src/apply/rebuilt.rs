@@ -55,7 +55,7 @@ fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers
     columns.dedup();
     let rebuilt = What::Rebuilt { from: last.version, version, built_beside: served.is_some() && !is_served_stale, columns };
     let Some(change) = changes.changes.iter_mut().find(|change| change.kind == kind && change.name == *view) else {
-        changes.changes.push(Change { kind, name: view.clone(), what: rebuilt, sql: last.sql.clone(), newest });
+        changes.changes.push(Change { kind, name: view.clone(), what: rebuilt, value: None, sql: last.sql.clone(), newest });
         return;
     };
     match &mut change.what {

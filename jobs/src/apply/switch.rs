@@ -69,7 +69,7 @@ impl Switch<'_> {
                 return Ok(changes);
             }
             let attempts = if targets.is_empty() { ATTEMPTS } else { ATTEMPTS_AFTER_DECODING };
-            let mut commit = commit_of(&state, &changes, records);
+            let mut commit = commit_of(&state, &changes, records, now);
             commit.add.extend(at_once.into_iter().map(|(view, version)| Add::Run(RunRecord::requested(view, version))));
             match self.commit(commit, &state, &changes, &targets).await {
                 Ok(()) => return Ok(changes),
@@ -193,12 +193,12 @@ fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions
         if columns_to_decode(&parse::parse_stream(&before.sql)?, &definition).is_empty() {
             continue;
         }
-        let of = backfill::Target { definition, version, on_misfit: on_misfit(options) };
+        let target = backfill::Target { definition, version, on_misfit: on_misfit(options) };
         if options.no_backfill {
-            refuse_unless_filled_later(state, change, &of)?;
+            refuse_unless_filled_later(state, change, &target)?;
             continue;
         }
-        targets.push(of);
+        targets.push(target);
     }
     Ok(targets)
 }
@@ -210,9 +210,9 @@ fn before<'s>(state: &'s CatalogState, change: &Change) -> Option<&'s Definition
 }
 
 /// Without decoding, archived events can only lack columns that may be NULL.
-fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, of: &backfill::Target) -> Result<()> {
-    let may_lack = |name: &str| of.definition.columns.iter().any(|column| column.name == name && column.nullable);
-    let changed = changed_columns(state, of)?;
+fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, target: &backfill::Target) -> Result<()> {
+    let may_lack = |name: &str| target.definition.columns.iter().any(|column| column.name == name && column.nullable);
+    let changed = changed_columns(state, target)?;
     let others = changed.iter().filter(|changed| changed.change != "added" || !may_lack(&changed.column));
     let reasons: Vec<String> = others.map(|changed| format!("\"{}\": {}", changed.column, changed.change)).collect();
     if !reasons.is_empty() {
@@ -227,8 +227,8 @@ fn archive_target(state: &CatalogState, stream: &str, options: ApplyOptions) -> 
     let active = state.live(DefinitionKind::Stream).find(|record| &*record.name == stream && record.status == DefinitionStatus::Active);
     let active = active.ok_or_else(|| Error::not_found(format!("there is no stream \"{stream}\" in the catalog")))?;
     let definition = Arc::new(parse::parse_stream(&active.sql)?);
-    let of = backfill::Target { definition, version: active.version, on_misfit: on_misfit(options) };
-    Ok((!changed_columns(state, &of)?.is_empty()).then_some(of))
+    let target = backfill::Target { definition, version: active.version, on_misfit: on_misfit(options) };
+    Ok((!changed_columns(state, &target)?.is_empty()).then_some(target))
 }
 
 fn on_misfit(options: ApplyOptions) -> OnMisfit {

@@ -9,6 +9,8 @@ use types::ErrorKind;
 use super::*;
 use crate::backfill::Reader;
 
+mod parameters;
+
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
     WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', key = 'device')";
 const VIEW: &str = "CREATE VIEW velocity WITH (windows = '1h') AS SELECT device, count(*) AS n FROM pay GROUP BY device";
@@ -94,7 +96,7 @@ fn options_of_runs_change_in_place() {
     let changes = plan(&state, &[STREAM, &hourly]);
     assert!(matches!(what(&changes, "velocity"), What::Adjusted { version: 1, diff } if diff.len() == 2), "{changes:?}");
     let records = records_of(&state, &changes, false, 7);
-    let commit = commit_of(&state, &changes, records.clone());
+    let commit = commit_of(&state, &changes, records.clone(), 0);
     assert!(commit.expect.contains(&Expect::Revision(state.revision)), "a run may switch to the version: {commit:?}");
     let state = with_records(&state, &records);
     assert_eq!((statuses(&state, "velocity"), text_of(&state, 1)), (vec![(1, Active)], hourly.clone()));
@@ -355,8 +357,8 @@ async fn a_retention_that_is_too_short_for_a_view_in_the_catalog_alone_is_refuse
     apply_files(&target, &definitions(&[&kept("30d"), &week]), false, 1).await.unwrap();
 
     let error = apply_files(&target, &definitions(&[&kept("1d")]), false, 2).await.unwrap_err();
-    let told = "view \"velocity\" (version 1): the stream \"pay\" keeps events for 1d, and the view counts them for 7d 1h (its";
-    assert!(error.kind() == ErrorKind::Input && error.message().starts_with(told), "{error}");
+    let reported = "view \"velocity\" (version 1): the stream \"pay\" keeps events for 1d, and the view counts them for 7d 1h (its";
+    assert!(error.kind() == ErrorKind::Input && error.message().starts_with(reported), "{error}");
     assert_eq!(statuses(&catalog.state().await.unwrap(), "pay"), [(1, Active)], "nothing is changed");
     let state = catalog.state().await.unwrap();
     let planned = checked_records(&state, &plan(&state, &[&kept("1d")]), false, 2, &functions).await.unwrap_err();

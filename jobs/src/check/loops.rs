@@ -1,42 +1,63 @@
-//! Sinks that feed themselves: one whose topic is that of its own stream, or leads back to it through other sinks, would put
-//! out records for ever.
+//! Sinks and alerts that feed themselves: one whose topic is a stream that it is made from, or leads back to one through
+//! other sinks and alerts, could put out records for ever.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use definitions::{Definitions, Diagnostic, SinkDefinition, StreamDefinition, parse};
+use definitions::{AlertDefinition, Diagnostic, Origin, SinkDefinition};
+use engine::alerts::AlertPlan;
+use engine::sinks::SinkPlan;
 
-/// Returns the mistake of a sink whose records lead back to the stream that it reads.
-pub(super) fn mistake(sink: &SinkDefinition, reads: &StreamDefinition, definitions: &Definitions) -> Option<Diagnostic> {
-    let (streams, sinks) = (definitions.streams.iter().collect::<Vec<_>>(), definitions.sinks.iter().collect::<Vec<_>>());
-    leads_back(sink, reads, (&streams, &sinks)).then(|| {
-        let message = format!("sink \"{}\": its records would lead back to the stream \"{}\", which it reads", sink.name, reads.name);
-        let help = format!("choose a topic that is not read to make records for '{}'", reads.topic);
-        Diagnostic::error(sink.origin.line, 1, message).help(help).in_file(sink.origin.file.as_deref())
-    })
+/// A sink or an alert: the topic that it writes to, and the streams that its records are made from, by their topics.
+pub(crate) struct Writer {
+    kind: &'static str,
+    name: Arc<str>,
+    topic: Arc<str>,
+    reads: BTreeMap<Arc<str>, Arc<str>>,
+    origin: Origin,
 }
 
-/// Whether a sink's records lead back to the stream that it reads, through these streams and sinks.
-pub(crate) fn leads_back(
-    sink: &SinkDefinition,
-    reads: &StreamDefinition,
-    (streams, sinks): (&[&StreamDefinition], &[&SinkDefinition]),
-) -> bool {
-    let mut reached = BTreeSet::from([sink.topic.clone()]);
-    loop {
-        let before = reached.len();
-        for other in sinks {
-            let feeds = |stream: &&&StreamDefinition| reached.contains(&stream.topic) && reads_from(other, stream);
-            if streams.iter().any(|stream| feeds(&stream)) {
-                reached.insert(other.topic.clone());
+impl Writer {
+    pub(crate) fn of_sink(sink: &SinkDefinition, plan: &SinkPlan) -> Writer {
+        // An event of a joined view's streams makes no record.
+        let reads = BTreeMap::from([(plan.stream.topic.clone(), plan.stream.name.clone())]);
+        Writer { kind: "sink", name: sink.name.clone(), topic: sink.topic.clone(), reads, origin: sink.origin.clone() }
+    }
+
+    pub(crate) fn of_alert(alert: &AlertDefinition, plan: &AlertPlan) -> Writer {
+        let reads = plan.view.streams.iter().map(|stream| (stream.topic.clone(), stream.name.clone())).collect();
+        Writer { kind: "alert", name: alert.name.clone(), topic: alert.topic.clone(), reads, origin: alert.origin.clone() }
+    }
+
+    /// The stream that its records lead back to, through any of `others`.
+    fn leads_back_to(&self, others: &[Writer]) -> Option<&Arc<str>> {
+        let mut reached = BTreeSet::from([&self.topic]);
+        loop {
+            let before = reached.len();
+            let fed = others.iter().filter(|other| other.reads.keys().any(|topic| reached.contains(topic)));
+            let topics: Vec<&Arc<str>> = fed.map(|other| &other.topic).collect();
+            reached.extend(topics);
+            if reached.len() == before {
+                return self.reads.iter().find(|(topic, _)| reached.contains(topic)).map(|(_, stream)| stream);
             }
-        }
-        if reached.len() == before {
-            return reached.contains(&reads.topic);
         }
     }
 }
 
-/// Whether a sink may read a stream: its text names it.
-fn reads_from(sink: &SinkDefinition, stream: &StreamDefinition) -> bool {
-    parse::names_in(&sink.select).contains(&*stream.name)
+/// One mistake for each that leads back.
+pub(super) fn mistakes(writers: &[Writer]) -> Vec<Diagnostic> {
+    let help = "choose a topic that is not read to make these records";
+    let mistake = |(writer, message): (&Writer, String)| {
+        Diagnostic::error(writer.origin.line, 1, message).help(help).in_file(writer.origin.file.as_deref())
+    };
+    loops(writers).map(mistake).collect()
+}
+
+/// What leads back, each with a sentence that says where to.
+pub(crate) fn loops(writers: &[Writer]) -> impl Iterator<Item = (&Writer, String)> {
+    writers.iter().filter_map(|writer| {
+        let stream = writer.leads_back_to(writers)?;
+        let Writer { kind, name, .. } = writer;
+        Some((writer, format!("{kind} \"{name}\": its records would lead back to the stream \"{stream}\", from which they are made")))
+    })
 }

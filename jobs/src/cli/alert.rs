@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use catalog::{DefinitionKind, OpenAlert};
-use clap::{Args, Subcommand};
+use catalog::{DefinitionKind, DefinitionRecord, OpenAlert};
+use clap::{Args, Subcommand, value_parser};
 use definitions::parse;
 use engine::events::format_timestamp;
 use serde_json::json;
@@ -38,7 +38,7 @@ struct OpenArgs {
     /// One alert; without it, all
     alert: Option<String>,
     /// List at most this many
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     limit: u32,
 }
 
@@ -60,24 +60,34 @@ pub(super) async fn alert(context: &Context, args: AlertArgs) -> Result<Done> {
 async fn list(context: &Context) -> Result<Done> {
     let installation = context.installation().await?;
     let state = installation.catalog.state().await?;
-    let alerts = state.live(DefinitionKind::Alert).map(|record| Ok((parse::parse_alert(&record.sql)?, record.version)));
+    let paused = |record: &DefinitionRecord| state.paused_since(DefinitionKind::Alert, &record.name).map(format_timestamp);
+    let alerts = state.live(DefinitionKind::Alert);
+    let alerts = alerts.map(|record| Ok((parse::parse_alert(&record.sql)?, record.version, paused(record))));
     let alerts = alerts.collect::<Result<Vec<_>>>()?;
     let seconds = |repeat: std::time::Duration| repeat.as_secs_f64();
     let value: Vec<_> = alerts
         .iter()
-        .map(|(alert, version)| {
+        .map(|(alert, version, paused_since)| {
             let repeat = alert.repeat.map(seconds);
-            json!({ "alert": alert.name, "version": version, "topic": alert.topic, "repeat_seconds": repeat, "resolve": alert.resolve })
+            json!({
+                "alert": alert.name,
+                "version": version,
+                "topic": alert.topic,
+                "repeat_seconds": repeat,
+                "resolve": alert.resolve,
+                "paused_since": paused_since,
+            })
         })
         .collect();
     context.output.print(&value, || {
-        let cells = alerts.iter().map(|(alert, version)| {
+        let cells = alerts.iter().map(|(alert, version, paused_since)| {
             let repeat = alert.repeat.map(|repeat| format!("{} s", seconds(repeat))).unwrap_or_default();
-            vec![alert.name.to_string(), version.to_string(), alert.topic.to_string(), repeat, alert.resolve.to_string()]
+            let paused_since = paused_since.clone().unwrap_or_default();
+            vec![alert.name.to_string(), version.to_string(), alert.topic.to_string(), repeat, alert.resolve.to_string(), paused_since]
         });
         match alerts.is_empty() {
             true => "no alert is defined yet".to_owned(),
-            false => table(&["alert", "version", "topic", "repeat", "resolve"], cells),
+            false => table(&["alert", "version", "topic", "repeat", "resolve", "paused since"], cells),
         }
     })?;
     Ok(Done::Success)

@@ -1,18 +1,28 @@
 //! `lookup` and `query`. They open a serving node in this process, next to any other processes.
 
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
-use clap::Args;
+use clap::{Args, value_parser};
+use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
+use event_log::PartitionBounds;
 use futures::TryStreamExt;
 use serde_json::json;
-use serving::{AskedPaths, Keys, Meta, QueryResponse, WantedViews, parse_as_of, views_read};
+use serving::{AskedPaths, Keys, Meta, Node, QueryResponse, WantedViews, parse_as_of, views_read};
 use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
 
 use super::{Context, Done};
+use crate::installation::Installation;
 use crate::output::{OutputWriter, one_line, table};
+
+/// How long a lookup waits for the log to say what it has.
+const LOG_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
@@ -29,8 +39,8 @@ pub(super) struct LookupArgs {
     as_of: Option<Micros>,
     /// For a view over a JOIN: also the newest paths that link the key, at most N, each with the columns in which it
     /// counts
-    #[arg(long, value_name = "N")]
-    paths: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    paths: Option<u32>,
     /// Only the paths that count in this column of the view
     #[arg(long, value_name = "COLUMN", requires = "paths")]
     of: Option<String>,
@@ -43,7 +53,7 @@ pub(super) struct LookupArgs {
     Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the\n\
     last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
     system.partitions, system.views, system.handover, system.view_errors,\n\
-    system.sinks, system.hot_keys")]
+    system.sinks, system.alerts, system.parameters, system.hot_keys")]
 pub(super) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input
     sql: String,
@@ -51,19 +61,29 @@ pub(super) struct QueryArgs {
 
 pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let node = installation.node_of_at_once(WantedViews::one(&args.view)).await?;
-    let paths = AskedPaths { most: args.paths.unwrap_or_default(), of: args.of };
+    let node = node_of_lookup(&installation, &args.view).await?;
+    let paths = AskedPaths { most: args.paths.unwrap_or_default() as usize, of: args.of };
     let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, paths).await?;
     let found = response.found.first().copied().unwrap_or_default();
     let row = serving::json::rows(&response.rows)?.into_iter().next();
     let mut value = json!({ "row": row, "found": found, "meta": response.meta });
-    let mut text = lookup_text(&response.rows, found, &response.meta)?;
+    let mut not_counted = BTreeMap::new();
+    if !found {
+        not_counted = records_after(&installation, &args.view, &response.meta.cut).await?;
+        value["not_counted"] = json!(not_counted);
+    }
+    let mut text = lookup_text(&response.rows, (found, &not_counted), &response.meta)?;
     if let Some(paths) = &response.paths {
         value["paths"] = json!(serving::json::rows(paths)?);
         text = format!("{text}\n\n{}", paths_text(paths)?);
     }
     context.output.print(&value, || text)?;
     Ok(Done::Success)
+}
+
+/// Loads nothing of the other views, however many there are.
+async fn node_of_lookup(installation: &Installation, view: &str) -> Result<Node> {
+    installation.node_of_at_once(WantedViews::one(view)).await
 }
 
 pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
@@ -79,6 +99,28 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
         false => print_table(context, response).await?,
     }
     Ok(Done::Success)
+}
+
+/// How many records of each of a view's streams the log has after what an answer counts. A stream is left out if there are
+/// none, and if the log does not say in time.
+async fn records_after(installation: &Installation, view: &str, cut: &Vector) -> Result<BTreeMap<Arc<str>, i64>> {
+    let registry = Registry::load(&*installation.catalog.state().await?, &installation.functions).await?;
+    let streams = registry.served(view).map(LiveView::streams).unwrap_or_default();
+    let mut after = BTreeMap::new();
+    for stream in streams {
+        let Some(live) = registry.streams.get(&stream) else { continue };
+        let bounds = tokio::time::timeout(LOG_ANSWERS_WITHIN, installation.log.bounds(&live.definition.topic)).await;
+        let bounds = bounds.ok().and_then(Result::ok).unwrap_or_default();
+        let of_partition = |bounds: &PartitionBounds| {
+            let counted = cut.get(&PartitionId::new(stream.clone(), bounds.partition)).max(bounds.begin);
+            (bounds.end.0 - counted.0).max(0)
+        };
+        let records: i64 = bounds.iter().map(of_partition).sum();
+        if records > 0 {
+            after.insert(stream, records);
+        }
+    }
+    Ok(after)
 }
 
 /// Prints rows as they arrive: a result may be larger than memory.
@@ -123,16 +165,20 @@ async fn print_table(context: &Context, mut response: QueryResponse) -> Result<(
     context.output.print(&(), || text)
 }
 
-fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
+fn lookup_text(rows: &RecordBatch, (found, not_counted): (bool, &BTreeMap<Arc<str>, i64>), meta: &Meta) -> Result<String> {
     let values = if rows.num_rows() > 0 { values_text(rows, 0)? } else { Vec::new() };
     let schema = rows.schema();
     let error_of = |column: &str| meta.errors.iter().find(|error| error.column == column).map(|error| format!("error: {}", error.error));
     let pairs =
         schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), error_of(field.name()).unwrap_or(value)]);
     let note = match (found, meta.unread.is_empty()) {
-        (true, _) => "",
-        (false, true) => "there is no such key; ",
-        (false, false) => "no key is known yet; ",
+        (true, _) => String::new(),
+        (false, true) if not_counted.is_empty() => "there is no such key; ".to_owned(),
+        (false, true) => {
+            let records = not_counted.iter().map(|(stream, records)| format!("{records} of {stream}")).collect::<Vec<_>>().join(", ");
+            format!("there is no such key yet: records in the log that no checkpoint has counted: {records}; ")
+        }
+        (false, false) => "no key is known yet; ".to_owned(),
     };
     Ok(format!("{}\n({note}{})", table(&["column", "value"], pairs), meta_text(meta)))
 }
@@ -213,3 +259,6 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 fn time(text: &str) -> Result<Micros, String> {
     parse_as_of(text).map_err(|error| error.message().to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,14 @@ use types::Result;
 use types::tiles::Micros;
 
 use super::{Context, Done, progress};
-use crate::backtest::{Asked, backtest};
+use crate::backtest::{BacktestRequest, Cell, Difference, EditedSink, LateRows, NoRows, Report, backtest};
+use crate::output::table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.parquet\n  \
-    basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.csv --known event --force\n\n\
+    basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.csv --known event --force\n  \
+    basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out strict.parquet --set max_hourly=10\n  \
+    basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out both.parquet --as-changed stricter.sql\n\n\
     Beside the sink's columns each row has _partition, _offset, _event_time and _error (why the SELECT failed).")]
 pub(super) struct BacktestArgs {
     sink: String,
@@ -32,32 +35,127 @@ pub(super) struct BacktestArgs {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// The value of a parameter, in the place of the one in effect; for several, repeat it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
+    /// Also ask an edited definition of the sink (a CREATE SINK of the same name), and show where it decides otherwise
+    #[arg(long, value_name = "FILE.sql")]
+    as_changed: Option<PathBuf>,
+    /// The column in which the definitions decide [default: decision, or verdict]
+    #[arg(long, value_name = "COLUMN", requires = "as_changed")]
+    verdict: Option<String>,
+    /// The column whose sums are shown [default: amount, if there is one]
+    #[arg(long, value_name = "COLUMN", requires = "as_changed")]
+    amount: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum KnownBy {
+pub(super) enum KnownBy {
     Log,
     Event,
 }
 
+impl From<KnownBy> for Known {
+    fn from(known: KnownBy) -> Known {
+        match known {
+            KnownBy::Log => Known::Log,
+            KnownBy::Event => Known::Event,
+        }
+    }
+}
+
 pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
-    let installation = context.installation().await?;
-    let known = match args.known {
-        KnownBy::Log => Known::Log,
-        KnownBy::Event => Known::Event,
-    };
-    let asked = Asked { sink: args.sink, from: args.from, to: args.to, known, out: args.out, force: args.force };
+    let (verdict, amount) = (args.verdict, args.amount);
+    let changed = args.as_changed.map(|file| EditedSink { file, verdict, amount });
+    let BacktestArgs { sink, from, to, out, force, set, .. } = args;
+    let request = BacktestRequest { sink, from, to, known: Known::from(args.known), out, force, set, changed };
+    let installation = request.mistakes().before(context.installation().await)?;
     let bar = progress::counter("backtest", !context.output.json);
-    let outcome = backtest(&installation, &asked, &|read| bar.set_position(read)).await;
+    let outcome = backtest(&installation, &request, &|read| bar.set_position(read)).await;
     bar.finish_and_clear();
     let report = outcome?;
-    context
-        .output
-        .print(&report, || format!("{} rows of {} (version {}) in {}", report.rows, report.sink, report.version, report.file.display()))?;
+    context.output.print(&report, || text(&report))?;
     Ok(Done::Success)
 }
 
+fn text(report: &Report) -> String {
+    let values: Vec<String> = report.parameters.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
+    let made_by = format!("{} (version {}{})", report.sink, report.version, values.concat());
+    let done = format!("{} rows of {made_by} in {}", report.rows, report.file.display());
+    let done = match &report.no_rows {
+        Some(no_rows) => format!("{done}\n{}", why_no_rows(no_rows)),
+        None => done,
+    };
+    let warnings = report.received_late.iter().map(|late| format!("\nwarning: {}", warning(report.rows, late)));
+    let done = done + &warnings.collect::<String>();
+    match &report.difference {
+        Some(difference) => format!("{done}\n\n{}", compared(difference, report.rows)),
+        None => done,
+    }
+}
+
+fn warning(all: u64, LateRows { view, rows }: &LateRows) -> String {
+    format!(
+        "{rows} of {all} events were received so late that no window of {view} reaches back to their own time; --known event takes events \
+         by their own time"
+    )
+}
+
+fn why_no_rows(no_rows: &NoRows) -> String {
+    let NoRows { may_have_events, earliest, latest } = no_rows;
+    let none = match may_have_events {
+        true => "no event is in the range, or the sink's WHERE holds for none of them",
+        false => "no event is in the range",
+    };
+    match (earliest, latest) {
+        (Some(earliest), Some(latest)) => format!("{none}: the archive has events from {earliest} to {latest}"),
+        _ => format!("{none}: the archive has no events of the sink's stream"),
+    }
+}
+
+/// The verdicts of both definitions as a matrix, then their sums, then examples.
+fn compared(difference: &Difference, rows: u64) -> String {
+    let Difference { verdict, amount, different, cells, examples } = difference;
+    let mut parts = vec![format!("{verdict}: {different} of {rows} events are decided differently (rows: live, columns: changed)")];
+    parts.push(matrix(cells, &|cell| cell.map_or(0, |cell| cell.events).to_string()));
+    if let Some(amount) = amount {
+        let sum = |cell: Option<&Cell>| match cell.and_then(|cell| cell.amount.as_ref()) {
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(number) => number.to_string(),
+            None => "0".to_owned(),
+        };
+        parts.push(format!("sum of {amount}:"));
+        parts.push(matrix(cells, &sum));
+    }
+    if !examples.is_empty() {
+        parts.push("examples:".to_owned());
+        let row = |example: &crate::backtest::Example| {
+            let id = example.id.clone().unwrap_or_default();
+            let place = [example.partition.to_string(), example.offset.to_string(), example.event_time.clone()];
+            [example.live.clone(), example.changed.clone(), id].into_iter().chain(place).collect()
+        };
+        parts.push(table(&["live", "changed", "id", "partition", "offset", "event time"], examples.iter().map(row)));
+    }
+    parts.join("\n\n")
+}
+
+fn matrix(cells: &[Cell], value: &dyn Fn(Option<&Cell>) -> String) -> String {
+    let verdicts = |verdict: fn(&Cell) -> &String| cells.iter().map(verdict).collect::<std::collections::BTreeSet<_>>();
+    let (live, changed) = (verdicts(|cell| &cell.live), verdicts(|cell| &cell.changed));
+    let header: Vec<&str> = std::iter::once("").chain(changed.iter().map(|verdict| verdict.as_str())).collect();
+    let row = |verdict: &&String| {
+        let cell = |other: &&String| value(cells.iter().find(|cell| cell.live == **verdict && cell.changed == **other));
+        std::iter::once((*verdict).clone()).chain(changed.iter().map(cell)).collect()
+    };
+    table(&header, live.iter().map(row))
+}
+
 const MICROS_OF_DAY: Micros = 86_400_000_000;
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let both = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    both.ok_or_else(|| format!("found \"{text}\", expected a parameter and its value, such as max_hourly=30"))
+}
 
 fn day_or_time(text: &str) -> Result<Micros, String> {
     let day = parse_date(text).map(|day| Micros::from(day) * MICROS_OF_DAY);

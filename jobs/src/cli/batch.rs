@@ -2,8 +2,9 @@
 
 use batch::{FileTotals, RunMode, RunPlan};
 use catalog::{DefinitionKind, RunStatus};
-use clap::{Args, Subcommand};
-use committed::registry::{Registry, no_view};
+use clap::{Args, Subcommand, value_parser};
+use committed::names::no_view;
+use committed::registry::Registry;
 use indicatif::HumanBytes;
 use types::{Result, Strategy};
 
@@ -39,8 +40,9 @@ enum BatchCommand {
     History {
         /// Only this view
         view: Option<String>,
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
+        /// List at most this many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+        limit: u32,
     },
 }
 
@@ -57,7 +59,7 @@ pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
     match args.command {
         BatchCommand::Run { view, full, no_compare: _, dry_run: true } => plan(context, &view, full).await,
         BatchCommand::Run { view, full, no_compare, dry_run: false } => run(context, &view, (full, !no_compare)).await,
-        BatchCommand::History { view, limit } => history(context, view.as_deref(), limit).await,
+        BatchCommand::History { view, limit } => history(context, view.as_deref(), limit as usize).await,
     }
 }
 
@@ -132,9 +134,9 @@ async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<
 /// Errors: `NotFound` for a view that was never defined.
 async fn known_view(installation: &Installation, view: &str) -> Result<()> {
     let state = installation.catalog.state().await?;
-    let names = |kind| state.definitions.iter().filter(move |definition| definition.kind == kind).map(|definition| &*definition.name);
-    match names(DefinitionKind::View).any(|name| name == view) {
+    let defined = state.definitions.iter().map(|definition| (definition.kind, &*definition.name));
+    match defined.clone().any(|name| name == (DefinitionKind::View, view)) {
         true => Ok(()),
-        false => Err(no_view(view, names(DefinitionKind::View), names(DefinitionKind::Stream))),
+        false => Err(no_view(view, defined)),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use definitions::durations::parse_duration;
 use engine::events::parse_timestamp;
 use serde_json::json;
@@ -65,8 +65,8 @@ struct ListArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     /// How many are shown; all are counted
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    limit: u32,
 }
 
 #[derive(Debug, Args)]
@@ -133,13 +133,14 @@ pub(super) async fn dead_letters(context: &Context, args: DeadLettersArgs) -> Re
 async fn list(context: &Context, args: ListArgs) -> Result<Done> {
     let installation = context.installation().await?;
     if let Some(view) = &args.view {
-        let errors = dead_letters::list_view(&installation, view, args.limit).await?;
+        let errors = dead_letters::list_view(&installation, view, args.limit as usize).await?;
         context.output.print(&errors, || view_errors_text(&errors))?;
         return Ok(Done::Success);
     }
     let bar = bar(context, &installation, args.stream.as_deref()).await?;
     let listing =
-        dead_letters::list(&installation, args.stream.as_deref(), &args.selection.into(), args.limit, |n| bar.set_position(n)).await;
+        dead_letters::list(&installation, args.stream.as_deref(), &args.selection.into(), args.limit as usize, |n| bar.set_position(n))
+            .await;
     bar.finish_and_clear();
     let listing = listing?;
     context.output.print(&listing, || list_text(&listing))?;
@@ -272,8 +273,8 @@ fn export_text(to: &str, summary: &ExportSummary) -> String {
 
 fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
     let what = if options.dry_run { "would be appended" } else { "appended" };
-    let of = summary.replayed + summary.refused;
-    let mut text = format!("{stream}: {} of {of} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
+    let all = summary.replayed + summary.refused;
+    let mut text = format!("{stream}: {} of {all} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
     if summary.recovered > 0 {
         let _ = write!(
             text,

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use catalog::DefinitionStatus;
+use catalog::{DefinitionKind, DefinitionStatus};
 use clap::Args;
-use committed::registry::no_view;
+use committed::names::no_view;
 use engine::plan::explain::Explanation;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
@@ -13,7 +13,7 @@ use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
 use super::{Change, Context, Done, progress};
-use crate::apply::{self, ApplyOptions, Changes, DiffLine, Wanted, What, checked_records, kind_name};
+use crate::apply::{self, ApplyOptions, Changes, DiffLine, ValueChange, Wanted, What, checked_records};
 use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
@@ -93,9 +93,10 @@ pub(super) struct BackfillArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  basestream explain device_velocity")]
+#[command(after_help = "Examples:\n  basestream explain device_velocity\n  basestream explain scored_payments")]
 pub(super) struct ExplainArgs {
-    /// A view in the files
+    /// A view in the files; or a sink or an alert, of which it shows what it reads and uses
+    #[arg(value_name = "NAME")]
     view: String,
 }
 
@@ -122,7 +123,10 @@ pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
     }
     let (streams, views, sinks, alerts) = (&checked.streams, &checked.views, &checked.sinks, &checked.alerts);
     let diagnostics = &checked.diagnostics;
-    let value = json!({ "ok": ok, "diagnostics": diagnostics, "streams": streams, "views": views, "sinks": sinks, "alerts": alerts });
+    let parameters = &checked.parameters;
+    let value = json!({
+        "ok": ok, "diagnostics": diagnostics, "streams": streams, "views": views, "sinks": sinks, "alerts": alerts, "parameters": parameters,
+    });
     context.output.print(&value, || checked.text())?;
     Ok(if ok { Done::Success } else { Done::Found })
 }
@@ -179,6 +183,11 @@ fn wanted(checked: &Checked) -> Wanted<'_> {
 
 pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
     let checked = checked(context).await?;
+    if let Some(of_output) = checked.of_output(&args.view).filter(|_| !checked.diagnostics.has_errors()) {
+        let (sinks, alerts, parameters) = (&of_output.sinks, &of_output.alerts, &of_output.parameters);
+        context.output.print(&json!({ "sinks": sinks, "alerts": alerts, "parameters": parameters }), || of_output.text())?;
+        return Ok(Done::Success);
+    }
     let Some(explanation) = checked.explain(&args.view) else {
         return Err(no_explanation(&checked, &args.view));
     };
@@ -215,8 +224,9 @@ fn no_explanation(checked: &Checked, view: &str) -> Error {
 }
 
 fn unknown_view(checked: &Checked, view: &str) -> Error {
-    let streams = checked.definitions.streams.iter().map(|stream| &*stream.name);
-    no_view(view, checked.plans.iter().map(|plan| &*plan.view), streams).with("of", "the project's files")
+    let streams = checked.definitions.streams.iter().map(|stream| (DefinitionKind::Stream, &*stream.name));
+    let views = checked.plans.iter().map(|plan| (DefinitionKind::View, &*plan.view));
+    no_view(view, streams.chain(views)).with("of", "the project's files")
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -250,7 +260,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
 
 /// Writes one change. What is unchanged is counted only.
 fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
-    let subject = format!("{} {}", kind_name(change.kind), change.name);
+    let subject = format!("{} {}", change.kind.word(), change.name);
     let _ = match &change.what {
         What::Added { version } => writeln!(text, "+ {subject} (version {version})"),
         What::Changed { from, version, built_beside, diff } => {
@@ -281,7 +291,8 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
         What::RolledBack { version, from, is_kept } => {
             let help = match is_kept {
                 true => format!("`basestream view switch {}@{from}` serves it again", change.name),
-                false => "change its text to build it again".to_owned(),
+                false if change.kind == DefinitionKind::View => "change its text to build it again".to_owned(),
+                false => format!("`basestream rollback {}` returns to its text, and a text that is changed is applied", change.name),
             };
             writeln!(text, "  {subject} (version {version}, to which it was rolled back; the files have version {from}: {help})")
         }
@@ -295,6 +306,25 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
             let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
             writeln!(text, "    help: {help}")
         }
+    };
+    if let Some(value) = &change.value {
+        value_text(text, change, value);
+    }
+}
+
+/// Writes what becomes of a parameter's value.
+fn value_text(text: &mut String, change: &apply::Change, value: &ValueChange) {
+    let ValueChange { initial, before, after, .. } = value;
+    let _ = match (&change.what, before) {
+        (What::Refused { .. }, _) => Ok(()),
+        (What::Unchanged { .. }, _) if initial == after => Ok(()),
+        (What::Unchanged { version }, _) => {
+            let name = &change.name;
+            writeln!(text, "  parameter {name} (version {version}) has the value {after}, which was set; the files begin with {initial}")
+        }
+        (_, None) => writeln!(text, "    the value is {after}"),
+        (_, Some(before)) if before == after => writeln!(text, "    the value stays {after}"),
+        (_, Some(before)) => writeln!(text, "    the value {before} becomes {after}"),
     };
 }
 

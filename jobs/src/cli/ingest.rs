@@ -13,7 +13,8 @@ use crate::ingest::{Format, IngestOptions, Input, NumberFormat, Shape, Summary};
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
     kcat -C -t orders | basestream ingest orders -\n\n\
     A repeat continues where the last one ended. Records that are not events of the stream are left out and reported, and the\n\
-    exit code is 1 while records of a file are not in the log; a repeat with --produce-invalid sends them too.")]
+    exit code is 1 while records of a file are not in the log. A repeat sends those that are events by now, and with\n\
+    --produce-invalid all of them.")]
 pub(super) struct IngestArgs {
     /// A stream in the catalog (created by `basestream apply`)
     stream: String,
@@ -93,7 +94,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
     }
     // With --produce-invalid the records rejected in this run are in the log; otherwise they are only in the file.
     let something_missing = reports.iter().any(|report| report.left_out > 0 || (report.rejected > 0 && !args.produce_invalid));
-    context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports))?;
+    context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports, args.produce_invalid))?;
     Ok(if something_missing { Done::Found } else { Done::Success })
 }
 
@@ -109,7 +110,7 @@ fn report(file: &str, summary: Summary) -> FileReport {
     }
 }
 
-fn text(reports: &[FileReport]) -> String {
+fn text(reports: &[FileReport], produce_invalid: bool) -> String {
     let mut text = String::new();
     for report in reports {
         let _ = write!(text, "{}: {} records in {:.1} s", report.file, report.records, report.seconds);
@@ -125,8 +126,12 @@ fn text(reports: &[FileReport]) -> String {
         if report.left_out > 0 {
             let (count, verb) =
                 if report.left_out == 1 { ("1 record".to_owned(), "is") } else { (format!("{} records", report.left_out), "are") };
-            let _ = write!(text, "\n{count} of this file {verb} not in the log: not valid for the stream");
-            if report.file != "-" {
+            let why = match produce_invalid {
+                false => "not valid for the stream",
+                true => "left out by an older version, which did not save which; send the lines in a file of their own",
+            };
+            let _ = write!(text, "\n{count} of this file {verb} not in the log: {why}");
+            if report.file != "-" && !produce_invalid {
                 let _ = write!(text, "; run again with --produce-invalid to send what was left out to the dead letters");
             }
         }

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 
-use clap::Args;
+use clap::{Args, value_parser};
 use serde_json::json;
 use types::Result;
 use types::record::Record;
@@ -16,7 +16,7 @@ pub(super) struct Reading {
     #[arg(long)]
     follow: bool,
     /// End after this many records
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ fn placed(record: &Record, headers: &[(&str, &str)]) -> serde_json::Value {
         |name: &str| record.headers.iter().find(|(known, _)| known == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
     if let Some(members) = value.as_object_mut() {
         members.insert("_key".to_owned(), json!(key));
-        members.extend(headers.iter().map(|(member, name)| ((*member).to_owned(), json!(header(name)))));
+        members.extend(headers.iter().filter_map(|(member, name)| Some(((*member).to_owned(), json!(header(name)?)))));
         members.insert("_offset".to_owned(), json!(record.offset.0));
     }
     value

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, Catalog, Commit, Expect, LeaseRecord, ReplayRecord};
+use catalog::{Add, Catalog, Commit, Expect, LeaseRecord, ReplayedDeadLetters};
 use definitions::StreamDefinition;
 use event_log::{Log, TopicPartition};
 use types::record::Record;
@@ -75,14 +75,14 @@ impl Turn {
     }
 
     /// Records in the catalog that these dead letters are in the log again.
-    pub(super) async fn remember(&self, replayed: Vec<ReplayRecord>) -> Result<()> {
+    pub(super) async fn remember(&self, replayed: Vec<ReplayedDeadLetters>) -> Result<()> {
         if replayed.is_empty() {
             return Ok(());
         }
         let LeaseRecord { name, owner, epoch, .. } = self.lease.clone();
         // The lease may have expired, but it must still be this one: the records are in the log.
         let expect = vec![Expect::Lease { name, owner, epoch, now: Micros::MIN }];
-        let add = replayed.into_iter().map(Add::Replay).collect();
+        let add = replayed.into_iter().map(Add::ReplayedDeadLetters).collect();
         self.catalog.commit_with_retry(Commit { id: Uuid::now_v7(), expect, add, ..Commit::default() }).await.map(drop)
     }
 
@@ -103,7 +103,7 @@ async fn ends(log: &dyn Log, stream: &StreamDefinition) -> Result<Vector> {
 }
 
 /// Returns the dead letters that the log's records from `from` on were made from.
-async fn appended_since(log: &dyn Log, stream: &StreamDefinition, from: &Vector, turn: &mut Turn) -> Result<Vec<ReplayRecord>> {
+async fn appended_since(log: &dyn Log, stream: &StreamDefinition, from: &Vector, turn: &mut Turn) -> Result<Vec<ReplayedDeadLetters>> {
     let mut found = Vec::new();
     for bounds in log.bounds(&stream.topic).await? {
         let partition = PartitionId::new(stream.name.clone(), bounds.partition);
@@ -122,11 +122,11 @@ async fn appended_since(log: &dyn Log, stream: &StreamDefinition, from: &Vector,
     Ok(found)
 }
 
-fn origin(record: &Record, stream: &StreamDefinition) -> Option<ReplayRecord> {
+fn origin(record: &Record, stream: &StreamDefinition) -> Option<ReplayedDeadLetters> {
     let (_, value) = record.headers.iter().find(|(name, _)| name == REPLAYED_FROM)?;
     let (partition, offset) = parse_origin(std::str::from_utf8(value).ok()?, &stream.topic)?;
     let partition = PartitionId::new(Arc::clone(&stream.name), partition);
-    Some(ReplayRecord { partition, start: offset, end: offset.next(), replayed_at: record.timestamp })
+    Some(ReplayedDeadLetters { partition, start: offset, end: offset.next(), replayed_at: record.timestamp })
 }
 
 /// Parses `topic/partition/offset` of this topic.

@@ -11,6 +11,7 @@ use super::{DamagedFile, PINNED_BY, Selection, line};
 use crate::installation::Installation;
 use crate::output::OutputWriter;
 use crate::pin::pinned;
+use crate::row_file::missing_folder;
 
 /// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -95,6 +96,9 @@ impl Target {
         let path = Path::new(to);
         if path.exists() {
             return Err(taken(path));
+        }
+        if let Some(missing) = missing_folder(path) {
+            return Err(missing);
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unwritable(path, error))?;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_told() {
+    fn what_is_wrong_with_a_line_is_reported() {
         let wrong = |line: &str| read(line.as_bytes()).unwrap_err();
         let with = |rest: &str| format!(r#"{{"source":"t","partition":0,"offset":1{rest}}}"#);
         assert!(wrong("{}").contains("missing field `source`"));

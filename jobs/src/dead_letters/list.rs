@@ -86,7 +86,7 @@ async fn list_pinned(
     for file in files {
         let name: Arc<str> = file.subject.clone().unwrap_or_else(|| "".into());
         if !replayed.contains_key(&name) {
-            replayed.insert(name.clone(), Replayed::new(&installation.catalog.replays(&name).await?));
+            replayed.insert(name.clone(), Replayed::new(&installation.catalog.replayed_dead_letters(&name).await?));
         }
         let mut letters = Letters::new(file);
         while let Some(some) = letters.next_or_note(&installation.storage, &mut damaged).await? {

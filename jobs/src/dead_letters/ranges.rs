@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::ReplayRecord;
+use catalog::ReplayedDeadLetters;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
@@ -11,7 +11,7 @@ use types::vector::{Offset, PartitionId};
 pub(super) struct Replayed(BTreeMap<(i32, Offset), Offset>);
 
 impl Replayed {
-    pub(super) fn new(records: &[ReplayRecord]) -> Self {
+    pub(super) fn new(records: &[ReplayedDeadLetters]) -> Self {
         let mut ranges: Vec<(i32, Offset, Offset)> = records.iter().map(|r| (r.partition.partition, r.start, r.end)).collect();
         ranges.sort_unstable();
         let mut joined: BTreeMap<(i32, Offset), Offset> = BTreeMap::new();
@@ -70,10 +70,10 @@ impl Runs {
     }
 
     /// Returns the ranges so far, as the catalog stores them.
-    pub(super) fn finish(&mut self, stream: &str, now: Micros) -> Vec<ReplayRecord> {
+    pub(super) fn finish(&mut self, stream: &str, now: Micros) -> Vec<ReplayedDeadLetters> {
         self.close();
         let record =
-            |(partition, start, end)| ReplayRecord { partition: PartitionId::new(stream, partition), start, end, replayed_at: now };
+            |(partition, start, end)| ReplayedDeadLetters { partition: PartitionId::new(stream, partition), start, end, replayed_at: now };
         self.closed.drain(..).map(record).collect()
     }
 }
@@ -82,8 +82,8 @@ impl Runs {
 mod tests {
     use super::*;
 
-    fn record(partition: i32, start: i64, end: i64) -> ReplayRecord {
-        ReplayRecord { partition: PartitionId::new("s", partition), start: Offset(start), end: Offset(end), replayed_at: 0 }
+    fn record(partition: i32, start: i64, end: i64) -> ReplayedDeadLetters {
+        ReplayedDeadLetters { partition: PartitionId::new("s", partition), start: Offset(start), end: Offset(end), replayed_at: 0 }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reasons as they are counted: without the parts that differ from record to record.
 
 /// Values that are informative by themselves and are kept.
-const TELLING: [&str; 7] = ["nothing", "null", "no value", "an empty value", "invalid JSON", "invalid UTF-8", "a line of more"];
+const INFORMATIVE: [&str; 7] = ["nothing", "null", "no value", "an empty value", "invalid JSON", "invalid UTF-8", "a line of more"];
 
 /// Returns the reason without the value that was found: `column ts ($.created): found .., expected TIMESTAMPTZ`. The
 /// expected part is kept.
@@ -9,7 +9,7 @@ pub fn class(reason: &str) -> String {
     let parts = reason.split_once("found ").and_then(|(before, rest)| Some((before, rest.rsplit_once(", expected ")?)));
     match parts {
         Some((before, (found, expected))) => {
-            let kept = TELLING.into_iter().find(|telling| found.starts_with(telling)).unwrap_or("..");
+            let kept = INFORMATIVE.into_iter().find(|value| found.starts_with(value)).unwrap_or("..");
             format!("{before}found {kept}, expected {expected}")
         }
         None => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::{CatalogState, ReplayRecord};
+use catalog::{CatalogState, ReplayedDeadLetters};
 use storage::ObjectStorage;
 use types::Result;
 use types::files::FileRecord;
@@ -26,7 +26,7 @@ pub async fn recent(
     storage: &ObjectStorage,
     state: &CatalogState,
     stream: &str,
-    replays: &[ReplayRecord],
+    replays: &[ReplayedDeadLetters],
     since: Micros,
 ) -> Result<Recent> {
     let checkpoints: BTreeSet<_> = state.checkpoints.iter().filter(|c| c.committed_at >= since).map(|c| Some(c.id)).collect();

@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
             max_future: installation.settings.speed.max_future,
             produce_invalid: options.produce_invalid,
         };
-        let done = Replayed::new(&installation.catalog.replays(&stream.name).await?);
+        let done = Replayed::new(&installation.catalog.replayed_dead_letters(&stream.name).await?);
         Ok(Self {
             installation,
             stream,

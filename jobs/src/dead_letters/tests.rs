@@ -57,7 +57,7 @@ impl Bench {
         let token = stop.clone();
         let task = tokio::spawn(async move { speed.run(token).await });
         let mut counts = (0, 0);
-        for _ in 0..300 {
+        for _ in 0..2_400 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let state = self.installation.catalog.state().await.unwrap();
             let ranges = || state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
@@ -166,7 +166,7 @@ async fn corrected_values_become_events_once_however_often_they_are_replayed() {
     assert_eq!((first.replayed, first.already, first.refused), (2, 0, 1), "{first:?}");
     assert_eq!((first.first_refused[0].line, first.first_refused[0].offset), (Some(3), Offset(3)));
     assert!(first.first_refused[0].reason.contains("invalid UTF-8"), "{first:?}");
-    assert_eq!(bench.installation.catalog.replays("pay").await.unwrap().len(), 1, "neighbours are one range");
+    assert_eq!(bench.installation.catalog.replayed_dead_letters("pay").await.unwrap().len(), 1, "neighbours are one range");
     let again = bench.replay(options).await.unwrap();
     assert_eq!((again.replayed, again.already, again.refused), (0, 2, 1));
     assert_eq!(bench.work().await, (3, 3), "two more events, and no more dead letters");
@@ -226,7 +226,7 @@ async fn a_replay_that_died_after_the_append_is_recognised_by_its_records() {
     bench.installation.log = lossy.clone();
     let error = bench.replay(options.clone()).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && lossy.fired.load(Ordering::SeqCst), "{error}");
-    assert!(bench.installation.catalog.replays("pay").await.unwrap().is_empty(), "nothing could be remembered");
+    assert!(bench.installation.catalog.replayed_dead_letters("pay").await.unwrap().is_empty(), "nothing could be remembered");
 
     bench.installation.log = whole;
     let summary = bench.replay(options).await.unwrap();
@@ -351,6 +351,9 @@ async fn what_cannot_be_exported_or_replayed_is_said_and_nothing_is_done() {
     let file = bench.corrected("dead.jsonl", |text| text).await;
     let error = export(&bench.installation, "pay", &Selection::default(), file.to_str().unwrap(), |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("the file already exists"), "{error}");
+    let nowhere = bench.path("none/dead.jsonl");
+    let error = export(&bench.installation, "pay", &Selection::default(), nowhere.to_str().unwrap(), |_| {}).await.unwrap_err();
+    assert!(error.message().starts_with("there is no folder ") && error.message().contains("none: expected one that exists"), "{error}");
 
     let line = std::fs::read_to_string(&file).unwrap();
     let refused = async |text: String| replay_file(&bench, &file, text).await.unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use catalog::{ArchiveBounds, CatalogState, archive_files};
-use committed::registry::{LiveView, Registry, no_view};
+use committed::registry::{LiveView, Registry};
 use engine::events::plan_schema;
 use engine::plan::planning_session;
 use engine::states::PerEvent;
@@ -105,8 +105,7 @@ pub async fn events_read(installation: &Installation, view: &str) -> Result<u64>
 
 async fn served(installation: &Installation, state: &CatalogState, view: &str) -> Result<LiveView> {
     let registry = Registry::load(state, &installation.functions).await?;
-    let unknown = || no_view(view, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
-    registry.served(view).cloned().ok_or_else(unknown)
+    registry.served(view).cloned().ok_or_else(|| registry.no_view(view))
 }
 
 struct Failing<'a> {

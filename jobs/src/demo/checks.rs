@@ -44,7 +44,7 @@ impl std::fmt::Display for Check {
 }
 
 /// Waits until every record that the log has at this moment is checkpointed, even if more is sent meanwhile.
-pub async fn settled(installation: &Installation) -> Result<Arc<CatalogState>> {
+pub async fn wait_until_checkpointed(installation: &Installation) -> Result<Arc<CatalogState>> {
     let began = Instant::now();
     let sent = log_end(&*installation.log).await?;
     loop {

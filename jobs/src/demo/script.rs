@@ -97,7 +97,7 @@ impl Script {
             tokio::time::sleep(LOOK).await;
         }
         let sent = began.elapsed();
-        checks::settled(&self.installation).await?;
+        checks::wait_until_checkpointed(&self.installation).await?;
         let rate = (first as f64 / began.elapsed().as_secs_f64()) as i64;
         self.narrator.say(format!(
             "{} records in the log after {:.1} s, decided and checkpointed after {:.1} s ({} a second)",
@@ -196,7 +196,7 @@ impl Script {
         self.narrator.step("The handover: the cut moves, the answer does not");
         self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
         // All of the ring's events are counted then, and the next cut is after them.
-        checks::settled(&self.installation).await?;
+        checks::wait_until_checkpointed(&self.installation).await?;
         let before = Parts::read(client, &device).await?;
         let run = self.run("device_velocity").await?;
         let after = self.served_run(client, &device, &run, &before).await?;
@@ -230,7 +230,7 @@ impl Script {
         tokio::time::sleep(LIVE).await;
         let traffic = self.feed.pause().await;
         self.narrator.step("The ledger: every record is counted once, by reading the files");
-        let state = checks::settled(&self.installation).await?;
+        let state = checks::wait_until_checkpointed(&self.installation).await?;
         let lines = ledger::partitions(&self.installation.storage, &state, &Default::default()).await?;
         self.narrator.block(&answers::ledger(&lines));
         let reasons = dead::reasons(&self.installation.storage, &state).await?;

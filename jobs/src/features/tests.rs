@@ -53,7 +53,9 @@ async fn the_example_passes_the_check_and_says_which_line_made_what() {
     let files: Vec<String> = translated.files.iter().map(|file| format!("{}\n{}", file.path, file.text)).collect();
     assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), Vec::<String>::new(), "{}", files.join("\n"));
     let sink = translated.files.last().unwrap();
-    for (index, line) in EXAMPLE.lines().enumerate().filter(|(_, line)| line.starts_with("add-feature")) {
+    let features: Vec<(usize, &str)> = EXAMPLE.lines().enumerate().filter(|(_, line)| line.starts_with("add-feature")).collect();
+    assert!(features.len() > 5, "{features:?}");
+    for (index, line) in features {
         assert!(sink.text.contains(&format!("-- line {}: ", index + 1)), "{line}\n{}", sink.text);
     }
 }

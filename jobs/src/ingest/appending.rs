@@ -43,7 +43,7 @@ pub(super) async fn append_records(log: &dyn Log, topic: &str, records: &[NewRec
     }
 }
 
-/// Saves until it succeeds, or until the error is one that time does not mend.
+/// Saves until it succeeds, or until the error is one that a retry cannot fix.
 pub(super) async fn until_saved<F: Future<Output = Result<()>>>(save: impl Fn() -> F) -> Result<()> {
     let mut wait = FIRST_WAIT;
     loop {

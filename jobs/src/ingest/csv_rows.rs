@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use csv::ByteRecord;
 use definitions::StreamDefinition;
+use engine::events::Decoder;
 use types::{Error, Result};
 
 use super::bytes::{ByteSource, broken};
@@ -27,6 +28,7 @@ pub(super) struct CsvRows {
     file: CsvFile,
     numbers: NumberFormat,
     layout: Layout,
+    decoder: Decoder,
     bytes_done: Arc<AtomicU64>,
     row: ByteRecord,
     /// The size of the last record, so the buffer of the next one is allocated once.
@@ -64,11 +66,12 @@ impl CsvRows {
     pub(super) fn new(source: ByteSource, delimiter: Option<u8>, numbers: NumberFormat, stream: &StreamDefinition) -> Result<Self> {
         let file = CsvFile::open(source.reader, delimiter)?;
         let layout = Layout::new(stream, &file.names, |index| !file.names[index].is_empty())?;
-        Ok(Self { file, numbers, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
+        let decoder = Decoder::new(Arc::new(stream.clone()))?;
+        Ok(Self { file, numbers, layout, decoder, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
     }
 
-    /// Writes the row's record, or returns why the row is not a record.
-    fn record(&self, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Writes the row's record, or returns why the row is not a record. `as_text` keeps cells that cannot be converted.
+    fn record(&self, as_text: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let (found, expected) = (self.row.len(), self.file.names.len());
         if found != expected {
             return Err(format!("found {found} cells, expected {expected} as in the header"));
@@ -78,7 +81,13 @@ impl CsvRows {
             let text =
                 std::str::from_utf8(bytes).map_err(|error| format!("found invalid UTF-8 at byte {} of the cell", error.valid_up_to()))?;
             match column_type {
-                Some(column_type) => write_cell(column_type, self.numbers, text, out),
+                Some(column_type) => match write_cell(column_type, self.numbers, text, out) {
+                    Err(_) if as_text => {
+                        write_string(text, out);
+                        Ok(true)
+                    }
+                    written => written,
+                },
                 None if text.is_empty() => Ok(false),
                 None => {
                     write_string(text, out);
@@ -86,6 +95,15 @@ impl CsvRows {
                 }
             }
         })
+    }
+
+    /// Writes a row that is no record, so that it becomes a dead letter: with its cells that cannot be converted as text,
+    /// or as an array of all cells where the stream would take that for an event.
+    fn write_invalid(&self, out: &mut Vec<u8>) {
+        if self.record(true, out).is_err() || self.decoder.decode(Some(out.as_slice())).is_ok() {
+            out.clear();
+            write_cells(&self.row, out);
+        }
     }
 }
 
@@ -96,10 +114,10 @@ impl Records for CsvRows {
         }
         let number = self.file.line;
         let mut value = Vec::with_capacity(self.value_bytes);
-        let error = self.record(&mut value).err();
+        let error = self.record(false, &mut value).err();
         if error.is_some() {
             value.clear();
-            write_cells(&self.row, &mut value);
+            self.write_invalid(&mut value);
         }
         self.value_bytes = value.len() + 16;
         Ok(Some(InputRecord { number, value: value.into(), error, unterminated: false }))
@@ -123,7 +141,7 @@ impl Records for CsvRows {
     }
 }
 
-/// Writes a row that is no record as an array of its cells, so it can be read among the dead letters.
+/// Writes a row as an array of its cells, so it can be read among the dead letters.
 fn write_cells(row: &ByteRecord, out: &mut Vec<u8>) {
     out.push(b'[');
     for (index, cell) in row.iter().enumerate() {
@@ -136,7 +154,7 @@ fn write_cells(row: &ByteRecord, out: &mut Vec<u8>) {
 }
 
 /// Returns the one of `,`, `;` and tab that is most frequent in the header.
-fn guess_delimiter(start: &[u8]) -> u8 {
+pub(crate) fn guess_delimiter(start: &[u8]) -> u8 {
     let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut quoted = false;
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];

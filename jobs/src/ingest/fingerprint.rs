@@ -4,11 +4,20 @@
 //! A text file has two names. Its *body* is the hash of its first MiB (or of the whole file, if it is smaller) with the
 //! hashed length; the position reached is stored under it. Its *head* is the hash of its first record; the length of
 //! the body is stored under it, so a small file that grew is found again by hashing the same number of bytes. Two files
-//! that only begin alike are never confused, because the whole body must be equal. The number of records before the
-//! position that were left out of the log is stored with the position, and so are the records after it that are in the
-//! log.
+//! that only begin alike are never confused, because the whole body must be equal. Under names that begin with the body
+//! are stored:
+//!
+//! | Name | Number |
+//! |---|---|
+//! | `BODY` | how many records were read: the position |
+//! | `BODY-left-out` | how many of these are not in the log |
+//! | `BODY-left-out-N` | which: bit `b` is record `60 * N + b`, counted from 0 (older versions stored only how many) |
+//! | `BODY-left-out-lost` | of how many of these it is not known which, nor can it be found |
+//! | `BODY-ahead` | the number of records up to the last after the position that is in the log |
+//! | `BODY-ahead-N` | which of the records after the position are in the log |
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -27,17 +36,29 @@ const FOOTER_BYTES: u64 = 64 << 10;
 const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
 
 /// How much of an input earlier runs have processed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct FilePosition {
     /// How many of its records were read.
     pub(super) done: i64,
-    /// How many of these are not in the log: the last ones that are not events of the stream.
-    pub(super) left_out: i64,
+    /// Which of these are not in the log, counted from 0: they were no events of the stream when they were read.
+    pub(super) left_out: BTreeSet<i64>,
+    /// How many more are not: an older version stored only their number. They are the last ones that were no events.
+    pub(super) unlisted: i64,
+    /// How many of these cannot be found any more: they are events by now.
+    pub(super) lost: i64,
+    /// The records after the position that are in the log: it took only some of a batch.
+    pub(super) ahead: BTreeSet<i64>,
 }
 
-/// The records, counted from 0, that are in the log although a record before them is not.
-pub(super) type Ahead = BTreeSet<i64>;
+impl FilePosition {
+    /// How many of the records read are not in the log.
+    pub(super) fn left_out_count(&self) -> i64 {
+        self.left_out.len() as i64 + self.unlisted + self.lost
+    }
+}
 
+/// Stands in the place of a word in the name of a number: [`FilePosition::lost`].
+const LOST: &str = "lost";
 /// So many records are remembered by one saved number: a bit for each.
 const BITS: i64 = 60;
 
@@ -83,9 +104,9 @@ impl Fingerprint {
     }
 
     /// Returns how much of this file earlier runs have processed.
-    pub(super) async fn load(&self, progress: &dyn PositionStore, stream: &str) -> Result<(FilePosition, Ahead)> {
+    pub(super) async fn load(&self, progress: &dyn PositionStore, stream: &str) -> Result<FilePosition> {
         let found = load(progress, stream, &self.body).await?;
-        let Some(head) = self.head.as_ref().filter(|_| found.0.done == 0) else { return Ok(found) };
+        let Some(head) = self.head.as_ref().filter(|_| found.done == 0) else { return Ok(found) };
         let earlier_bytes = usize::try_from(progress.load(stream, head).await?).unwrap_or(0);
         match self.start.get(..earlier_bytes) {
             Some(earlier) if earlier_bytes > 0 => load(progress, stream, &body(earlier)).await,
@@ -93,60 +114,101 @@ impl Fingerprint {
         }
     }
 
-    /// Saves the names, so the file is found after it has grown. The position is saved first: a head without it would
-    /// lose it.
-    pub(super) async fn begin(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition, ahead: &Ahead) -> Result<()> {
-        self.save_ahead(progress, stream, place, ahead).await?;
-        if place.left_out > 0 {
-            self.save_left_out(progress, stream, place).await?;
+    /// Saves the names, so the file is found after it has grown, and what earlier runs did under another name.
+    pub(super) async fn begin(&self, progress: &dyn PositionStore, stream: &str, place: &FilePosition) -> Result<()> {
+        let saved = progress.load_all(stream, &self.body).await?;
+        let mut numbers = self.numbers(place);
+        // Under this name an earlier run may have left out records that are in the log by now.
+        for (name, number) in &saved {
+            if *number != 0 && name.starts_with(&left_out_word(&self.body, "")) {
+                numbers.entry(name.clone()).or_insert(0);
+            }
         }
-        self.save_done(progress, stream, place).await?;
-        match &self.head {
-            Some(head) => progress.save(stream, head, self.start.len() as i64).await,
-            None => Ok(()),
+        numbers.retain(|name, number| saved.get(name).copied().unwrap_or(0) != *number);
+        numbers.extend(self.head.clone().map(|head| (head, self.start.len() as i64)));
+        match numbers.is_empty() {
+            true => Ok(()),
+            false => progress.save(stream, numbers.into_iter().collect()).await,
         }
     }
 
-    pub(super) async fn save_done(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition) -> Result<()> {
-        progress.save(stream, &self.body, place.done).await
+    /// Saves the position, and of the records left out those that changed.
+    pub(super) async fn save(
+        &self,
+        progress: &dyn PositionStore,
+        stream: &str,
+        place: &FilePosition,
+        changed: &BTreeSet<i64>,
+    ) -> Result<()> {
+        let mut numbers = self.position(place);
+        for word in changed.iter().map(|index| index / BITS).collect::<BTreeSet<i64>>() {
+            let bits = place.left_out.range(word * BITS..(word + 1) * BITS).fold(0, |bits, index| bits | bit(*index));
+            numbers.insert(left_out_word(&self.body, word), bits);
+        }
+        progress.save(stream, numbers.into_iter().collect()).await
     }
 
-    pub(super) async fn save_left_out(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition) -> Result<()> {
-        progress.save(stream, &left_out(&self.body), place.left_out).await
+    /// All numbers that are saved of a position, by their names.
+    fn numbers(&self, place: &FilePosition) -> BTreeMap<String, i64> {
+        let mut numbers = self.position(place);
+        numbers.extend(words(place.left_out.iter()).into_iter().map(|(word, bits)| (left_out_word(&self.body, word), bits)));
+        numbers
     }
 
-    /// Saves which records after the position are in the log; how far they reach last.
-    pub(super) async fn save_ahead(&self, progress: &dyn PositionStore, stream: &str, place: FilePosition, ahead: &Ahead) -> Result<()> {
-        let mut words: BTreeMap<i64, i64> = BTreeMap::new();
-        for index in ahead.range(place.done..) {
-            *words.entry(index / BITS).or_default() |= 1_i64 << (index % BITS);
-        }
-        for (word, bits) in words {
-            progress.save(stream, &word_of(&self.body, word), bits).await?;
-        }
-        match ahead.range(place.done..).next_back() {
-            Some(last) => progress.save(stream, &ahead_to(&self.body), last + 1).await,
-            None => Ok(()),
-        }
+    /// All but which records were left out.
+    fn position(&self, place: &FilePosition) -> BTreeMap<String, i64> {
+        let ahead = place.ahead.range(place.done..);
+        let last = ahead.clone().next_back().map(|last| (ahead_to(&self.body), last + 1));
+        let ahead = words(ahead).into_iter().map(|(word, bits)| (ahead_word(&self.body, word), bits));
+        let counts = [(self.body.clone(), place.done), (left_out(&self.body), place.left_out_count())];
+        let lost = (place.lost > 0).then(|| (left_out_word(&self.body, LOST), place.lost));
+        counts.into_iter().chain(lost).chain(ahead).chain(last).collect()
     }
 }
 
-async fn load(progress: &dyn PositionStore, stream: &str, body: &str) -> Result<(FilePosition, Ahead)> {
-    let (done, left_out) = (progress.load(stream, body).await?.max(0), progress.load(stream, &left_out(body)).await?);
-    let mut ahead = Ahead::new();
-    let end = progress.load(stream, &ahead_to(body)).await?;
-    if end > done {
-        for word in done / BITS..=(end - 1) / BITS {
-            let bits = progress.load(stream, &word_of(body, word)).await?;
-            let indices = (0..BITS).filter(|bit| (bits >> bit) & 1 == 1).map(|bit| word * BITS + bit);
-            ahead.extend(indices.filter(|index| *index >= done));
+async fn load(progress: &dyn PositionStore, stream: &str, body: &str) -> Result<FilePosition> {
+    let saved = progress.load_all(stream, body).await?;
+    let number = |name: &str| saved.get(name).copied().unwrap_or(0);
+    let done = number(body).max(0);
+    let mut place = FilePosition { done, ..FilePosition::default() };
+    let end = number(&ahead_to(body));
+    for (name, bits) in &saved {
+        if let Some(word) = word_of(name, &ahead_word(body, "")) {
+            place.ahead.extend(indices(word, *bits).filter(|index| (done..end).contains(index)));
+        } else if let Some(word) = word_of(name, &left_out_word(body, "")) {
+            place.left_out.extend(indices(word, *bits).filter(|index| *index < done));
         }
     }
-    Ok((FilePosition { done, left_out: left_out.clamp(0, done) }, ahead))
+    let unknown = (number(&left_out(body)).min(done) - place.left_out.len() as i64).max(0);
+    place.lost = number(&left_out_word(body, LOST)).clamp(0, unknown);
+    place.unlisted = unknown - place.lost;
+    Ok(place)
 }
 
-/// The name of the number that has a bit for each of [`BITS`] records.
-fn word_of(body: &str, word: i64) -> String {
+/// Each [`BITS`] records that hold one of these are a word.
+fn words<'a>(indices: impl Iterator<Item = &'a i64>) -> BTreeMap<i64, i64> {
+    let mut words: BTreeMap<i64, i64> = BTreeMap::new();
+    for index in indices {
+        *words.entry(index / BITS).or_default() |= bit(*index);
+    }
+    words
+}
+
+fn bit(index: i64) -> i64 {
+    1 << (index % BITS)
+}
+
+fn indices(word: i64, bits: i64) -> impl Iterator<Item = i64> {
+    (0..BITS).filter(move |bit| (bits >> bit) & 1 == 1).map(move |bit| word * BITS + bit)
+}
+
+/// The word that a name with this beginning has at its end.
+fn word_of(name: &str, beginning: &str) -> Option<i64> {
+    name.strip_prefix(beginning)?.parse().ok()
+}
+
+/// The name of the number that has a bit for each of [`BITS`] records after the position.
+fn ahead_word(body: &str, word: impl Display) -> String {
     format!("{body}-ahead-{word}")
 }
 
@@ -155,8 +217,14 @@ fn ahead_to(body: &str) -> String {
     format!("{body}-ahead")
 }
 
+/// The name of the number of records before the position that are not in the log.
 fn left_out(body: &str) -> String {
     format!("{body}-left-out")
+}
+
+/// The name of the number that has a bit for each of [`BITS`] records before the position that are not in the log.
+fn left_out_word(body: &str, word: impl Display) -> String {
+    format!("{body}-left-out-{word}")
 }
 
 fn body(start: &[u8]) -> String {

@@ -38,6 +38,8 @@ pub struct Guessed {
     pub zones: Vec<String>,
     /// Without an id: a column that may be one.
     pub proposed_id: Option<String>,
+    /// Without an id: a column with the name of one, and in how many records its value came before.
+    pub repeated_id: Option<(String, usize)>,
 }
 
 /// Guesses a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
@@ -46,7 +48,7 @@ pub struct Guessed {
 /// Nested objects become columns with paths. The event time is the first
 /// TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name typical
 /// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were found,
-/// because a type is final.
+/// unless each is written with the same number of places, as amounts of money are.
 ///
 /// Errors: `Input` if the file cannot be read, is empty or has no time.
 pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
@@ -75,6 +77,7 @@ pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
         doubts: numbers.doubts,
         zones: zones(&columns, event_time),
         proposed_id: if id.is_none() { proposed_id(&columns, records) } else { None },
+        repeated_id: if id.is_none() { repeated_id(&columns, &name, records) } else { None },
     })
 }
 
@@ -85,7 +88,8 @@ struct Guess {
     column_type: ColumnType,
     unit: Option<TimeUnit>,
     nullable: bool,
-    all_distinct: bool,
+    /// In how many records its value came before.
+    repeats: usize,
     is_without_zone: bool,
     /// How many of its values are strings with a time, and with a date.
     times: usize,
@@ -95,6 +99,13 @@ struct Guess {
     first: Option<String>,
     /// The most digits after a decimal point, if the type was guessed from numbers.
     places: Option<usize>,
+}
+
+impl Guess {
+    fn may_be_id(&self) -> bool {
+        let is_plain = matches!(self.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
+        is_plain && !self.nullable
+    }
 }
 
 fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
@@ -116,7 +127,7 @@ fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
             column_type,
             unit,
             nullable: column.nullable,
-            all_distinct: column.seen.all_distinct(),
+            repeats: column.seen.repeats(),
             is_without_zone: column.is_without_zone,
             times: column.seen.times(),
             dates: column.seen.dates(),
@@ -139,6 +150,10 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
     let mut whole = Vec::new();
     for column in columns {
         match (&column.column_type, column.places) {
+            (ColumnType::Decimal { scale, .. }, Some(found)) if found > 0 && found == *scale as usize => said.push(format!(
+                "{} {}: every value has {found} places; records with more will be dead letters",
+                column.name, column.column_type
+            )),
             (ColumnType::Decimal { scale: scale @ 1..=i8::MAX, .. }, Some(found)) => said.push(format!(
                 "{} {}: found at most {found} places; records with more than {scale} will be dead letters",
                 column.name, column.column_type
@@ -171,13 +186,15 @@ const ID_NAMES: [&str; 13] = [
 ];
 
 fn id<'a>(columns: &'a [Guess], stream: &str) -> Option<&'a Guess> {
-    let own = format!("{}_id", stream.strip_suffix('s').unwrap_or(stream));
-    let fits = |column: &&Guess| {
-        let plain = matches!(column.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
-        plain && !column.nullable && column.all_distinct
-    };
+    let own = own_id(stream);
+    let fits = |column: &&Guess| column.may_be_id() && column.repeats == 0;
     let mut names = std::iter::once(own.as_str()).chain(ID_NAMES);
     names.find_map(|name| columns.iter().filter(fits).find(|column| column.name == name))
+}
+
+/// The id of the stream `orders` is likely `order_id`.
+fn own_id(stream: &str) -> String {
+    format!("{}_id", stream.strip_suffix('s').unwrap_or(stream))
 }
 
 /// Fewer records say little about whether a column is different in each.
@@ -197,10 +214,26 @@ fn proposed_id(columns: &[Guess], records: usize) -> Option<String> {
             _ => 0,
         }
     };
-    let unique = columns.iter().filter(|column| !column.nullable && column.all_distinct && records >= RECORDS_FOR_AN_ID);
+    let unique = columns.iter().filter(|column| !column.nullable && column.repeats == 0 && records >= RECORDS_FOR_AN_ID);
     // The first of equally likely columns.
     let likeliest = unique.rev().map(|column| (likelihood(column), column)).max_by_key(|(likelihood, _)| *likelihood);
     likeliest.filter(|(likelihood, _)| *likelihood > 0).map(|(_, column)| column.name.clone())
+}
+
+/// If more than one record in twenty repeats a value of a column, the column does not identify events: it says which user or
+/// device an event belongs to.
+const RECORDS_PER_REPEAT: usize = 20;
+
+/// Returns the column that would be the id but for a few records that repeat its value, and how many these are.
+fn repeated_id(columns: &[Guess], stream: &str, records: usize) -> Option<(String, usize)> {
+    let own = own_id(stream);
+    let is_typical = |column: &Guess| column.name == own || ID_NAMES.contains(&column.name.as_str());
+    let is_named_so = |column: &Guess| is_typical(column) || words(&column.name).last().is_some_and(|word| word == "id" || word == "uuid");
+    let is_rare = |repeats: usize| repeats > 0 && repeats * RECORDS_PER_REPEAT <= records;
+    let repeated = columns.iter().filter(|column| column.may_be_id() && is_rare(column.repeats) && is_named_so(column));
+    // Of equally likely columns the first.
+    let likeliest = repeated.min_by_key(|column| (!is_typical(column), column.repeats))?;
+    Some((likeliest.name.clone(), likeliest.repeats))
 }
 
 /// Returns what is assumed of times without a zone, and of days as times.

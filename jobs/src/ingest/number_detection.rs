@@ -19,14 +19,14 @@ pub(super) struct ColumnNumbers {
     /// The formats in which every cell so far is a number.
     formats: Vec<NumberFormat>,
     /// A cell that a plain number could not be, or that another format would read as another number.
-    telling: Option<String>,
+    format_sample: Option<String>,
     /// Whether a cell has a mark that is not in doubt: texts such as `192.168.100.120` or `030 123 456` have none.
     is_number: bool,
 }
 
 impl ColumnNumbers {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), formats: NumberFormat::ALL.to_vec(), telling: None, is_number: false }
+        Self { name: name.to_owned(), formats: NumberFormat::ALL.to_vec(), format_sample: None, is_number: false }
     }
 
     /// Adds a cell that is not empty.
@@ -40,7 +40,7 @@ impl ColumnNumbers {
             let Some(parts) = format.parts(cell) else { continue };
             let has_groups = parts.groups.len() > 1;
             if *format != Plain && (has_groups || (parts.fraction.is_some() && format.decimal_mark() == ',')) {
-                self.telling.get_or_insert_with(|| cell.to_owned());
+                self.format_sample.get_or_insert_with(|| cell.to_owned());
             }
             self.is_number |= parts.fraction.is_some() || (has_groups && matches!(format, CommaPoint | ApostrophePoint));
         }
@@ -84,7 +84,7 @@ pub(super) fn refuse_other_formats(input: &Input, delimiter: Option<u8>, stream:
     match columns.iter().find(|(_, column)| column.is_decisive()) {
         Some((_, column)) => {
             let formats: Vec<String> = column.formats.iter().map(|format| format!("--numbers \"{format}\"")).collect();
-            let found = column.telling.as_deref().unwrap_or_default();
+            let found = column.format_sample.as_deref().unwrap_or_default();
             Err(Error::input(format!("the numbers of the column \"{}\" are not written as {Plain}: found {found}", column.name))
                 .with("expected", formats.join(" or ")))
         }
@@ -122,22 +122,22 @@ pub(super) fn detect(columns: &[ColumnNumbers]) -> Detected {
 
 /// `1.234` alone is a plain number, or one with a point between thousands.
 fn doubt_of_plain(column: &ColumnNumbers) -> Option<String> {
-    let telling = column.telling.as_deref().filter(|_| column.fits(Plain) && column.fits(PointComma))?;
-    let (plain, grouped) = (Plain.plain(telling)?, PointComma.plain(telling)?);
+    let sample = column.format_sample.as_deref().filter(|_| column.fits(Plain) && column.fits(PointComma))?;
+    let (plain, grouped) = (Plain.plain(sample)?, PointComma.plain(sample)?);
     (plain != grouped)
-        .then(|| format!("{}: {telling} is read as {plain}; if it is {grouped}, say so with --numbers {PointComma}", column.name))
+        .then(|| format!("{}: {sample} is read as {plain}; if it is {grouped}, say so with --numbers {PointComma}", column.name))
 }
 
 /// `1,234` alone, or a column that contradicts another.
 fn doubt_of_decisive(column: &ColumnNumbers) -> String {
-    let telling = column.telling.as_deref().unwrap_or_default();
+    let sample = column.format_sample.as_deref().unwrap_or_default();
     let readings: Vec<String> = column
         .formats
         .iter()
         .filter(|format| **format != SpaceComma || !column.fits(PointComma))
-        .filter_map(|format| Some(format!("{} with --numbers \"{format}\"", format.plain(telling)?)))
+        .filter_map(|format| Some(format!("{} with --numbers \"{format}\"", format.plain(sample)?)))
         .collect();
-    format!("{}: {telling} is read as TEXT; it is {}", column.name, readings.join(", "))
+    format!("{}: {sample} is read as TEXT; it is {}", column.name, readings.join(", "))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The reading side of an ingest: a thread that reads records, checks them and packs them into batches, as far ahead as
 //! the queue allows.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use engine::events::Decoder;
 use event_log::NewRecord;
@@ -8,7 +10,7 @@ use tokio::sync::mpsc;
 use types::{Error, Result};
 
 use super::Rejected;
-use super::fingerprint::Ahead;
+use super::fingerprint::FilePosition;
 use super::records::{InputRecord, Records};
 
 /// How many batches may wait for the log.
@@ -25,32 +27,24 @@ pub(super) struct Batch {
     /// How many records of the input the batch covers, including rejected ones.
     pub(super) consumed: i64,
     pub(super) rejected: i64,
-    /// How many of the consumed records are not in `records`, because they are no events.
-    pub(super) left_out: i64,
-    /// For each of `records`, how many consumed records precede it; `None` if an earlier run left it out.
-    pub(super) places: Vec<Option<i64>>,
+    /// Which of the consumed records are not in `records`, because they are no events; counted in the input, from 0.
+    pub(super) left_out: Vec<i64>,
+    /// For each of `records` which record of the input it is, counted from 0. Those before the position of earlier runs
+    /// are records that these left out.
+    pub(super) indices: Vec<i64>,
     /// How many of the consumed records an earlier run appended.
     pub(super) ahead: i64,
-    /// How many of `records` an earlier run left out.
-    pub(super) made_up: i64,
     pub(super) first_rejected: Vec<Rejected>,
     pub(super) bytes: usize,
     /// Bytes of the input read so far.
     pub(super) bytes_done: u64,
 }
 
-/// The records of a batch that are in the log, where it did not take the whole batch.
-#[derive(Debug, Default)]
-pub(super) struct Part {
-    /// How many consumed records of the batch precede each.
-    pub(super) consumed: Vec<i64>,
-    /// How many of the first ones an earlier run left out.
-    pub(super) made_up: i64,
-}
-
 pub(super) enum Message {
-    /// How many records an earlier run had read. Sent before all batches.
-    Skipped(u64),
+    /// Which records an earlier run left out, of those that it only counted. Sent before all batches.
+    Listed(BTreeSet<i64>),
+    /// How many records earlier runs had appended.
+    Skipped(i64),
     Batch(Batch),
     /// The end of the input.
     End,
@@ -64,21 +58,19 @@ pub(super) enum Message {
 /// The inputs of the reading thread.
 pub(super) struct Reading {
     pub(super) decoder: Decoder,
-    pub(super) skip: u64,
-    /// Records after those that an earlier run appended.
-    pub(super) ahead: Ahead,
-    /// The records to send among those to skip.
-    pub(super) left_out: Option<LeftOut>,
+    /// What earlier runs did.
+    pub(super) place: FilePosition,
+    /// To list the records that an earlier run left out and only counted.
+    pub(super) unlisted: Option<Unlisted>,
     pub(super) batch_records: usize,
     pub(super) produce_invalid: bool,
 }
 
-/// The records that an earlier run left out and this run sends.
-pub(super) struct LeftOut {
+/// Records that an earlier run left out: the last ones before the saved position that are no events.
+pub(super) struct Unlisted {
     /// The same input again, from its beginning.
     pub(super) records: Box<dyn Records>,
-    /// How many records: the last ones before the saved position that are no events.
-    pub(super) count: u64,
+    pub(super) count: usize,
 }
 
 impl Reading {
@@ -98,26 +90,22 @@ impl Reading {
     }
 
     fn run(&mut self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<()> {
-        let heard = match self.left_out.take() {
-            Some(left_out) => self.make_up(left_out, records, sender)?,
-            None => sender.blocking_send(Message::Skipped(records.skip(self.skip)?)).is_ok(),
-        };
-        if !heard {
+        if !self.list(sender)? || !self.make_up(records, sender)? {
             return Ok(());
         }
         let mut batch = Batch::default();
-        let mut index = self.skip as i64;
+        let mut index = self.place.done;
         loop {
             // Records read before the failure are still sent.
             let next = records.next();
             let ended = !matches!(next, Ok(Some(_)));
             let mut failure = None;
             match next {
-                Ok(Some(_)) if self.ahead.contains(&index) => {
+                Ok(Some(_)) if self.place.ahead.contains(&index) => {
                     batch.consumed += 1;
                     batch.ahead += 1;
                 }
-                Ok(Some(record)) => self.add(record, &mut batch),
+                Ok(Some(record)) => self.add(record, index, &mut batch),
                 Ok(None) => {}
                 Err(error) => failure = Some(error),
             }
@@ -136,38 +124,53 @@ impl Reading {
         }
     }
 
-    /// Skips the records of earlier runs, and sends those that were left out; false if the receiver is dropped.
-    fn make_up(&self, mut left_out: LeftOut, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
-        let (mut skipped, mut invalid) = (0, 0u64);
-        while skipped < self.skip {
-            let Some(record) = left_out.records.next()? else { break };
-            skipped += 1;
-            invalid += u64::from(self.event(&record).is_err());
-        }
-        if sender.blocking_send(Message::Skipped(skipped)).is_err() {
-            return Ok(false);
-        }
-        let mut in_the_log = invalid.saturating_sub(left_out.count);
-        let mut batch = Batch::default();
-        for number in 1..=skipped {
+    /// Lists the records that an earlier run only counted; false if the receiver is dropped.
+    fn list(&mut self, sender: &mpsc::Sender<Message>) -> Result<bool> {
+        let Some(Unlisted { mut records, count }) = self.unlisted.take() else { return Ok(true) };
+        let mut candidates = Vec::new();
+        for index in 0..self.place.done {
             let Some(record) = records.next()? else { break };
-            match self.event(&record) {
-                Err(_) if in_the_log > 0 => in_the_log -= 1,
-                Err(error) => {
-                    batch.made_up += 1;
-                    batch.reject(record.number, error);
-                    batch.send_invalid(record, None);
-                }
-                Ok(_) => {}
+            if !self.place.left_out.contains(&index) && self.event(&record).is_err() {
+                candidates.push(index);
             }
-            if batch.is_full(self.batch_records) || number == skipped {
+        }
+        let found: BTreeSet<i64> = candidates.into_iter().rev().take(count).collect();
+        self.place.left_out.extend(&found);
+        self.place.unlisted -= found.len() as i64;
+        Ok(sender.blocking_send(Message::Listed(found)).is_ok())
+    }
+
+    /// Skips the records of earlier runs, and sends those that were left out and are events now, or go to the dead
+    /// letters; false if the receiver is dropped.
+    fn make_up(&self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
+        let mut batch = Batch::default();
+        let mut skipped = 0_i64;
+        for index in &self.place.left_out {
+            skipped += records.skip((*index - skipped) as u64)? as i64;
+            let Some(record) = records.next()? else { break };
+            skipped += 1;
+            match self.event(&record) {
+                Ok(new) => batch.send(new, *index),
+                Err(error) if self.produce_invalid => {
+                    batch.reject(record.number, error);
+                    batch.send(invalid(record), *index);
+                }
+                Err(_) => {}
+            }
+            if batch.is_full(self.batch_records) {
                 batch.bytes_done = records.bytes_done();
                 if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
                     return Ok(false);
                 }
             }
         }
-        Ok(true)
+        skipped += records.skip((self.place.done - skipped) as u64)? as i64;
+        batch.bytes_done = records.bytes_done();
+        if !batch.records.is_empty() && sender.blocking_send(Message::Batch(batch)).is_err() {
+            return Ok(false);
+        }
+        let in_log = (skipped - self.place.left_out_count()).max(0);
+        Ok(sender.blocking_send(Message::Skipped(in_log)).is_ok())
     }
 
     fn event(&self, record: &InputRecord) -> Result<NewRecord, String> {
@@ -177,25 +180,20 @@ impl Reading {
         }
     }
 
-    fn add(&self, record: InputRecord, batch: &mut Batch) {
+    fn add(&self, record: InputRecord, index: i64, batch: &mut Batch) {
         let event = self.event(&record);
-        let place = Some(batch.consumed);
         batch.consumed += 1;
         match event {
-            Ok(new) => {
-                batch.bytes += record.value.len();
-                batch.records.push(new);
-                batch.places.push(place);
-            }
+            Ok(new) => batch.send(new, index),
             Err(error) => {
                 batch.reject(record.number, error);
                 if record.unterminated {
                     // The record may be incomplete: a repeat reads it again.
                     batch.consumed -= 1;
                 } else if self.produce_invalid {
-                    batch.send_invalid(record, place);
+                    batch.send(invalid(record), index);
                 } else {
-                    batch.left_out += 1;
+                    batch.left_out.push(index);
                 }
             }
         }
@@ -223,6 +221,11 @@ pub(super) fn merge(batch: &mut Batch, receiver: &mut mpsc::Receiver<Message>, b
     None
 }
 
+/// A record that becomes a dead letter.
+fn invalid(record: InputRecord) -> NewRecord {
+    NewRecord { value: Some(record.value), ..NewRecord::default() }
+}
+
 impl Batch {
     fn is_full(&self, batch_records: usize) -> bool {
         self.records.len().max(self.consumed as usize) >= batch_records || self.bytes >= BATCH_BYTES
@@ -235,38 +238,19 @@ impl Batch {
         }
     }
 
-    fn send_invalid(&mut self, record: InputRecord, place: Option<i64>) {
-        self.bytes += record.value.len();
-        self.records.push(NewRecord { value: Some(record.value), ..NewRecord::default() });
-        self.places.push(place);
-    }
-
-    /// Returns what is to be remembered if only these of the records are in the log. Of those that an earlier run left
-    /// out, only how many of the first ones can be.
-    pub(super) fn part(&self, in_log: &[bool]) -> Part {
-        let mut part = Part::default();
-        let mut is_first = true;
-        for (place, in_log) in self.places.iter().zip(in_log) {
-            match place {
-                Some(place) if *in_log => part.consumed.push(*place),
-                Some(_) => {}
-                None => {
-                    is_first &= *in_log;
-                    part.made_up += i64::from(is_first);
-                }
-            }
-        }
-        part
+    fn send(&mut self, record: NewRecord, index: i64) {
+        self.bytes += record.value.as_ref().map_or(0, Bytes::len);
+        self.records.push(record);
+        self.indices.push(index);
     }
 
     fn extend(&mut self, more: Batch) {
         self.records.extend(more.records);
-        self.places.extend(more.places.into_iter().map(|place| place.map(|place| self.consumed + place)));
+        self.indices.extend(more.indices);
         self.ahead += more.ahead;
         self.consumed += more.consumed;
         self.rejected += more.rejected;
-        self.left_out += more.left_out;
-        self.made_up += more.made_up;
+        self.left_out.extend(more.left_out);
         self.first_rejected.extend(more.first_rejected);
         self.bytes += more.bytes;
         self.bytes_done = more.bytes_done;

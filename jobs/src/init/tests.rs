@@ -78,7 +78,7 @@ async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
 }
 
 #[test]
-fn a_time_that_is_none_is_told_with_its_line() {
+fn a_time_that_is_none_is_reported_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let found = |name: &str, text: &str| {
         let file = folder.path().join(name);
@@ -133,6 +133,16 @@ async fn the_type_that_may_be_too_narrow_is_among_what_was_picked() {
 }
 
 #[tokio::test]
+async fn a_column_that_repeats_in_a_few_records_is_among_what_was_picked() {
+    let row = |i: usize| format!("{},2024-05-01,9.5\n", i.max(1));
+    let csv = "payment_id,ts,price\n".to_owned() + &(0..50).map(row).collect::<String>();
+    let (made, ..) = fitted_to("payments.csv", &csv).await;
+    let text = made.text();
+    let note = "\n  id          payment_id repeats in 1 of 50 records: if these are repeats, set id = 'payment_id'\n";
+    assert!(text.contains(note), "{text}");
+}
+
+#[tokio::test]
 async fn the_key_to_look_up_is_one_of_the_newest_event_and_safe_in_a_shell() {
     let csv = "user,ts,amount\nnew ö$,2024-05-03,1\nold,2024-05-01,2\nold,2024-05-02,3\n";
     let (made, ..) = fitted_to("visits.csv", csv).await;
@@ -144,10 +154,10 @@ async fn the_key_to_look_up_is_one_of_the_newest_event_and_safe_in_a_shell() {
 fn numbers_that_say_which_or_where_are_not_summed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.csv");
-    let header = "ip,ts,http_response_status,loc_lat,server_port,year,volume\n";
+    let header = "ip,ts,order_no,http_response_status,loc_lat,server_port,year,volume\n";
     std::fs::write(
         &file,
-        header.to_owned() + "a,2024-05-01,200,52.5,443,2024,10\na,2024-05-02,404,52.5,443,2024,20\nb,2024-05-03,200,1.5,80,2024,7\n",
+        header.to_owned() + "a,2024-05-01,1,200,52.5,443,2024,10\na,2024-05-02,2,404,52.5,443,2024,20\nb,2024-05-03,2,200,1.5,80,2024,7\n",
     )
     .unwrap();
     init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap();
@@ -204,7 +214,7 @@ async fn a_file_with_german_numbers_and_times_without_a_zone_says_so_and_how_to_
     assert!(stream.starts_with("-- Guessed from all 100 records of sales.csv: review it.\n"), "{stream}");
     assert!(stream.contains("\n-- The file writes numbers as 1.234,56: ingest it with --numbers \"1.234,56\".\n"), "{stream}");
     assert!(stream.contains("\n-- Proposal: id = 'beleg_nr', if no two events have the same beleg_nr.\n"), "{stream}");
-    assert!(stream.contains("revenue      DECIMAL(18,4) NOT NULL"), "{stream}");
+    assert!(stream.contains("revenue      DECIMAL(18,2) NOT NULL"), "{stream}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{ArchiveBounds, CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, archive_files};
 use definitions::parse;
 use engine::events::{OnMisfit, Redecoded as Decoded, Redecoder};
 use speed::{IdSpace, Redecide, Redecided, TakeRedecided};
@@ -201,8 +201,9 @@ async fn candidates<'s>(
     file: &FileRecord,
     checkpoint: &CheckpointRecord,
 ) -> Result<Vec<&'s DefinitionRecord>> {
-    let mut of_stream: Vec<(i64, &FileRecord)> = super::named(state)
-        .filter(|other| other.kind == FileKind::Archive && other.subject == file.subject && other.path != file.path)
+    let mut of_stream: Vec<(i64, &FileRecord)> = archive_files(state, file.subject.as_slice(), ArchiveBounds::default())
+        .into_iter()
+        .filter(|other| other.path != file.path)
         .filter_map(|other| {
             let checkpoint = state.checkpoints.get(other.checkpoint?)?;
             Some((checkpoint.revision, other))

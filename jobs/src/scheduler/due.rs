@@ -138,7 +138,7 @@ fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
     let snapshot = state.snapshot(&view.name, view.version).filter(|_| is_added_to);
     match snapshot.and_then(|snapshot| checkpoints_after(state, &view.streams(), &snapshot.cut).ok()) {
         Some(checkpoints) => events_of(state, view, &checkpoints),
-        None => Progress::of(state, view, now).events,
+        None => Progress::from_state(state, view, now).events,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
 use committed::registry::Registry;
 use definitions::parse;
-use definitions::settings::{ServingSettings, Settings};
+use definitions::settings::{ClockKind, ServingSettings, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use event_log::{Log, PartitionBounds, TopicPartition};
@@ -19,8 +19,8 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
-use super::RUNS;
 use super::problems::{Facts, Failing, LeftOut, RECENT_US, Refused, Service, Unreachable, WorkerLink};
+use super::{RUNS, alerts};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
@@ -71,6 +71,7 @@ impl Services {
             now: now(),
             embedded_log: self.settings.log.url.as_str().starts_with("file:"),
             checkpoint_interval: self.settings.speed.checkpoint_interval,
+            event_clock: self.settings.serving.clock == ClockKind::Event,
             ..Facts::default()
         };
         let runs = self.read_catalog(&mut facts).await.unwrap_or_else(|error| {
@@ -116,6 +117,8 @@ impl Services {
         let catalog = self.catalog.as_ref().map_err(again)?;
         facts.state = (*catalog.state().await?).clone();
         facts.registry = Some(Registry::load(&facts.state, &self.functions).await.map_err(|error| error.to_string()));
+        let registry = facts.registry.as_ref().and_then(|registry| registry.as_ref().ok());
+        facts.alerts = alerts::read(catalog, &facts.state, registry, facts.now).await?;
         facts.marked_for_deletion = catalog.marked_for_deletion().await?;
         catalog.runs(None, RUNS).await
     }
@@ -281,7 +284,7 @@ async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: 
     let mut found = BTreeMap::new();
     for stream in streams {
         let recent = in_time("the object storage", async {
-            let replays = catalog.replays(stream).await?;
+            let replays = catalog.replayed_dead_letters(stream).await?;
             recent(storage, state, stream, &replays, now.saturating_sub(RECENT_US)).await
         });
         let unread = |error| Recent { replayed: 0, reason: Some(format!("not known, as the dead letters cannot be read: {error}")) };

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use types::tiles::Micros;
 use types::vector::PartitionId;
 
+use super::AlertFacts;
 use crate::dead_letters::Recent;
 
+mod alerts;
 mod files;
 mod log;
 mod progress;
@@ -62,6 +64,9 @@ pub enum Fault {
     LogUnreachable,
     NodeNotReady,
     SinkStalled,
+    AlertUnrun,
+    AlertWaits,
+    AlertBehind,
     WorkerNotFollowed,
     DefinitionsUnplanned,
     LogExpired,
@@ -119,6 +124,10 @@ pub struct Facts {
     pub failing: Vec<Failing>,
     /// The processes of workers that this node follows, or tries to.
     pub workers: Vec<WorkerLink>,
+    /// The live alerts.
+    pub alerts: Vec<AlertFacts>,
+    /// Whether the newest event's time is the present.
+    pub event_clock: bool,
 }
 
 /// How a node stands to a process of workers.
@@ -181,6 +190,7 @@ pub fn problems(facts: &Facts) -> Vec<Problem> {
     found.extend(progress::problems(facts));
     found.extend(runs::problems(facts));
     found.extend(views::problems(facts));
+    found.extend(alerts::problems(facts));
     found.extend(files::problems(facts));
     found.sort_by_key(|problem| (problem.severity, problem.fault));
     found
@@ -195,10 +205,6 @@ fn for_time(us: Micros) -> String {
         7_200..=172_799 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
     }
-}
-
-fn micros(duration: Duration) -> Micros {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

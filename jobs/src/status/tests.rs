@@ -91,7 +91,7 @@ fn a_log_that_does_not_answer_leaves_its_ends_unknown_and_says_why() {
 }
 
 #[test]
-fn what_is_no_problem_and_is_told_is_counted_as_a_notice() {
+fn what_is_no_problem_and_is_reported_is_counted_as_a_notice() {
     let notice = || Problem {
         fault: problems::Fault::Gap,
         severity: problems::Severity::Notice,
@@ -146,7 +146,7 @@ fn what_other_streams_get_is_not_after_the_cut_of_a_view() {
 }
 
 #[test]
-fn two_processes_that_read_are_told_in_one_line() {
+fn two_processes_that_read_are_reported_in_one_line() {
     let reader = |process: &str, workers, partitions| Reader { process: process.into(), workers, partitions };
     let mut status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]);
     status.readers = vec![reader("1-a", 4, 6)];

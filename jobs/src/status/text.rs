@@ -3,7 +3,7 @@
 use catalog::{Comparison, DefinitionKind, RunStatus};
 
 use super::problems::{Problem, Severity, difference_text};
-use super::{PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
+use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
 use crate::readers::Reader;
 use types::Strategy;
@@ -35,6 +35,11 @@ pub(super) fn status(status: &Status) -> String {
         let header = ["queued", "version", "due since", "attempt", "events", "why"];
         parts.push(table(&header, status.queued.iter().map(queued)));
     }
+    if !status.alerts.is_empty() {
+        let header = ["alert", "version", "open", "transitions", "run by", "looked at"];
+        parts.push(table(&header, status.alerts.iter().map(alert)));
+    }
+    parts.extend(paused(&status.definitions));
     parts.extend(status.problems.iter().map(problem));
     if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
         parts.push(match status.problems.len() {
@@ -92,19 +97,34 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
 
 /// Formats the readers; called only if there are several.
 fn readers(readers: &[Reader]) -> String {
-    let of = |reader: &Reader| {
+    let what_it_reads = |reader: &Reader| {
         let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));
         format!("{} {partitions} by {workers}", reader.process)
     };
     format!(
         "{} processes read: {}; for partitions that others read, each answers up to speed.checkpoint_interval behind unless it follows them",
         readers.len(),
-        readers.iter().map(of).collect::<Vec<_>>().join(", ")
+        readers.iter().map(what_it_reads).collect::<Vec<_>>().join(", ")
     )
 }
 
 fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn alert(alert: &AlertStatus) -> Vec<String> {
+    let looked_at = match &alert.waits {
+        Some(_) => Some("waits"),
+        None => alert.looked_at.as_deref(),
+    };
+    vec![
+        alert.alert.to_string(),
+        alert.version.to_string(),
+        alert.open.to_string(),
+        alert.transitions.to_string(),
+        alert.run_by.clone().unwrap_or_else(|| "none".into()),
+        looked_at.unwrap_or("-").to_owned(),
+    ]
 }
 
 fn view(view: &ViewStatus) -> Vec<String> {
@@ -120,6 +140,16 @@ fn view(view: &ViewStatus) -> Vec<String> {
         view.after_cut.map_or("-".to_owned(), |records| records.to_string()),
         last,
     ]
+}
+
+/// What a user paused is no problem.
+fn paused(definitions: &[DefinitionReport]) -> Option<String> {
+    let line = |definition: &DefinitionReport| {
+        let since = definition.paused_since.as_ref()?;
+        Some(format!("the {} {} is paused since {since}", definition.kind.word(), definition.name))
+    };
+    let lines: Vec<String> = definitions.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn view_word(view: &ViewStatus) -> String {

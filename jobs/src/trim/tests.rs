@@ -60,6 +60,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     let source = TopicPartition { topic: "in".into(), partition: 0 };
     let output = event_log::Output { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
     let made = |offset: i64| vec![(Offset(offset), event_log::NewRecord { value: Some("{}".into()), ..Default::default() })];
+    log.take_output(&output).await.unwrap();
     for topic in ["short", "default", "dropped", "other"] {
         log.create_topic(topic, 1).await.unwrap();
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use event_alerts::StalledAlerts;
 use serde_json::{Value, json};
 use serving::http::Readiness;
 use speed::{Activity, Progress};
@@ -28,8 +29,8 @@ pub(super) struct Health {
 
 /// The layer that the process runs.
 pub(super) enum Layer {
-    /// With its workers.
-    Speed(Vec<Progress>),
+    /// With its workers, and the alerts that are not evaluated.
+    Speed(Vec<Progress>, StalledAlerts),
     Scheduler(Looks),
 }
 
@@ -39,11 +40,12 @@ impl Readiness for Health {
         let mut outages = catalog.outages();
         outages.extend(storage.outages());
         outages.extend(self.answers.outages());
-        if let Layer::Speed(workers) = &self.layer {
+        if let Layer::Speed(workers, alerts) = &self.layer {
             outages.extend(log.outages());
             // The workers fail together: the longest outage says it for all.
             outages.extend(workers.iter().filter_map(Progress::outage).max_by_key(|outage| outage.lasting));
             outages.extend(stalled(workers));
+            outages.extend(alerts.outage());
         }
         outages
     }
@@ -57,7 +59,7 @@ impl Readiness for Health {
         }
         let catalog = self.installation.catalog.identity();
         Ok(match &self.layer {
-            Layer::Speed(workers) => {
+            Layer::Speed(workers, _) => {
                 let partitions: usize = workers.iter().map(|worker| partitions(worker.activity())).sum();
                 json!({ "status": "ready", "catalog": catalog, "workers": workers.len(), "partitions": partitions })
             }
@@ -69,7 +71,7 @@ impl Readiness for Health {
 impl Layer {
     fn name(&self) -> &'static str {
         match self {
-            Layer::Speed(_) => "the speed layer",
+            Layer::Speed(..) => "the speed layer",
             Layer::Scheduler(_) => "the scheduler",
         }
     }
@@ -77,7 +79,7 @@ impl Layer {
     /// Returns what it does first, before it can do its work.
     fn hindrances(&self, now: Instant) -> BTreeSet<String> {
         match self {
-            Layer::Speed(workers) => workers.iter().filter_map(|worker| hindrance(worker.activity(), now)).collect(),
+            Layer::Speed(workers, _) => workers.iter().filter_map(|worker| hindrance(worker.activity(), now)).collect(),
             Layer::Scheduler(looks) => looks.hindrance().into_iter().collect(),
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use catalog::{DefinitionKind, Revision};
 use engine::fresh::Fresh;
+use event_alerts::StalledAlerts;
 use serving::Node;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,9 +24,15 @@ const LOOK: Duration = Duration::from_secs(1);
 const KEPT_OPEN: Duration = Duration::from_secs(60);
 
 /// Starts what opens the node when there are sinks or alerts, and closes it when there are none any more.
-pub(super) fn start(parts: &mut Parts, installation: &Installation, fresh: &Fresh) -> watch::Receiver<Option<Node>> {
+/// `stalled` has the alerts that are not evaluated.
+pub(super) fn start(
+    parts: &mut Parts,
+    installation: &Installation,
+    fresh: &Fresh,
+    stalled: StalledAlerts,
+) -> watch::Receiver<Option<Node>> {
     let (shown, node) = watch::channel(None);
-    let keeping = Keeping { installation: installation.clone(), fresh: fresh.clone(), shown: Arc::new(shown), open: None };
+    let keeping = Keeping { installation: installation.clone(), fresh: fresh.clone(), stalled, shown: Arc::new(shown), open: None };
     parts.start(Stage::Node, "node for outputs", |stop| keeping.run(stop));
     node
 }
@@ -34,6 +41,7 @@ struct Keeping {
     installation: Installation,
     /// What the workers of this process share.
     fresh: Fresh,
+    stalled: StalledAlerts,
     shown: Arc<watch::Sender<Option<Node>>>,
     open: Option<Open>,
 }
@@ -89,7 +97,7 @@ impl Keeping {
             Ok(node) => {
                 let stop = CancellationToken::new();
                 let (running, of_node) = (node.clone(), stop.clone());
-                let (alerts, of_alerts) = (self.installation.alerts(node.clone()), stop.clone());
+                let (alerts, of_alerts) = (self.installation.alerts(node.clone(), self.stalled.clone()), stop.clone());
                 let following = layers::following(&self.installation, &node, stop.clone());
                 let runs = threads::RUNS.spawn(async move {
                     tokio::join!(running.run(of_node), alerts.run(of_alerts), following);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::{Error, Result};
 
-use super::waiting::Waiting;
+use super::waiting::StopWait;
 
 /// When a part stops, relative to others: a stage has ended before the next one is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +100,7 @@ impl Parts {
             ended = self.next() => ended.map_or(Ok(()), ended_by_itself),
         };
         info!("stopping");
-        let mut waiting = Waiting::begin();
+        let mut waiting = StopWait::begin();
         for stage in ORDER {
             self.stops[stage as usize].cancel();
             let ended = tokio::time::timeout(stage.patience(), self.ended(stage));

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
@@ -7,6 +7,8 @@ use types::{ErrorKind, Result};
 
 use super::*;
 use crate::demo::definitions;
+
+const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn installation(folder: &Path, http: &str) -> Installation {
     let text = format!("[serving]\nhttp = \"{http}\"\n");
@@ -30,7 +32,7 @@ async fn all_layers_come_up_and_go_down_in_order() {
     let answer = reqwest::get(format!("{}/v1/views/device_velocity", ready.url())).await.unwrap();
     assert!(answer.status().is_success());
     stop.cancel();
-    let outcome = tokio::time::timeout(Duration::from_secs(20), task).await.expect("it stops by itself");
+    let outcome = tokio::time::timeout(PATIENCE, task).await.expect("timed out: it does not stop by itself");
     outcome.unwrap().unwrap();
     assert!(reqwest::get(ready.url()).await.is_err(), "nobody answers any more");
 }
@@ -47,6 +49,23 @@ async fn an_address_that_is_taken_is_said_before_anything_works() {
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }
 
+/// The broker is away, as one is whose disk is full: nobody appends, and no event is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_layers_are_not_ready_while_the_log_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    // Port 9 needs the rights of the system: no other test listens there.
+    let text = "[serving]\nhttp = \"127.0.0.1:0\"\n[log]\nurl = \"kafka://127.0.0.1:9\"\n";
+    let settings = Settings::parse(text, &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+    let installation = Installation::open(&settings, Functions::standard()).await.unwrap();
+    let (stop, (sender, ready)) = (CancellationToken::new(), oneshot::channel());
+    let options = UpOptions { ready: Some(sender), quiet: true, ..UpOptions::default() };
+    let task = tokio::spawn(up(installation, options, stop.clone()));
+    let url = format!("{}/readyz", ready.await.unwrap().url());
+    until(&url, |status, text| status == 503 && text.contains("the log does not answer")).await;
+    stop.cancel();
+    tokio::time::timeout(PATIENCE, task).await.expect("timed out: it does not stop").unwrap().unwrap();
+}
+
 /// An installation whose layers run separately, each with HTTP for its health.
 async fn separate(folder: &Path) -> Installation {
     let text = "[speed]\nhttp = \"127.0.0.1:0\"\n[scheduler]\nhttp = \"127.0.0.1:0\"\n";
@@ -56,12 +75,14 @@ async fn separate(folder: &Path) -> Installation {
 
 /// Asks until the answer is as expected.
 async fn until(url: &str, is_expected: impl Fn(u16, &str) -> bool) -> String {
+    let began = Instant::now();
     loop {
         let answer = reqwest::get(url).await.unwrap();
         let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
         if is_expected(status, &text) {
             return text;
         }
+        assert!(began.elapsed() < PATIENCE, "timed out: {url} answers {status}: {text}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -149,16 +170,19 @@ async fn the_speed_layer_alone_takes_up_sinks_that_come_later() {
     installation.log.append("in", vec![event(0)]).await.unwrap();
     installation.apply(&project(sink), false).await.unwrap();
     // It begins with an event after it was taken up.
-    let mut number = 1;
+    let (mut number, began) = (1, Instant::now());
     while installation.log.bounds("out").await.unwrap().iter().all(|bounds| bounds.end.0 == 0) {
         installation.log.append("in", vec![event(number)]).await.unwrap();
         number += 1;
+        assert!(began.elapsed() < PATIENCE, "timed out: the sink puts nothing out");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     installation.apply(&project(""), true).await.unwrap();
     installation.log.append("in", vec![event(number)]).await.unwrap();
     let read = |state: &catalog::CatalogState| state.partitions.values().map(|partition| partition.next_offset.0).sum::<i64>();
+    let began = Instant::now();
     while read(&installation.catalog.state().await.unwrap()) <= number {
+        assert!(began.elapsed() < PATIENCE, "timed out: the log is not read to its end");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stop.cancel();

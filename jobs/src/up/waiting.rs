@@ -12,14 +12,14 @@ const EVERY: Duration = Duration::from_secs(3);
 
 /// A stop in progress.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct StopWait {
     began: Instant,
     /// When the next report is due.
     next: Instant,
     every: Duration,
 }
 
-impl Waiting {
+impl StopWait {
     /// Begins at a request to stop.
     pub(super) fn begin() -> Self {
         Self::reporting(EVERY)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -240,12 +240,15 @@ impl Side {
         for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
             let distinct = column.distinct.as_ref().and_then(|name| expected.column_by_name(name));
             let distinct = distinct.and_then(|array| array.as_primitive_opt::<Int64Type>());
+            let near = near_columns(column, expected);
             let values = (self.batch.column(index), expected.column(index));
             for pair in &pairs {
                 let distinct = distinct.filter(|counts| counts.is_valid(pair.expected)).map(|counts| counts.value(pair.expected));
                 let tolerance = match pair.crowded {
                     Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),
-                    None => Tolerance::for_column(column).given(distinct, answer.without_nan),
+                    None => Tolerance::for_column(column)
+                        .given(distinct, answer.without_nan)
+                        .between(near.map(|near| near.map(|column| column.value(pair.expected)))),
                 };
                 self.compare_values(pair, column, values, tolerance, compared);
             }
@@ -326,6 +329,13 @@ impl Encoded {
     fn key(&self, row: usize) -> Vec<u8> {
         self.0.as_ref().map(|rows| rows.row(row).as_ref().to_vec()).unwrap_or_default()
     }
+}
+
+/// The percentiles a little below and above a column's own, where it is one.
+fn near_columns<'e>(column: &PlainColumn, expected: &'e RecordBatch) -> Option<[&'e Float64Array; 2]> {
+    let [below, above] = column.near.as_ref()?;
+    let column = |name: &String| expected.column_by_name(name)?.as_primitive_opt::<Float64Type>();
+    Some([column(below)?, column(above)?])
 }
 
 /// Compares the columns by name and type. Names of list items and nullability are ignored.

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord};
-use committed::registry::no_view;
+use committed::names::{live_names, no_view};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SendableRecordBatchStream;
@@ -53,9 +53,7 @@ struct Archive {
 impl Expected {
     /// Reads the definitions of the served version of `view`.
     pub fn new(verifier: &Verifier, state: &CatalogState, view: &str) -> Result<Expected> {
-        let names = |kind| state.live(kind).map(|record| &*record.name);
-        let unknown = || no_view(view, names(DefinitionKind::View), names(DefinitionKind::Stream));
-        let record = state.active(DefinitionKind::View, view).ok_or_else(unknown)?;
+        let record = state.active(DefinitionKind::View, view).ok_or_else(|| no_view(view, live_names(state)))?;
         Self::of_version(verifier, state, record)
     }
 

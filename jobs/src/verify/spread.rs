@@ -53,8 +53,8 @@ impl Spread {
         let p = share(followed, self.near_degree, SELDOM);
         // The smallest threshold of all nodes applies.
         let q = share(followed, self.far_degree, SELDOM + self.near_degree.max(1.0).ln());
-        let of = |squares: &Squares| squares.get(total).copied().unwrap_or_default();
-        let ((nodes, node), (ends, end), (pairs, pair)) = (of(&self.nodes), of(&self.ends), of(&self.pairs));
+        let squares_of = |squares: &Squares| squares.get(total).copied().unwrap_or_default();
+        let ((nodes, node), (ends, end), (pairs, pair)) = (squares_of(&self.nodes), squares_of(&self.ends), squares_of(&self.pairs));
         let lost = |share: f64| (1.0 - share) / share;
         let variance = nodes * lost(p) + ends * lost(q) + pairs * lost(p) * lost(q);
         let most = [(node, p < 1.0, p), (end, q < 1.0, q), (pair, p < 1.0 && q < 1.0, p * q)];

@@ -26,7 +26,10 @@ pub struct Tolerance {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Exact,
-    Digest,
+    /// About equal, or between two values that are expected near its rank.
+    Digest {
+        between: Option<[f64; 2]>,
+    },
     /// Exact up to the capacity of `top_k`.
     TopK,
     /// Not comparable: `top_k` is past its capacity, or the value is from a sample that gives no bound for it.
@@ -45,7 +48,7 @@ impl Tolerance {
     pub fn for_column(column: &PlainColumn) -> Tolerance {
         let calls = |name: &str| column.functions.iter().any(|function| function == name);
         let kind = match () {
-            () if DIGESTS.iter().any(|name| calls(name)) => Kind::Digest,
+            () if DIGESTS.iter().any(|name| calls(name)) => Kind::Digest { between: None },
             () if calls(TOP_K) => Kind::TopK,
             () => Kind::Exact,
         };
@@ -76,6 +79,15 @@ impl Tolerance {
         self
     }
 
+    /// Widens the tolerance of a percentile to the values that are expected a little below and above it.
+    pub(super) fn between(mut self, near: Option<[f64; 2]>) -> Tolerance {
+        if let Kind::Digest { between } = &mut self.kind {
+            *between = near;
+        }
+        self
+    }
+
+    /// `a` is the served value.
     fn floats(&self, a: f64, b: f64) -> bool {
         if a == b || (a.is_nan() && b.is_nan()) {
             return true;
@@ -84,8 +96,12 @@ impl Tolerance {
             return false;
         }
         let larger = a.abs().max(b.abs());
-        let relative = if self.kind == Kind::Digest { DIGEST_RELATIVE } else { FLOAT_RELATIVE };
-        (a - b).abs() <= relative * larger + FLOAT_ABSOLUTE
+        let (relative, between) = match self.kind {
+            Kind::Digest { between } => (DIGEST_RELATIVE, between),
+            _ => (FLOAT_RELATIVE, None),
+        };
+        let slack = relative * larger + FLOAT_ABSOLUTE;
+        (a - b).abs() <= slack || between.is_some_and(|[one, other]| one.min(other) - slack <= a && a <= one.max(other) + slack)
     }
 }
 
@@ -121,7 +137,7 @@ pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, toleran
     if let (Some(a), Some(b)) = (served.as_struct_opt(), expected.as_struct_opt()) {
         return a.num_columns() == b.num_columns() && a.columns().iter().zip(b.columns()).all(|(a, b)| equal(a, i, b, j, tolerance));
     }
-    if tolerance.kind == Kind::Digest
+    if matches!(tolerance.kind, Kind::Digest { .. })
         && let (Some(a), Some(b)) = (as_float(served, i), as_float(expected, j))
     {
         return tolerance.floats(a, b) || (a - b).abs() <= 1.0;

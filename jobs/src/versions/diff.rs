@@ -1,7 +1,7 @@
 //! `view diff`: two versions of a view, their texts and their values.
 //!
 //! Values are compared row by row at one position of the log and one time. Both versions are read in the order of their
-//! keys, which the query's memory limit bounds, and merged: only a batch of each is held.
+//! keys, which the query's memory limit bounds, and merged: only one batch of each is in memory.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -199,10 +199,11 @@ fn common_columns(plans: [&Arc<ViewPlan>; 2], keys: &[String], diff: &mut Values
 struct Side {
     version: u32,
     batches: SendableRecordBatchStream,
-    held: Option<Held>,
+    current: Option<CurrentRow>,
 }
 
-struct Held {
+/// The row that a side has come to.
+struct CurrentRow {
     batch: RecordBatch,
     keys: Option<Rows>,
     at: usize,
@@ -214,25 +215,25 @@ impl Side {
         let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
         let sql = format!("SELECT * FROM {}{order}", quote_identifier(view));
         let answer = node.query_at(read_view, &sql, OnValueError::List).await?;
-        Ok(Side { version, batches: answer.batches, held: None })
+        Ok(Side { version, batches: answer.batches, current: None })
     }
 
     /// Goes to a row that was not looked at yet; returns its key, or `None` after the last.
     async fn next(&mut self, converter: &RowConverter, keys: &[String]) -> Result<Option<Key>> {
-        if let Some(held) = self.held.as_mut().filter(|held| held.at + 1 < held.batch.num_rows()) {
-            held.at += 1;
-            return Ok(Some(held.key()));
+        if let Some(current) = self.current.as_mut().filter(|current| current.at + 1 < current.batch.num_rows()) {
+            current.at += 1;
+            return Ok(Some(current.key()));
         }
         loop {
             let Some(batch) = self.batches.try_next().await? else {
-                self.held = None;
+                self.current = None;
                 return Ok(None);
             };
             if batch.num_rows() > 0 {
                 let columns: Vec<ArrayRef> = keys.iter().filter_map(|key| batch.column_by_name(key).cloned()).collect();
                 let keys = if columns.is_empty() { None } else { Some(converter.convert_columns(&columns)?) };
-                let held = self.held.insert(Held { batch, keys, at: 0 });
-                return Ok(Some(held.key()));
+                let current = self.current.insert(CurrentRow { batch, keys, at: 0 });
+                return Ok(Some(current.key()));
             }
         }
     }
@@ -241,7 +242,7 @@ impl Side {
 /// A key in its order; `None` where a view has no keys, and one row.
 type Key = Option<OwnedRow>;
 
-impl Held {
+impl CurrentRow {
     fn key(&self) -> Key {
         self.keys.as_ref().map(|keys| keys.row(self.at).owned())
     }
@@ -295,13 +296,13 @@ async fn merge(
 }
 
 fn note_alone(side: &Side, at: usize, keys: &[String], diff: &mut ValuesDiff) {
-    let Some(held) = &side.held else { return };
+    let Some(current) = &side.current else { return };
     diff.keys_only[at] += 1;
-    diff.note(|| Example { key: held.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
+    diff.note(|| Example { key: current.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
 }
 
 fn compare_row(one: &Side, other: &Side, (keys, common): (&[String], &[String]), diff: &mut ValuesDiff) {
-    let (Some(one), Some(other)) = (&one.held, &other.held) else { return };
+    let (Some(one), Some(other)) = (&one.current, &other.current) else { return };
     let is_different = |name: &&String| match (one.column(name), other.column(name)) {
         (Some(a), Some(b)) => !equal(a, one.at, b, other.at, Tolerance::EXACT),
         _ => true,

@@ -61,13 +61,13 @@ pub struct ScramLogin {
 }
 
 impl Keyring {
-    /// Without tokens.
+    /// Creates a keyring without tokens.
     pub fn new() -> Result<Keyring> {
         let reads = Attempts::new("the tokens cannot be read from the catalog");
         Ok(Keyring(Arc::new(Inner { known: RwLock::default(), salt_key: random()?, nobody: Keys::of_nobody(random()?, random()?), reads })))
     }
 
-    /// With the catalog's tokens.
+    /// Creates a keyring with the catalog's tokens.
     pub async fn open(catalog: &Catalog) -> Result<Keyring> {
         let keyring = Keyring::new()?;
         keyring.set(catalog.tokens().await?);
@@ -78,7 +78,7 @@ impl Keyring {
     pub async fn watch(&self, catalog: &Catalog, stop: CancellationToken) {
         let mut seen = None;
         loop {
-            let looked = self.look(catalog, &mut seen).await;
+            let looked = self.refresh(catalog, &mut seen).await;
             self.0.reads.note(&looked);
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -87,8 +87,8 @@ impl Keyring {
         }
     }
 
-    /// Reads the tokens if the catalog moved since `seen`.
-    pub(crate) async fn look(&self, catalog: &Catalog, seen: &mut Option<Revision>) -> Result<()> {
+    /// Reads the tokens if the catalog has changed since `seen`.
+    pub(crate) async fn refresh(&self, catalog: &Catalog, seen: &mut Option<Revision>) -> Result<()> {
         let revision = catalog.revision().await?;
         if *seen != Some(revision) {
             self.set(catalog.tokens().await?);

@@ -1,6 +1,6 @@
 //! The one decision about rights.
 //!
-//! | role | reads views, streams | appends to streams | asks for runs | the process, `system.*` |
+//! | role | reads views, streams | appends to streams | asks for runs, sets parameters | the process, `system.*` |
 //! | --- | --- | --- | --- | --- |
 //! | reader | yes | | | reads |
 //! | writer | | yes | | |
@@ -24,7 +24,7 @@ pub enum Action {
     Read,
     /// Events into a stream.
     Append,
-    /// A run, a replay, a repair.
+    /// A run, a replay, a repair, a parameter.
     Operate,
     /// Tokens, definitions.
     Administer,
@@ -36,6 +36,8 @@ pub enum Object<'a> {
     /// A view: its answer and its states.
     View(&'a str),
     Stream(&'a str),
+    /// A parameter of sinks and alerts.
+    Parameter(&'a str),
     /// A table of `system`, which describes everything.
     System(&'a str),
     /// The process: its metrics.
@@ -75,7 +77,7 @@ fn reaches(only: &Only, object: Object<'_>) -> bool {
     match object {
         Object::View(view) => only.views.contains(view),
         Object::Stream(stream) => only.streams.contains(stream),
-        Object::System(_) | Object::Process | Object::Installation => false,
+        Object::Parameter(_) | Object::System(_) | Object::Process | Object::Installation => false,
     }
 }
 
@@ -88,7 +90,9 @@ fn expected(action: Action, object: Object<'_>) -> String {
     };
     match object {
         Object::View(_) | Object::Stream(_) => format!("the role {roles}, not limited to others"),
-        Object::System(_) | Object::Process | Object::Installation => format!("the role {roles}, not limited to views or streams"),
+        Object::Parameter(_) | Object::System(_) | Object::Process | Object::Installation => {
+            format!("the role {roles}, not limited to views or streams")
+        }
     }
 }
 
@@ -108,6 +112,7 @@ impl fmt::Display for Object<'_> {
         match self {
             Object::View(view) => write!(f, "the view \"{view}\""),
             Object::Stream(stream) => write!(f, "the stream \"{stream}\""),
+            Object::Parameter(parameter) => write!(f, "the parameter \"{parameter}\""),
             Object::System(table) => write!(f, "system.{table}"),
             Object::Process => f.write_str("the process"),
             Object::Installation => f.write_str("the installation"),

@@ -25,6 +25,10 @@ pub enum Expect {
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
     /// The newest version of the definition is this; `None` means it has none.
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
+    /// The live versions of all definitions are these, whatever their order.
+    Live(Vec<LiveVersion>),
+    /// Each of these parameters is live, and its newest value has this version.
+    ParameterVersions(Vec<(Arc<str>, u32)>),
     /// The archive was not decoded again by a later version of the stream than this one.
     NotRedecoded { stream: Arc<str>, version: u32 },
     /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
@@ -41,6 +45,8 @@ pub enum Expect {
     TokenInUse { name: String },
     /// The next transition of the alert has this sequence number.
     AlertSequence { alert: Arc<str>, version: u32, next: i64 },
+    /// Each of these claims is the last one of its sink and partition.
+    SinkClaims(Vec<SinkClaim>),
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }
@@ -49,6 +55,8 @@ pub enum Expect {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Add {
     Definition(DefinitionRecord),
+    /// A value of a parameter that is live. Its version follows that of the newest value; a conflict otherwise.
+    Parameter(ParameterRecord),
     Checkpoint(CheckpointRecord),
     /// This checkpoint takes the place of others, which were committed one after another: it has all their ranges, and
     /// the revision of the last one as its place in the order of commits. Their archive and dead-letter files are
@@ -71,13 +79,14 @@ pub enum Add {
     Lease(LeaseRecord),
     Gap(GapRecord),
     Ingest(IngestRecord),
-    Replay(ReplayRecord),
+    ReplayedDeadLetters(ReplayedDeadLetters),
     /// Ignored if the file is no longer named, or already known as damaged.
     Damage(DamageRecord),
     Mark(MarkRecord),
     Token(TokenRecord),
     Worker(WorkerRecord),
-    /// Opens, updates or closes the open alert of its key. Its sequence number is the next one.
+    /// Opens, updates or closes the open alert of its key. Its sequence number is the next one. A commit adds transitions of
+    /// one version of an alert.
     AlertTransition(Box<AlertTransition>),
     /// What the transitions before it in the commit were made from.
     AlertPosition {
@@ -86,12 +95,20 @@ pub enum Add {
         position: Vector,
         at: Micros,
     },
-    /// The alert's transitions before this sequence number are in its topic.
+    /// The alert's transitions before this sequence number are in its topic. The next one has at least that number.
     AlertPublished {
         alert: Arc<str>,
         version: u32,
         before: i64,
     },
+    /// What the process that runs an alert says of it.
+    AlertRunner(AlertRunner),
+    /// Ignored if it is paused already.
+    Pause(PauseRecord),
+    /// From now on the one before it does not hold.
+    SinkClaim(SinkClaim),
+    /// It takes its place after the last one of its partition.
+    SinkSwitch(SinkSwitch),
 }
 
 /// A record to delete.
@@ -128,6 +145,11 @@ pub enum Remove {
         alert: Arc<str>,
         version: u32,
         most: u32,
+    },
+    /// The sink or alert is not paused any more.
+    Pause {
+        kind: DefinitionKind,
+        name: Arc<str>,
     },
     /// Revokes the token from `at` on. Its record stays until another token takes its name.
     Token {

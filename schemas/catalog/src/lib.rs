@@ -16,9 +16,10 @@ pub use decide::{
     versions_commit,
 };
 pub use records::{
-    AlertProgress, AlertTransition, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison, DamageRecord, DefinitionKind,
-    DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, OpenAlert, PartitionRecord, ReplayRecord, Revision, Role,
-    RunRecord, RunStatus, ScramKeys, SnapshotRecord, StateDifference, TokenRecord, WorkerRecord,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
+    DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, OpenAlert,
+    ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters, Revision, Role, RunRecord, RunStatus, ScramKeys, SinkClaim,
+    SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

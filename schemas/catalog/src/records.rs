@@ -11,9 +11,15 @@ use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
 mod alert;
+mod parameter;
+mod pause;
 mod token;
 
-pub use alert::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert};
+pub use alert::{
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, TransitionPlace, TransitionsAfter,
+};
+pub use parameter::ParameterRecord;
+pub use pause::{PauseRecord, SinkClaim, SinkRange, SinkSwitch};
 pub use token::{Role, ScramKeys, TokenRecord};
 
 /// A number that grows by one with every commit and totally orders the catalog states.
@@ -26,10 +32,29 @@ pub enum DefinitionKind {
     View,
     Sink,
     Alert,
+    Parameter,
 }
 
 impl DefinitionKind {
-    pub const ALL: [DefinitionKind; 4] = [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink, DefinitionKind::Alert];
+    pub const ALL: [DefinitionKind; 5] =
+        [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink, DefinitionKind::Alert, DefinitionKind::Parameter];
+
+    /// The word for it in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            DefinitionKind::Stream => "stream",
+            DefinitionKind::View => "view",
+            DefinitionKind::Sink => "sink",
+            DefinitionKind::Alert => "alert",
+            DefinitionKind::Parameter => "parameter",
+        }
+    }
+
+    /// `a sink`, `an alert`.
+    pub fn with_article(self) -> String {
+        let article = if self == DefinitionKind::Alert { "an" } else { "a" };
+        format!("{article} {}", self.word())
+    }
 }
 
 /// One version of a definition. A view's new version is `Building` next to the old one until its first snapshot is
@@ -53,6 +78,9 @@ pub struct DefinitionRecord {
     #[serde(default)]
     pub rolled_back: bool,
 }
+
+/// A live version of a definition, and its status: with other ones, sinks and alerts may be planned otherwise.
+pub type LiveVersion = (DefinitionKind, Arc<str>, u32, DefinitionStatus);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -282,7 +310,7 @@ pub struct IngestRecord {
 
 /// Dead letters that were appended to the log again, as new records. All dead letters in the range were replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplayRecord {
+pub struct ReplayedDeadLetters {
     pub partition: PartitionId,
     pub start: Offset,
     pub end: Offset,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use self::apply::{Applied, apply};
 use self::engine::Engine;
 use self::session::Session;
-use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus, TokenRecord};
+use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
 use types::failpoint;
 use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
@@ -34,10 +34,13 @@ mod gap;
 mod ingest;
 mod lease;
 mod mark;
+mod parameter;
 mod partition;
+mod pause;
 mod removed;
 mod replay;
 mod run;
+mod sink_switch;
 mod snapshot;
 mod token;
 mod worker;
@@ -146,6 +149,26 @@ impl Catalog {
             .await
     }
 
+    /// Decides on the present state and commits what was decided; `None`: there is nothing to commit. The commit has to
+    /// expect what it was decided on. If that changed meanwhile, it is decided again, and at most `attempts` times in all.
+    ///
+    /// Errors: those of the decision, which is not taken again then; `Conflict` if the catalog kept changing.
+    pub async fn decide_and_commit<T, F>(&self, attempts: usize, mut decide: impl FnMut(Arc<CatalogState>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<(T, Option<Commit>)>>,
+    {
+        let mut conflicts = 0;
+        loop {
+            let (outcome, commit) = decide(self.state().await?).await?;
+            let Some(commit) = commit else { return Ok(outcome) };
+            match self.commit_with_retry(commit).await {
+                Ok(_) => return Ok(outcome),
+                Err(error) if error.kind() == ErrorKind::Conflict && conflicts + 1 < attempts => conflicts += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all
     /// commits. Returns the state at that point and the run as stored: `Running`, with that state's vector as its cut.
     pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(Arc<CatalogState>, RunRecord)> {
@@ -171,8 +194,15 @@ impl Catalog {
         session.finish(found).await
     }
 
+    /// Returns all that `ingest` remembers under fingerprints that begin so, in no particular order.
+    pub async fn ingest_progress_of(&self, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = ingest::beginning(&mut session, stream, prefix).await;
+        session.finish(found).await
+    }
+
     /// Returns which dead letters of a stream were replayed, ordered by partition and offset.
-    pub async fn replays(&self, stream: &str) -> Result<Vec<ReplayRecord>> {
+    pub async fn replayed_dead_letters(&self, stream: &str) -> Result<Vec<ReplayedDeadLetters>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = replay::of_stream(&mut session, stream).await;
         session.finish(found).await

@@ -1,6 +1,7 @@
 //! The catalog state, the catalog's only kind of read: everything, as of one point in time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use types::files::{FileKind, FileRecord};
 use types::record::MarkRecord;
@@ -23,6 +24,8 @@ pub struct CatalogState {
     /// Files of checkpoints that were made before this time can no longer be named.
     pub orphaned_before: Micros,
     pub definitions: Vec<DefinitionRecord>,
+    /// The newest value of each parameter, ordered by name. Those of parameters that were dropped are among them.
+    pub parameters: Vec<ParameterRecord>,
     pub partitions: BTreeMap<PartitionId, PartitionRecord>,
     pub checkpoints: Checkpoints,
     pub files: Files,
@@ -36,6 +39,8 @@ pub struct CatalogState {
     /// Files that were found damaged and are still named, ordered by path.
     pub damages: Vec<DamageRecord>,
     pub marks: BTreeMap<PartitionId, MarkRecord>,
+    /// The sinks and alerts that are paused, ordered by kind and name.
+    pub pauses: Vec<PauseRecord>,
 }
 
 impl CatalogState {
@@ -55,6 +60,23 @@ impl CatalogState {
     /// Returns the definitions that the speed layer processes: active ones, those being built and those kept.
     pub fn live(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
         self.definitions.iter().filter(move |d| d.kind == kind && d.status.is_live())
+    }
+
+    /// Returns the live versions of all definitions, for a commit that was decided on them.
+    pub fn live_versions(&self) -> Vec<LiveVersion> {
+        let live = self.definitions.iter().filter(|d| d.status.is_live());
+        live.map(|d| (d.kind, d.name.clone(), d.version, d.status)).collect()
+    }
+
+    /// Returns the live parameters with the versions of their values, for a commit that was decided on them.
+    pub fn parameter_versions(&self) -> Vec<(Arc<str>, u32)> {
+        let live = self.parameters.iter().filter(|value| self.active(DefinitionKind::Parameter, &value.parameter).is_some());
+        live.map(|value| (value.parameter.clone(), value.version)).collect()
+    }
+
+    /// Returns since when a sink or an alert is paused; `None` if it is not.
+    pub fn paused_since(&self, kind: DefinitionKind, name: &str) -> Option<Micros> {
+        self.pauses.iter().find(|pause| pause.kind == kind && &*pause.name == name).map(|pause| pause.since)
     }
 
     /// Returns the files of a kind that may be read: those that are not marked for deletion.

@@ -19,7 +19,7 @@ pub struct Progress {
 impl Progress {
     /// The events are those up to the running run's cut, or all while none runs. Files are left out in which every
     /// event is too old to count.
-    pub fn of(state: &CatalogState, view: &LiveView, now: Micros) -> Progress {
+    pub fn from_state(state: &CatalogState, view: &LiveView, now: Micros) -> Progress {
         let of_version = |run: &&RunRecord| run.status == RunStatus::Running && run.view == view.name && run.version == view.version;
         let run = state.runs.iter().find(of_version);
         let streams = view.streams();

@@ -4,19 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord, PauseRecord};
 use definitions::{AlertDefinition, Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::alerts::AlertPlan;
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
+use engine::parameters::{Parameter, Parameters};
 use engine::plan::links::LinkPlan;
 use engine::plan::{Planned, Planner, ViewPlan};
 use engine::sinks::{SinkPlan, Sources, stream_of};
 use engine::states::KeyCodec;
 use engine::walk::{EdgeLayers, Walk};
-use types::suggest::nearest;
 use types::tiles::Micros;
 use types::{Error, Result};
+
+use crate::names::{DefinedName, no_view};
 
 /// A live view version: served, being built or kept.
 #[derive(Debug, Clone)]
@@ -58,6 +60,20 @@ pub struct LiveSink {
     pub reads: Option<Arc<str>>,
     /// The mistakes, where it cannot be planned any more: a view that it joins was changed or dropped.
     pub plan: Result<Arc<SinkPlan>, Arc<str>>,
+    /// Since when it puts nothing out because a user paused it.
+    pub paused_since: Option<Micros>,
+}
+
+impl LiveSink {
+    /// How its records are made.
+    ///
+    /// Errors: `Unavailable` if a view that it joins was changed or dropped, with the mistakes.
+    pub fn planned(&self) -> Result<&Arc<SinkPlan>> {
+        self.plan.as_ref().map_err(|found| {
+            Error::unavailable(format!("the sink \"{}\" cannot be planned any more: {found}", self.name))
+                .with("help", "change the sink or the view that it joins, and run `basestream apply`")
+        })
+    }
 }
 
 /// An alert, and how the rows that satisfy it are found.
@@ -68,6 +84,17 @@ pub struct LiveAlert {
     pub definition: Arc<AlertDefinition>,
     /// The mistakes, where it cannot be planned any more: the view that it watches was changed or dropped.
     pub plan: Result<Arc<AlertPlan>, Arc<str>>,
+    /// Since when it is not evaluated because a user paused it.
+    pub paused_since: Option<Micros>,
+}
+
+/// What sinks and alerts are planned over.
+struct Readable {
+    streams: Vec<Arc<StreamDefinition>>,
+    /// The served versions.
+    views: Vec<Arc<ViewPlan>>,
+    /// The views without an aggregate.
+    staging: BTreeSet<Arc<str>>,
 }
 
 /// The live definitions of one catalog state, planned.
@@ -78,81 +105,65 @@ pub struct Registry {
     pub views: Vec<LiveView>,
     pub sinks: Vec<LiveSink>,
     pub alerts: Vec<LiveAlert>,
-    /// The definitions behind this registry, so that a reader knows when to reload.
+    /// The values with which sinks and alerts are planned.
+    pub parameters: Parameters,
+    /// The definitions behind this registry, what was paused, and the values of parameters, so that a reader knows when to reload.
     records: Vec<DefinitionRecord>,
+    pauses: Vec<PauseRecord>,
+    values: Vec<ParameterRecord>,
 }
 
 impl Registry {
     /// Parses and plans the live definitions of a catalog state.
     pub async fn load(state: &CatalogState, functions: &Functions) -> Result<Registry> {
-        let mut streams = BTreeMap::new();
-        for record in state.live(DefinitionKind::Stream) {
-            let definition = Arc::new(parse::parse_stream(&record.sql).map_err(|error| stored(record, &error))?);
-            streams.insert(record.name.clone(), LiveStream { version: record.version, definition });
-        }
-        let records: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).collect();
-        let definitions =
-            records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
-        let mut views = Vec::new();
-        for (record, definition) in records.iter().zip(&definitions) {
-            // The views that this view can use: the newest live version of each.
-            let others = records.iter().zip(&definitions).filter(|(r, _)| r.name != record.name).map(|(_, d)| d.clone());
-            let project = Definitions {
-                streams: streams.values().map(|stream: &LiveStream| (*stream.definition).clone()).collect(),
-                views: others.chain([definition.clone()]).collect(),
-                ..Definitions::default()
-            };
-            let planned = Planner::new(&project, functions.clone()).plan(definition).await;
-            let Planned::Kept(plan) = planned.map_err(|found| {
-                Error::input(format!("a stored definition no longer plans: {found}"))
-                    .with("view", &record.name)
-                    .with("version", record.version)
-            })?
-            else {
-                continue;
-            };
-            let codec = Arc::new(KeyCodec::for_plan(&plan)?);
-            let view = LiveView {
-                name: record.name.clone(),
-                version: record.version,
-                status: record.status,
-                definition: Arc::new(definition.clone()),
-                plan,
-                codec,
-            };
-            views.push(view);
-        }
-        let mut registry = Registry { streams, views, sinks: Vec::new(), alerts: Vec::new(), records: live(state).cloned().collect() };
+        let streams = live_streams(state)?;
+        let views = live_views(state, &streams, functions).await?;
+        let (parameters, values) = (parameters_of(state)?, state.parameters.clone());
+        let (records, pauses) = (live(state).cloned().collect(), state.pauses.clone());
+        let mut registry = Registry { streams, views, sinks: Vec::new(), alerts: Vec::new(), parameters, records, pauses, values };
         for record in state.live(DefinitionKind::Sink) {
             let definition = Arc::new(parse::parse_sink(&record.sql).map_err(|error| stored(record, &error))?);
-            let plan = registry.plan_sink(&definition, functions).await;
-            let reads = stream_of(&definition.select).map(Arc::from);
-            registry.sinks.push(LiveSink { name: record.name.clone(), version: record.version, definition, reads, plan });
+            let sink = registry.sink_of(definition, record.version, functions).await;
+            let paused_since = state.paused_since(DefinitionKind::Sink, &record.name);
+            registry.sinks.push(LiveSink { paused_since, ..sink });
         }
         for record in state.live(DefinitionKind::Alert) {
             let definition = Arc::new(parse::parse_alert(&record.sql).map_err(|error| stored(record, &error))?);
             let plan = registry.plan_alert(&definition, functions).await;
-            registry.alerts.push(LiveAlert { name: record.name.clone(), version: record.version, definition, plan });
+            let paused_since = state.paused_since(DefinitionKind::Alert, &record.name);
+            registry.alerts.push(LiveAlert { name: record.name.clone(), version: record.version, definition, plan, paused_since });
         }
         Ok(registry)
     }
 
+    /// Plans a definition of a sink over what is served.
+    pub async fn sink_of(&self, definition: Arc<SinkDefinition>, version: u32, functions: &Functions) -> LiveSink {
+        let plan = self.plan_sink(&definition, functions).await;
+        let reads = stream_of(&definition.select).map(Arc::from);
+        LiveSink { name: definition.name.clone(), version, definition, reads, plan, paused_since: None }
+    }
+
     /// Plans an alert over the served versions of the views.
     async fn plan_alert(&self, alert: &AlertDefinition, functions: &Functions) -> Result<Arc<AlertPlan>, Arc<str>> {
-        let planned = AlertPlan::new(alert, functions, &self.served_plans()).await;
+        let Readable { streams, views, staging } = self.readable();
+        let sources = Sources { streams: &streams, views: &views, staging: &staging, parameters: &self.parameters, is_strict: false };
+        let planned = AlertPlan::new(alert, functions, sources).await;
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
-    fn served_plans(&self) -> Vec<Arc<ViewPlan>> {
-        let names: BTreeSet<&str> = self.views.iter().map(|view| &*view.name).collect();
-        names.into_iter().filter_map(|name| Some(self.served(name)?.plan.clone())).collect()
+    fn readable(&self) -> Readable {
+        let kept: BTreeSet<&str> = self.views.iter().map(|view| &*view.name).collect();
+        let views = self.records.iter().filter(|record| record.kind == DefinitionKind::View);
+        let staging = views.filter(|record| !kept.contains(&*record.name)).map(|record| record.name.clone()).collect();
+        let views = kept.into_iter().filter_map(|name| Some(self.served(name)?.plan.clone())).collect();
+        Readable { streams: self.streams.values().map(|stream| stream.definition.clone()).collect(), views, staging }
     }
 
     /// Plans a sink over the streams and the served versions of the views.
     async fn plan_sink(&self, sink: &SinkDefinition, functions: &Functions) -> Result<Arc<SinkPlan>, Arc<str>> {
-        let streams: Vec<_> = self.streams.values().map(|stream| stream.definition.clone()).collect();
-        let views = self.served_plans();
-        let planned = SinkPlan::new(sink, functions, Sources { streams: &streams, views: &views }).await;
+        let Readable { streams, views, staging } = self.readable();
+        let sources = Sources { streams: &streams, views: &views, staging: &staging, parameters: &self.parameters, is_strict: false };
+        let planned = SinkPlan::new(sink, functions, sources).await;
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
@@ -176,10 +187,47 @@ impl Registry {
         None
     }
 
-    /// True if a catalog state has other live definitions than this registry: other versions, or another text of one,
-    /// whose options changed in place.
+    /// Returns the registry of a catalog state that comes after the one of this registry. Where only parameters were set,
+    /// what does not use them stays as it is planned.
+    pub async fn following(&self, state: &CatalogState, functions: &Functions) -> Result<Registry> {
+        if self.has_other_definitions(state) {
+            return Registry::load(state, functions).await;
+        }
+        let following = self.with_parameters(parameters_of(state)?, functions).await;
+        Ok(Registry { values: state.parameters.clone(), ..following })
+    }
+
+    /// Returns the same definitions with other values of parameters.
+    pub async fn with_parameters(&self, parameters: Parameters, functions: &Functions) -> Registry {
+        let mut registry = Registry { parameters, ..self.clone() };
+        for at in 0..registry.sinks.len() {
+            // One that cannot be planned may use a parameter.
+            if registry.sinks[at].plan.as_ref().is_ok_and(|plan| plan.parameters.is_empty()) {
+                continue;
+            }
+            let definition = registry.sinks[at].definition.clone();
+            registry.sinks[at].plan = registry.plan_sink(&definition, functions).await;
+        }
+        for at in 0..registry.alerts.len() {
+            if registry.alerts[at].plan.as_ref().is_ok_and(|plan| plan.parameters.is_empty()) {
+                continue;
+            }
+            let definition = registry.alerts[at].definition.clone();
+            registry.alerts[at].plan = registry.plan_alert(&definition, functions).await;
+        }
+        registry
+    }
+
+    /// True if a catalog state has other live definitions than this registry, or other values of parameters.
     pub fn is_stale(&self, state: &CatalogState) -> bool {
-        !live(state).eq(&self.records)
+        self.has_other_definitions(state) || self.values != state.parameters
+    }
+
+    /// True if a catalog state has other live definitions of streams, views, sinks and alerts: other versions, or another
+    /// text of one, whose options changed in place, or if another one of them is paused. What is defined of a parameter is
+    /// in its value.
+    pub fn has_other_definitions(&self, state: &CatalogState) -> bool {
+        !live(state).eq(&self.records) || state.pauses != self.pauses
     }
 
     /// Returns the version of a view that is served: the active one, or the one being built if there is no other.
@@ -207,6 +255,19 @@ impl Registry {
         registry
     }
 
+    /// Returns the error for a name that no view with states has.
+    pub fn no_view(&self, name: &str) -> Error {
+        let views = self.views.iter().map(|view| (DefinitionKind::View, &*view.name));
+        no_view(name, views.chain(self.other_names()))
+    }
+
+    /// Returns the names of the definitions that are no views.
+    pub fn other_names(&self) -> impl Iterator<Item = DefinedName<'_>> {
+        let records = self.records.iter().filter(|record| record.kind != DefinitionKind::View);
+        let parameters = self.parameters.iter().map(|parameter| (DefinitionKind::Parameter, &*parameter.name));
+        records.map(|record| (record.kind, &*record.name)).chain(parameters)
+    }
+
     pub fn view(&self, name: &str, version: u32) -> Option<&LiveView> {
         self.views.iter().find(|view| &*view.name == name && view.version == version)
     }
@@ -217,23 +278,56 @@ impl Registry {
     }
 }
 
-/// Returns the error for a name that no view has. It says so if the name is a stream's.
-pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams: impl IntoIterator<Item = &'a str>) -> Error {
-    let views: BTreeSet<&str> = views.into_iter().collect();
-    let near = nearest(name, views.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
-    let listed = match views.is_empty() {
-        true => "no view is defined yet".to_owned(),
-        false => format!("expected one of {}", views.into_iter().collect::<Vec<_>>().join(", ")),
+fn live_streams(state: &CatalogState) -> Result<BTreeMap<Arc<str>, LiveStream>> {
+    let stream = |record: &DefinitionRecord| {
+        let definition = Arc::new(parse::parse_stream(&record.sql).map_err(|error| stored(record, &error))?);
+        Ok((record.name.clone(), LiveStream { version: record.version, definition }))
     };
-    match streams.into_iter().any(|stream| stream == name) {
-        true => Error::not_found(format!("\"{name}\" is a stream, and this is about views: {listed}"))
-            .with("help", format!("SQL reads its events: SELECT .. FROM {name}")),
-        false => Error::not_found(format!("there is no view \"{name}\": {near}{listed}")),
+    state.live(DefinitionKind::Stream).map(stream).collect()
+}
+
+/// Plans the live versions of views that keep states.
+async fn live_views(state: &CatalogState, streams: &BTreeMap<Arc<str>, LiveStream>, functions: &Functions) -> Result<Vec<LiveView>> {
+    let records: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).collect();
+    let definitions = records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
+    let mut views = Vec::new();
+    for (record, definition) in records.iter().zip(&definitions) {
+        // The views that this view can use: the newest live version of each.
+        let others = records.iter().zip(&definitions).filter(|(r, _)| r.name != record.name).map(|(_, d)| d.clone());
+        let project = Definitions {
+            streams: streams.values().map(|stream| (*stream.definition).clone()).collect(),
+            views: others.chain([definition.clone()]).collect(),
+            ..Definitions::default()
+        };
+        let planned = Planner::new(&project, functions.clone()).plan(definition).await;
+        let planned = planned.map_err(|found| {
+            Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name).with("version", record.version)
+        })?;
+        let Planned::Kept(plan) = planned else { continue };
+        let codec = Arc::new(KeyCodec::for_plan(&plan)?);
+        let (name, version, status) = (record.name.clone(), record.version, record.status);
+        views.push(LiveView { name, version, status, definition: Arc::new(definition.clone()), plan, codec });
     }
+    Ok(views)
 }
 
 fn live(state: &CatalogState) -> impl Iterator<Item = &DefinitionRecord> {
-    DefinitionKind::ALL.into_iter().flat_map(|kind| state.live(kind))
+    let kinds = DefinitionKind::ALL.into_iter().filter(|kind| *kind != DefinitionKind::Parameter);
+    kinds.flat_map(|kind| state.live(kind))
+}
+
+/// The values that are in effect in a catalog state, by the types of their definitions.
+fn parameters_of<'s>(state: &'s CatalogState) -> Result<Parameters> {
+    let value = |(of, definition): (&ParameterRecord, &DefinitionRecord)| {
+        let value_type = parse::parse_parameter(&definition.sql).map_err(|error| stored(definition, &error))?.value_type;
+        let parameter = Parameter { name: of.parameter.clone(), version: of.version, value_type, value: of.value.clone() };
+        match parameter.checked(&of.value) {
+            Ok(_) => Ok(parameter),
+            Err(error) => Err(Error::corrupt(format!("the catalog's value of a parameter is not of its type: {}", error.message()))),
+        }
+    };
+    let live = |of: &'s ParameterRecord| Some((of, state.active(DefinitionKind::Parameter, &of.parameter)?));
+    state.parameters.iter().filter_map(live).map(value).collect()
 }
 
 fn stored(record: &DefinitionRecord, error: &Error) -> Error {
@@ -241,6 +335,3 @@ fn stored(record: &DefinitionRecord, error: &Error) -> Error {
         .with("name", &record.name)
         .with("version", record.version)
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,6 +18,9 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
 ///
 /// Refused in addition to what [`parse_duration`] refuses in each part: a unit after one that is not longer.
 pub(crate) fn parse_duration_parts(text: &str) -> Result<Duration> {
+    if let Some(one_word) = unit_apart(text) {
+        return Err(wrong(text, "duration", "has a space before its unit", &format!("expected '{one_word}'")));
+    }
     let mut parts = text.split_whitespace();
     let (mut total, mut unit_us) = parse_one(parts.next().unwrap_or_default())?;
     for part in parts {
@@ -33,6 +36,21 @@ pub(crate) fn parse_duration_parts(text: &str) -> Result<Duration> {
         Ok(_) => Ok(total),
         Err(_) => Err(too_long(text)),
     }
+}
+
+/// The duration that `3 days` means, in the form that is read: `3d`.
+fn unit_apart(text: &str) -> Option<String> {
+    let (number, unit) = text.trim().split_once(char::is_whitespace)?;
+    let unit = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "ms" | "millisecond" | "milliseconds" => "ms",
+        "s" | "sec" | "second" | "seconds" => "s",
+        "m" | "min" | "minute" | "minutes" => "m",
+        "h" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        "w" | "week" | "weeks" => "w",
+        _ => return None,
+    };
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{number}{unit}"))
 }
 
 /// Parses a duration of one or several parts, or a zero of any unit, where "not at all" is a choice: `0s`.

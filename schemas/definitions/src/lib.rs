@@ -1,4 +1,4 @@
-//! What users write: streams, views, sinks and alerts in SQL, and settings in `basestream.toml` ([`settings`]).
+//! What users write: streams, views, sinks, alerts and parameters in SQL, and settings in `basestream.toml` ([`settings`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub mod depth;
 mod diagnostics;
 pub mod durations;
 mod origin;
+mod parameter;
 pub mod parse;
 mod schedule;
 pub mod settings;
@@ -25,6 +26,7 @@ mod sink;
 pub use alert::AlertDefinition;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use origin::Origin;
+pub use parameter::{ParameterDefinition, ParameterType};
 pub use schedule::Schedule;
 pub use sink::{Features, SinkDefinition};
 
@@ -257,11 +259,12 @@ pub struct NamedWindow {
     pub length: Duration,
 }
 
-/// All definitions in a project's `streams/`, `views/`, `sinks/` and `alerts/`.
+/// All definitions in a project's `streams/`, `views/`, `sinks/`, `alerts/` and `parameters/`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Definitions {
     pub streams: Vec<StreamDefinition>,
     pub views: Vec<ViewDefinition>,
     pub sinks: Vec<SinkDefinition>,
     pub alerts: Vec<AlertDefinition>,
+    pub parameters: Vec<ParameterDefinition>,
 }

@@ -1,14 +1,14 @@
-//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW`, `CREATE SINK` and `CREATE ALERT`, several in a
-//! file, every mistake with its line and column.
+//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW`, `CREATE SINK`, `CREATE ALERT` and `CREATE PARAMETER`,
+//! several in a file, every mistake with its line and column.
 //!
-//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view`, `sink` and `alert`
-//! read the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
+//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view`, `sink`, `alert` and
+//! `parameter` read the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
 //! pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{AlertDefinition, Definitions, Diagnostic, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition};
+use super::{AlertDefinition, Definitions, Diagnostic, Diagnostics, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition};
 use found::Found;
 use tokens::TextPosition;
 use types::{Error, Result};
@@ -22,6 +22,7 @@ mod json_path;
 mod names;
 mod options;
 mod output;
+mod parameter;
 mod sink;
 mod statement;
 mod stream;
@@ -81,15 +82,23 @@ pub fn parse_alert(sql: &str) -> Result<AlertDefinition> {
     }
 }
 
-/// Reads a project's `streams/*.sql`, `views/*.sql`, `sinks/*.sql` and `alerts/*.sql`, each sorted by name. Diagnostics
-/// name files relative to `dir`.
+/// Parses one `CREATE PARAMETER`, as the catalog stores it. Errors: `Input` with the text of all diagnostics.
+pub fn parse_parameter(sql: &str) -> Result<ParameterDefinition> {
+    match parse_one(sql)? {
+        Found::Parameter { definition, .. } => Ok(definition),
+        other => Err(other.instead_of("CREATE PARAMETER")),
+    }
+}
+
+/// Reads a project's `streams/*.sql`, `views/*.sql`, `sinks/*.sql`, `alerts/*.sql` and `parameters/*.sql`, each sorted by
+/// name. Diagnostics name files relative to `dir`.
 ///
 /// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
 /// or that holds a definition of the other kind, becomes a diagnostic.
 pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let mut sources = Vec::new();
     let mut unreadable = Vec::new();
-    for folder in ["streams", "views", "sinks", "alerts"] {
+    for folder in ["streams", "views", "sinks", "alerts", "parameters"] {
         for file in sql_files(dir, folder)? {
             let bytes = std::fs::read(dir.join(&file)).map_err(|e| Error::from(e).with("file", dir.join(&file).display()))?;
             match String::from_utf8(bytes) {
@@ -131,6 +140,10 @@ fn keep(item: Found, file: Option<&Path>, definitions: &mut Definitions) {
             definition.origin.file = file.map(Path::to_path_buf);
             definitions.alerts.push(definition);
         }
+        Found::Parameter { mut definition, .. } => {
+            definition.origin.file = file.map(Path::to_path_buf);
+            definitions.parameters.push(definition);
+        }
     }
 }
 
@@ -170,7 +183,8 @@ fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
 }
 
-/// Returns warnings for definitions in the folder of another kind: they work, but are hard to find.
+/// Returns warnings for definitions in the folder of another kind: they work, but are hard to find. A parameter stands well
+/// beside what uses it.
 fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));

@@ -91,7 +91,7 @@ pub struct LogSettings {
 }
 
 /// `[speed]`: the speed layer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeedSettings {
     /// The consumer group: workers of one group share the partitions. Default: `basestream`.
@@ -115,6 +115,12 @@ pub struct SpeedSettings {
     /// goes to files in `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,
+    /// A key with at least this share of its view's events is hot. Default: 0.1.
+    #[serde(deserialize_with = "fields::share")]
+    pub hot_key_share: f64,
+    /// So is one with at least this many events a second. Default: 10000.
+    #[serde(deserialize_with = "fields::count")]
+    pub hot_key_rate: u32,
     /// Where `basestream speed` answers `/healthz`, `/readyz` and `/metrics`, `host:port`. Default: absent or empty,
     /// nowhere.
     #[serde(deserialize_with = "fields::optional_address")]
@@ -179,7 +185,7 @@ pub struct SchedulerSettings {
 }
 
 /// `[serving]`: the serving layer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServingSettings {
     /// The address of the HTTP server, `host:port`. Default: `127.0.0.1:8080`.
@@ -222,6 +228,15 @@ pub struct ServingSettings {
     /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
     #[serde(deserialize_with = "fields::optional_bytes")]
     pub cache_bytes: Option<u64>,
+    /// A key with at least this share of its view's lookups is hot. Default: 0.1.
+    #[serde(deserialize_with = "fields::share")]
+    pub hot_key_share: f64,
+    /// So is one with at least this many lookups a second. Default: 1000.
+    #[serde(deserialize_with = "fields::count")]
+    pub hot_key_rate: u32,
+    /// Memory for the finished rows of hot keys (bytes), within `memory_limit`; 0: none are kept. Default: `64MiB`.
+    #[serde(deserialize_with = "fields::bytes_or_none")]
+    pub row_cache: u64,
     pub auth: AuthSettings,
     pub tls: TlsSettings,
     pub limits: LimitSettings,
@@ -361,6 +376,8 @@ impl Default for SpeedSettings {
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
             dedup_memory: 256 << 20,
+            hot_key_share: 0.1,
+            hot_key_rate: 10_000,
             http: None,
             flight: None,
             flight_advertise: None,
@@ -412,6 +429,9 @@ impl Default for ServingSettings {
             lease: Duration::from_secs(60),
             cache_dir: None,
             cache_bytes: None,
+            hot_key_share: 0.1,
+            hot_key_rate: 1_000,
+            row_cache: 64 << 20,
             auth: AuthSettings::default(),
             tls: TlsSettings::default(),
             limits: LimitSettings::default(),

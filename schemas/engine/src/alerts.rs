@@ -3,14 +3,19 @@
 //! ```text
 //! row of a key at t -- WHERE --> holds or not -- SELECT --> record
 //!                         +----> the next time at which the same row holds or not
-//! windows -- left edges -------> the next time at which the row may be another one
+//! windows -- tiles of the key --> the next time at which the row may be another one
 //! ```
 //!
-//! Between two events of a key, its row changes only where an edge of a window moves, which is at whole hops
-//! ([`AlertPlan::next_edge`]). A condition over the same row changes only where it asks for the time: such a condition is
-//! made of comparisons of which each changes at most once as time passes (`monotone`), so that the time is found by
-//! bisection, exact to the microsecond ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is
-//! refused: nobody could say when it begins to hold.
+//! A row counts what lies before the end of the hop of its time: events that are read already and later do not count
+//! yet ([`RowTime::up_to`](types::tiles::RowTime::up_to)). Between two events of a key, its row changes only where one
+//! of its tiles comes into a window or goes out of it ([`Pieces::changes`](crate::states::Pieces::changes)). A
+//! condition over the same row changes only where it asks for the time: such a condition is made of comparisons of
+//! which each changes at most once as time passes (`monotone`), so that the time is found by bisection, exact to the
+//! microsecond ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is rejected, because the
+//! time at which it becomes true could not be computed.
+//!
+//! A value of all time includes every event that is read, also at a time before some of them.
+//! [`AlertPlan::values_since`] says since when it has been what it is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,20 +30,25 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::prelude::SessionContext;
 use definitions::{AlertDefinition, Diagnostic, Diagnostics};
 use types::sql_types::timestamp_type;
-use types::tiles::{Micros, Range};
+use types::tiles::{Level, Micros, Range};
 use types::{Error, Result};
 
+use crate::checked::physical;
 use crate::functions::Functions;
-use crate::plan::{ColumnKind, UuidColumns, ViewPlan, asks_for_time, node_name, planning_session, unstable_function};
-use crate::sinks::{AS_OF, Refused, analysed, check_names};
-use crate::steps::physical;
+use crate::parameters::UsedParameters;
+use crate::plan::{
+    ColumnKind, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep, unstable_function,
+};
+use crate::sinks::{AS_OF, Reader, Refused, Sources, analysed, check_names};
 
 mod evaluate;
 mod monotone;
+mod settled;
 mod watch;
 
-pub use evaluate::{Failed, Held, Records};
-pub use watch::{Open, Transition, Watch};
+pub use evaluate::{AlertRecords, ConditionResults, FailedRow};
+use settled::SettledTime;
+pub use watch::{KeyWatch, OpenState, Transition};
 
 /// How the rows of one alert are found. It follows from the alert's SELECT and its view.
 #[derive(Debug, Clone)]
@@ -48,6 +58,8 @@ pub struct AlertPlan {
     pub wanted: Vec<usize>,
     /// The record's columns.
     pub output: SchemaRef,
+    /// The parameters whose values it was planned with.
+    pub parameters: UsedParameters,
     /// The view's columns, then [`AS_OF`].
     row: SchemaRef,
     condition: Arc<dyn PhysicalExpr>,
@@ -56,28 +68,30 @@ pub struct AlertPlan {
     comparisons: Vec<Arc<dyn PhysicalExpr>>,
     /// The ranges on which the wanted columns, and the existence of a row, depend.
     ranges: Vec<Range>,
+    /// When the values that the condition reads became what they are.
+    settled: SettledTime,
 }
 
 impl AlertPlan {
-    /// Plans an alert over one of these views. Errors: what cannot be watched, with its place in the file.
-    pub async fn new(alert: &AlertDefinition, functions: &Functions, views: &[Arc<ViewPlan>]) -> Result<AlertPlan, Diagnostics> {
+    /// Plans an alert over one of the views. Errors: what cannot be watched, with its place in the file.
+    pub async fn new(alert: &AlertDefinition, functions: &Functions, sources: Sources<'_>) -> Result<AlertPlan, Diagnostics> {
         let at_select = |error: Error| at(alert, None, &error);
-        let session = session(functions, views).map_err(at_select)?;
-        let plan = analysed(&session, &alert.select, "an alert").await.map_err(|error| match error {
-            Refused::DataFusion(error) => at(alert, error.diagnostic().and_then(|found| found.span), &Error::from(*error)),
-            Refused::Ours(error) => at_select(error),
+        let session = session(functions, sources.views).map_err(at_select)?;
+        let planned = analysed(&session, &alert.select, "an alert", sources.parameters).await;
+        let (plan, parameters) = planned.map_err(|error| match error {
+            Refused::DataFusion(error) => {
+                let span = error.diagnostic().and_then(|found| found.span);
+                at(alert, span, &Reader::Alert.refused(Error::from(*error), sources))
+            }
+            Refused::Ours(error, span) => at(alert, span, &error),
         })?;
-        let plan = Self::of(&plan, views).map_err(at_select)?;
-        match plan.view.streams.iter().find(|stream| stream.topic == alert.topic) {
-            None => Ok(plan),
-            Some(stream) => Err(at_select(Error::input(format!(
-                "its records would lead back to the stream \"{}\", which the view \"{}\" reads: expected another topic",
-                stream.name, plan.view.view
-            )))),
+        if sources.is_strict {
+            check_expressions(&plan).map_err(at_select)?;
         }
+        Ok(AlertPlan { parameters, ..Self::from_logical_plan(&plan, sources.views).map_err(at_select)? })
     }
 
-    fn of(plan: &LogicalPlan, views: &[Arc<ViewPlan>]) -> Result<AlertPlan> {
+    fn from_logical_plan(plan: &LogicalPlan, views: &[Arc<ViewPlan>]) -> Result<AlertPlan> {
         let LogicalPlan::Projection(projection) = plan else { return Err(unsupported(plan)) };
         let LogicalPlan::Filter(filter) = &*projection.input else {
             return match view_name(&projection.input) {
@@ -97,7 +111,7 @@ impl AlertPlan {
         let input = filter.input.schema();
         let expression = |expr: &Expr| {
             check_expression(expr)?;
-            physical(&timed(expr.clone(), &filter.input)?, input)
+            physical(&simplify_or_keep(timed(expr.clone(), &filter.input)?, input), input)
         };
         let condition = expression(&filter.predicate)?;
         let columns = projection.expr.iter().map(expression).collect::<Result<Vec<_>>>()?;
@@ -106,17 +120,31 @@ impl AlertPlan {
         let output: SchemaRef = Arc::new(projection.schema.as_arrow().clone());
         check_names(&output)?;
         let row: SchemaRef = Arc::new(input.as_arrow().clone());
-        let used: BTreeSet<usize> = columns.iter().chain([&condition]).flat_map(collect_columns).map(|column| column.index()).collect();
-        let wanted: Vec<usize> = used.into_iter().filter(|column| *column < view.columns.len()).collect();
         let by_time: BTreeSet<usize> = collect_columns(&condition).iter().map(|column| column.index()).collect();
         refuse_moving_columns(&view, &by_time)?;
+        let settled = SettledTime::for_condition(&view, &by_time, !comparisons.is_empty());
+        let mut used: BTreeSet<usize> = columns.iter().flat_map(collect_columns).map(|column| column.index()).collect();
+        used.extend(by_time.iter().chain(settled.columns()));
+        let wanted: Vec<usize> = used.into_iter().filter(|column| *column < view.columns.len()).collect();
         let ranges = ranges(&view, &wanted);
-        Ok(AlertPlan { view, wanted, output, row, condition, columns, comparisons, ranges })
+        let parameters = UsedParameters::new();
+        Ok(AlertPlan { view, wanted, output, parameters, row, condition, columns, comparisons, ranges, settled })
     }
 
-    /// The first time after `t` at which a row may be another one, although no event came: a window's edge moves.
+    /// The ranges on which a row depends.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// The tiles by which a row's windows end with its time; `None` if none does.
+    pub fn hop(&self) -> Option<Level> {
+        let ends = self.ranges.iter().filter(|range| range.until.is_none() && **range != Range::ALL);
+        ends.map(|range| range.hop).min()
+    }
+
+    /// The first time after `t` at which an edge of a range moves: until then rows of the same states are the same.
     pub fn next_edge(&self, t: Micros) -> Option<Micros> {
-        self.ranges.iter().filter_map(|range| range.changes_after(t)).min()
+        self.ranges.iter().filter_map(|range| range.next_edge(t)).min()
     }
 }
 
@@ -144,6 +172,9 @@ fn view_name(node: &LogicalPlan) -> Result<&str> {
 }
 
 fn unsupported(node: &LogicalPlan) -> Error {
+    if let LogicalPlan::Aggregate(_) = node {
+        return Reader::Alert.aggregates();
+    }
     Error::input(format!(
         "{} is not supported in an alert, which watches the rows of one view: expected SELECT .. FROM view WHERE ..",
         node_name(node)
@@ -170,9 +201,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
             Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
                 Some("a subquery is not supported in an alert: expected columns of its view".to_owned())
             }
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
-                Some("an alert sees one row at a time: expected the aggregate in its view".to_owned())
-            }
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(Reader::Alert.aggregates().message().to_owned()),
             Expr::Column(column) if column.name == AS_OF => Some(format!("'{AS_OF}' is no column of the view: expected as_of()")),
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr)
@@ -185,11 +214,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
 
 /// A column whose value changes by itself cannot be compared: its next value is not known from this one.
 fn refuse_moving_columns(view: &ViewPlan, used: &BTreeSet<usize>) -> Result<()> {
-    let moves = |column: &usize| match view.columns.get(*column).map(|column| &column.kind) {
-        Some(ColumnKind::Value(value)) => collect_columns(&value.expr).iter().any(|column| column.name() == types::columns::AS_OF),
-        _ => false,
-    };
-    match used.iter().find(|column| moves(column)) {
+    match used.iter().find(|column| view.reads_time(&[**column])) {
         None => Ok(()),
         Some(column) => Err(Error::input(format!(
             "the condition uses the column '{}', which is computed from as_of() in the view \"{}\": expected as_of() in the alert's WHERE \
@@ -219,6 +244,7 @@ fn at(alert: &AlertDefinition, span: Option<Span>, error: &Error) -> Diagnostics
         None => (alert.select_line, alert.select_column),
     };
     let diagnostic = Diagnostic::error(line, column, format!("alert \"{}\": {}", alert.name, error.message()));
+    let diagnostic = Diagnostic { help: error.fact("help").map(str::to_owned), ..diagnostic };
     Diagnostics(vec![diagnostic.in_file(alert.origin.file.as_deref())])
 }
 

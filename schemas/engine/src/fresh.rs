@@ -29,13 +29,16 @@ use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
 mod mirror;
+mod observers;
 mod state;
 mod subscription;
 
 pub use mirror::{Applied, Mirror};
+pub use observers::LayerObserver;
 pub use state::{Change, Claim, Complete, Snapshot};
 pub use subscription::{Subscription, SubscriptionChange};
 
+use observers::Observers;
 use state::State;
 use subscription::Subscribers;
 
@@ -74,6 +77,7 @@ pub struct Fresh<S = StateRows> {
 struct Shared<S> {
     state: State<S>,
     subscribers: Subscribers<S>,
+    observers: Observers<S>,
     /// Whether a node of this process reads the layers. It then releases what its vector has passed.
     is_read: bool,
     /// The formats of the states that the workers keep.
@@ -88,7 +92,13 @@ impl<S> Clone for Fresh<S> {
 
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
-        let shared = Shared { state: State::default(), subscribers: Subscribers::default(), is_read: true, stamps: BTreeMap::new() };
+        let shared = Shared {
+            state: State::default(),
+            subscribers: Subscribers::default(),
+            observers: Observers::default(),
+            is_read: true,
+            stamps: BTreeMap::new(),
+        };
         Self { shared: Arc::new(RwLock::new(shared)), owner: 0, commits: Attempts::new("the speed layer cannot commit") }
     }
 }
@@ -244,6 +254,11 @@ impl<S> Fresh<S> {
         Subscription { snapshot, changes: shared.subscribers.add() }
     }
 
+    /// Calls `observer` with each layer that is published from now on, also by mirrored workers, for as long as it lives.
+    pub fn observe(&self, observer: &Arc<LayerObserver<S>>) {
+        self.write().observers.add(observer);
+    }
+
     /// How many layers there are.
     pub fn layers(&self) -> usize {
         self.read().state.layers.len()
@@ -255,6 +270,10 @@ impl<S> Fresh<S> {
         let mut shared = self.write();
         _dropped = shared.state.apply(self.owner, &change);
         shared.subscribers.send(self.owner, &change);
+        let Change::Published { layer, .. } = &change else { return };
+        let observers = shared.observers.living();
+        drop(shared);
+        observers.iter().for_each(|observer| observer(layer));
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Shared<S>> {

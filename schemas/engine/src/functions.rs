@@ -26,9 +26,11 @@ use datafusion::prelude::SessionContext;
 use types::Result;
 
 mod bounded;
+mod bounds;
 mod calls;
 pub(crate) mod decimals;
 mod distinct;
+mod handing_on;
 pub(crate) mod intervals;
 pub(crate) mod judged;
 mod last_n;
@@ -45,7 +47,8 @@ mod top_k;
 
 pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize, grouped};
-pub use judged::Verdict;
+pub(crate) use handing_on::handing_on;
+pub use judged::Flaw;
 pub use last_n::last_n;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::state_stamp;

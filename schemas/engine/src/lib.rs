@@ -5,13 +5,15 @@
 //! the formats of states. [`plan`] turns a view's SELECT into kept states and ranges. [`states`] computes, sorts,
 //! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`sinks`] makes a
 //! record of each event and the rows that belong to it. [`alerts`] finds the rows that satisfy a condition, and when that can
-//! change though no event comes. [`fresh`] shares the uncommitted states of a process.
+//! change though no event comes; both may use [`parameters`]. [`fresh`] shares the uncommitted states of a process.
 
 pub mod alerts;
+mod checked;
 pub mod events;
 pub mod fresh;
 pub mod functions;
 pub mod keys;
+pub mod parameters;
 pub mod plan;
 pub mod sinks;
 pub mod states;

@@ -18,7 +18,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::functions::{Verdict, judged};
+use crate::functions::{Flaw, handing_on, judged};
 use crate::plan::links::{EdgeKind, LinkPlan};
 use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
@@ -30,6 +30,7 @@ use types::tiles::{Floors, Level, Micros, Range};
 
 mod analyse;
 mod columns;
+mod computable;
 mod decimals;
 mod doubles;
 pub mod explain;
@@ -43,12 +44,15 @@ mod session;
 pub(crate) mod tile_function;
 mod uuids;
 mod within;
+mod written;
 
+pub(crate) use analyse::asks_for_time;
 pub use analyse::{Planned, Planner};
-pub(crate) use analyse::{asks_for_time, unstable_function};
+pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use hidden::{node_name, strip_casts};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
+pub(crate) use written::{qualified_sql_of, sql_of};
 
 /// How one view is kept and answered. Everything here follows from the view's SELECT and its streams' definitions.
 #[derive(Debug, Clone)]
@@ -73,7 +77,7 @@ pub struct ViewPlan {
     pub on_error: OnError,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
-    /// The format before it, whose rows are read too ([`crate::states::conform`]).
+    /// The stamp of the format before, whose rows are read too ([`crate::states::conform`]).
     stamp_before: Option<String>,
     /// Maps events to keys, tile and arguments.
     pub(crate) prepare: LogicalPlan,
@@ -110,22 +114,24 @@ pub struct StateExpr {
     pub function: String,
     pub aggregate: Arc<AggregateFunctionExpr>,
     pub filter: Option<Arc<dyn PhysicalExpr>>,
+    /// Whether its argument is the event time, unchanged.
+    pub is_of_event_time: bool,
     /// The fields of this state in a state row.
     pub fields: Vec<FieldRef>,
     /// Whether the result may differ (slightly) with the order of merging.
     pub approximate: bool,
     /// The aggregate's value over no rows: one row of its type.
     pub nothing: ArrayRef,
-    /// It collects values, up to this size (`functions::limited`).
+    /// The greatest size of a state that collects values (`functions::limited`).
     pub limit_bytes: Option<u64>,
-    /// Its values come with verdicts (`functions::judged`).
+    /// Whether its values come with flaws (`functions::judged`).
     pub is_judged: bool,
-    /// The types of its fields in the format before, if they were others.
+    /// The types of its fields in the format before, if they were different.
     types_before: Option<Vec<DataType>>,
 }
 
 impl StateExpr {
-    /// The type of its values, without their verdicts.
+    /// The type of its values without their flaws.
     pub(crate) fn value_type(&self) -> DataType {
         let whole = self.aggregate.field().data_type().clone();
         match judged::value_type(&whole).filter(|_| self.is_judged) {
@@ -134,12 +140,12 @@ impl StateExpr {
         }
     }
 
-    /// Says why a value of this state could not be computed, and what to do.
-    fn why(&self, verdict: Verdict) -> String {
+    /// Explains why a value of this state could not be computed, and what to do.
+    fn why(&self, flaw: Flaw) -> String {
         let sql = &self.sql;
-        match verdict {
-            Verdict::SumTooLarge => sum_too_large(sql, &self.value_type()),
-            Verdict::StateTooLarge => {
+        match flaw {
+            Flaw::SumTooLarge => sum_too_large(sql, &self.value_type()),
+            Flaw::StateTooLarge => {
                 let limit = format_bytes(self.limit_bytes.unwrap_or_default());
                 let instead = match self.function.as_str() {
                     "count" => "approx_distinct",
@@ -206,9 +212,17 @@ pub struct ValueColumn {
     /// The text of the window, for a column that was fanned out over windows.
     pub window: Option<String>,
     pub approximate: bool,
+    /// Whether it is computed from [`types::columns::AS_OF`], so that it changes as time passes.
+    pub reads_time: bool,
 }
 
 impl ViewPlan {
+    /// Whether one of these columns is computed from the time of the answer.
+    pub fn reads_time(&self, columns: &[usize]) -> bool {
+        let kind = |column: &usize| self.columns.get(*column).map(|column| &column.kind);
+        columns.iter().any(|column| matches!(kind(column), Some(ColumnKind::Value(value)) if value.reads_time))
+    }
+
     /// The finest level, which is what the speed layer keeps.
     pub fn finest(&self) -> Level {
         self.ladder[0]
@@ -229,7 +243,7 @@ impl ViewPlan {
         self.stamp == stamp || self.stamp_before.as_deref() == Some(stamp)
     }
 
-    /// Adds to the stamps what else the rows depend on.
+    /// Adds another thing that the rows depend on to the stamps.
     fn add_to_stamps(&mut self, text: &str) {
         self.stamp.push_str(text);
         if let Some(before) = &mut self.stamp_before {
@@ -237,8 +251,8 @@ impl ViewPlan {
         }
     }
 
-    /// Says why this value of [`MergedValues::uses`] (or [`LinkPlan::uses`]) could not be computed, and what to do.
-    pub(crate) fn why(&self, usage: usize, verdict: Verdict) -> String {
+    /// Explains why this value of [`MergedValues::uses`] (or [`LinkPlan::uses`]) could not be computed, and what to do.
+    pub(crate) fn why(&self, usage: usize, flaw: Flaw) -> String {
         let state = match &self.answering {
             Answering::Grouped(values) => values.uses.get(usage).map(|usage| &self.states[usage.state]),
             Answering::Linked(links) => {
@@ -247,7 +261,7 @@ impl ViewPlan {
                 return sum_too_large(&aggregate.sql, field.data_type());
             }
         };
-        state.map_or_else(String::new, |state| state.why(verdict))
+        state.map_or_else(String::new, |state| state.why(flaw))
     }
 
     /// Returns the index of a state's first field in a state row.
@@ -261,6 +275,13 @@ impl ViewPlan {
             Answering::Grouped(values) => Some(values),
             Answering::Linked(_) => None,
         }
+    }
+
+    /// What a table of states holds at most while they are handed on, as a multiple of what its aggregates say they hold.
+    pub fn handing_on(&self) -> f64 {
+        /// Of the keys, which are copied.
+        const KEYS: f64 = 2.0;
+        self.states.iter().map(|state| handing_on(&state.aggregate)).fold(KEYS, f64::max)
     }
 
     /// How edges are walked, for a view over a JOIN.
@@ -294,8 +315,26 @@ impl ViewPlan {
         }
     }
 
+    /// The windows of these columns (indices into [`ViewPlan::columns`]): their ranges except those of all time.
+    pub fn windows(&self, columns: &[usize]) -> Vec<Range> {
+        let value = |column: &usize| match &self.columns.get(*column)?.kind {
+            ColumnKind::Value(value) => Some(value),
+            ColumnKind::Key(_) => None,
+        };
+        let mut windows = Vec::new();
+        for range in columns.iter().filter_map(value).flat_map(|value| &value.ranges) {
+            match self.links() {
+                Some(links) => windows.extend([links.ranges[*range].near, links.ranges[*range].far]),
+                None => windows.push(self.ranges[*range]),
+            }
+        }
+        windows.retain(|range| range.window.is_some());
+        windows
+    }
+
     /// Returns how long after its event time an event of this stream can count in an answer for the present: the
-    /// longest window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
+    /// longest window over the stream, plus the hop by which the window's left edge may lie earlier. `None` means for
+    /// ever.
     ///
     /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
     pub fn counts_for(&self, stream: &str) -> Option<Duration> {
@@ -319,15 +358,20 @@ impl ViewPlan {
         self.links().map_or_else(EdgesFrom::default, |links| links.edges_from(t))
     }
 
-    /// Returns the event time before which no event of any stream can count at `t` or later. `None`: every event can.
+    /// Returns the event time before which no event of any stream can count at `t` or later. `None` if every event can.
     pub fn oldest_kept(&self, t: Micros) -> Option<Micros> {
-        let of_tiles = self.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
         let EdgesFrom { near, far } = self.edges_from(t);
-        of_tiles.or(near.min(far))
+        self.oldest_tile(t).or(near.min(far))
     }
 
-    /// Returns, for each level, the tile start before which no row can be needed at `t` or later. `None`: all rows are
-    /// kept.
+    /// Returns the start before which no tile of a state row can count at `t` or later. `None` if the tile excludes no
+    /// row: the tile of all time begins at 0, and [`EdgeKind::Liveness`] has no other tiles.
+    pub fn oldest_tile(&self, t: Micros) -> Option<Micros> {
+        self.floors(t).into_iter().map(|(_, floor)| floor).min().flatten()
+    }
+
+    /// Returns, for each level, the tile start before which no row can be needed at `t` or later. `None` if all rows
+    /// are kept.
     ///
     /// A level is needed from a window's left edge up to the start of the next coarser tile, and likewise below an
     /// `until`.

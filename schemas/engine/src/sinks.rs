@@ -5,9 +5,10 @@
 //! event ----------------------------+-- one joined row -- WHERE, SELECT --> record
 //! ```
 //!
-//! DataFusion's analyser plans the SELECT as a join of tables. The join itself is ours: a view's row is read by its key as
-//! the event sees it, so that only the steps above the join are evaluated.
+//! DataFusion's analyser plans the SELECT as a join of tables. The join itself is ours: a view's row is read by its key
+//! as the event sees it, so that only the steps above the join are evaluated.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -23,18 +24,25 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::{Diagnostic, Diagnostics, SinkDefinition, StreamDefinition};
+use types::sql_errors::constants_as_sql;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
+use crate::checked::physical;
 use crate::events::user_schema;
 use crate::functions::Functions;
-use crate::plan::{UuidColumns, ViewPlan, asks_for_time, node_name, planning_session, unstable_function};
-use crate::steps::{Step, physical};
+use crate::parameters::{Parameters, UsedParameters, put_in};
+use crate::plan::{
+    UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep, unstable_function,
+};
+use crate::steps::Step;
 
 mod evaluate;
 mod joins;
+mod reader;
 
 pub use evaluate::{Failed, Records};
+pub(crate) use reader::Reader;
 
 /// Where an event's answers are: the position of the read view, as text.
 pub const POSITION: &str = "_position";
@@ -51,6 +59,8 @@ pub struct SinkPlan {
     pub output: SchemaRef,
     /// The column that is the record's key: an index into `output`.
     pub key: Option<usize>,
+    /// The parameters whose values it was planned with.
+    pub parameters: UsedParameters,
     /// A joined row: the stream's columns, [`POSITION`], [`AS_OF`], then all columns of each view.
     row: SchemaRef,
     steps: Vec<Step>,
@@ -66,27 +76,45 @@ pub struct JoinedView {
     keys: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-/// The streams and the served views of a project.
+/// The streams, the served views and the parameters of a project: what sinks and alerts read.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
     pub streams: &'a [Arc<StreamDefinition>],
     pub views: &'a [Arc<ViewPlan>],
+    /// The views without an aggregate. They have no rows to read.
+    pub staging: &'a BTreeSet<Arc<str>>,
+    pub parameters: &'a Parameters,
+    /// Whether what fails on every row is refused. What is stored was not always checked for that: it is planned
+    /// without.
+    pub is_strict: bool,
 }
 
 impl SinkPlan {
     /// Plans a sink. Errors: what cannot be put out for each event, with its place in the file.
     pub async fn new(sink: &SinkDefinition, functions: &Functions, sources: Sources<'_>) -> Result<SinkPlan, Diagnostics> {
         let at_select = |error: Error| at(sink, None, &error);
-        let at_error = |error: DataFusionError| at(sink, error.diagnostic().and_then(|found| found.span), &Error::from(error));
+        let at_error = |error: DataFusionError| {
+            let span = error.diagnostic().and_then(|found| found.span);
+            at(sink, span, &Reader::Sink.refused(error.into(), sources))
+        };
         let session = session(functions, sources).map_err(at_select)?;
-        let plan = analysed(&session, &sink.select, "a sink").await.map_err(|error| match error {
+        let planned = analysed(&session, &sink.select, "a sink", sources.parameters).await;
+        let (plan, parameters) = planned.map_err(|error| match error {
             Refused::DataFusion(error) => at_error(*error),
-            Refused::Ours(error) => at_select(error),
+            Refused::Ours(error, span) => at(sink, span, &error),
         })?;
-        Self::of(sink, &plan, sources).map_err(at_select)
+        if sources.is_strict {
+            check_expressions(&plan).map_err(at_select)?;
+        }
+        Ok(SinkPlan { parameters, ..Self::from_logical_plan(sink, &plan, sources).map_err(at_select)? })
     }
 
-    fn of(sink: &SinkDefinition, plan: &LogicalPlan, sources: Sources<'_>) -> Result<SinkPlan> {
+    /// The names of the record's columns, for messages.
+    pub fn column_names(&self) -> String {
+        column_names(&self.output)
+    }
+
+    fn from_logical_plan(sink: &SinkDefinition, plan: &LogicalPlan, sources: Sources<'_>) -> Result<SinkPlan> {
         let mut steps = Vec::new();
         let joined = collect_steps(plan, &mut steps)?;
         let (stream, joins) = joins::joined(joined, sources)?;
@@ -96,14 +124,11 @@ impl SinkPlan {
         let key = match &sink.key {
             None => None,
             Some(key) => Some(output.index_of(key).map_err(|_| {
-                let columns: Vec<&str> = output.fields().iter().map(|field| field.name().as_str()).collect();
-                Error::input(format!(
-                    "key names the column '{key}', which the SELECT does not have: expected one of {}",
-                    columns.join(", ")
-                ))
+                let columns = column_names(&output);
+                Error::input(format!("key names the column '{key}', which the SELECT does not have: expected one of {columns}"))
             })?),
         };
-        let mut plan = SinkPlan { stream, joins, output, key, row, steps };
+        let mut plan = SinkPlan { stream, joins, output, key, parameters: UsedParameters::new(), row, steps };
         plan.find_wanted();
         Ok(plan)
     }
@@ -115,7 +140,7 @@ impl SinkPlan {
 
     /// Finds which columns of the views the steps next to the join read.
     fn find_wanted(&mut self) {
-        let mut used = std::collections::BTreeSet::new();
+        let mut used = BTreeSet::new();
         for step in &self.steps {
             for expr in step.exprs() {
                 used.extend(datafusion::physical_expr::utils::collect_columns(expr).iter().map(|column| column.index()));
@@ -131,6 +156,10 @@ impl SinkPlan {
             from += columns;
         }
     }
+}
+
+fn column_names(schema: &Schema) -> String {
+    schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The stream's table in a sink: its own columns, and what an event is answered from.
@@ -155,8 +184,8 @@ fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext
     Ok(session)
 }
 
-/// Returns the name of the first table of a SELECT, which is a sink's stream. `None` where the text has to be planned to
-/// know it.
+/// Returns the name of the first table of a SELECT, which is a sink's stream. `None` where the text has to be planned
+/// to know it.
 pub fn stream_of(select: &str) -> Option<String> {
     let statements = Parser::parse_sql(&GenericDialect {}, select).ok()?;
     let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
@@ -168,7 +197,7 @@ pub fn stream_of(select: &str) -> Option<String> {
 
 pub(crate) enum Refused {
     DataFusion(Box<DataFusionError>),
-    Ours(Error),
+    Ours(Error, Option<Span>),
 }
 
 impl From<DataFusionError> for Refused {
@@ -177,22 +206,26 @@ impl From<DataFusionError> for Refused {
     }
 }
 
-/// The plan of the text after DataFusion's analyser: types are coerced, nothing is optimized.
-pub(crate) async fn analysed(session: &SessionContext, select: &str, what: &str) -> Result<LogicalPlan, Refused> {
+/// The plan of the text after DataFusion's analyser (types are coerced, nothing is optimized), with the values of
+/// parameters in their places, and which those are.
+pub(crate) async fn analysed(
+    session: &SessionContext,
+    select: &str,
+    what: &str,
+    parameters: &Parameters,
+) -> Result<(LogicalPlan, UsedParameters), Refused> {
+    let another = || Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement")), None);
     let state = session.state();
     let dialect = state.config().options().sql_parser.dialect;
-    let Statement::Statement(statement) = state.sql_to_statement(select, &dialect)? else {
-        return Err(Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement"))));
-    };
-    let ast::Statement::Query(_) = &*statement else {
-        return Err(Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement"))));
-    };
+    let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
+    let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
+    let used = put_in(query, parameters).map_err(|(error, span)| Refused::Ours(error, span))?;
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
-    Ok(state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?)
+    Ok((state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?, used))
 }
 
-/// Collects the steps above the join (or, without one, above the stream), the first one first, and returns what is below
-/// them.
+/// Collects the steps above the join (or, without one, above the stream), the first one first, and returns what is
+/// below them.
 fn collect_steps<'p>(node: &'p LogicalPlan, steps: &mut Vec<Step>) -> Result<&'p LogicalPlan> {
     match node {
         LogicalPlan::Projection(projection) => {
@@ -208,6 +241,7 @@ fn collect_steps<'p>(node: &'p LogicalPlan, steps: &mut Vec<Step>) -> Result<&'p
         }
         LogicalPlan::SubqueryAlias(alias) if !matches!(&*alias.input, LogicalPlan::TableScan(_)) => collect_steps(&alias.input, steps),
         LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_) => Ok(node),
+        LogicalPlan::Aggregate(_) => Err(Reader::Sink.aggregates()),
         other => Err(Error::input(format!(
             "{} is not supported in a sink, which puts out one record for each event: expected SELECT .. FROM stream LEFT JOIN view ON .. \
              WHERE ..",
@@ -223,7 +257,7 @@ fn expression(expr: &Expr, input: &LogicalPlan) -> Result<Arc<dyn PhysicalExpr>>
         true => Ok(Transformed::yes(time_column(input)?)),
         false => Ok(Transformed::no(expr)),
     })?;
-    physical(&timed.data, input.schema())
+    physical(&simplify_or_keep(timed.data, input.schema()), input.schema())
 }
 
 fn time_column(input: &LogicalPlan) -> datafusion::error::Result<Expr> {
@@ -244,9 +278,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
                 "a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys"
                     .to_owned(),
             ),
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
-                Some("a sink sees one event at a time: expected the aggregate in a view, which the sink joins".to_owned())
-            }
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(Reader::Sink.aggregates().message().to_owned()),
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr).map(|name| {
                 format!(
@@ -261,7 +293,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
 
 /// A record's members need names of their own.
 pub(crate) fn check_names(output: &Schema) -> Result<()> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for field in output.fields() {
         let name = field.name();
         if !seen.insert(name) {
@@ -272,7 +304,8 @@ pub(crate) fn check_names(output: &Schema) -> Result<()> {
             return Err(Error::input(format!("the column '{name}' begins with '_', which is reserved: expected another alias")));
         }
         if name.contains(['(', ' ', '.']) {
-            return Err(Error::input(format!("the column \"{name}\" has no alias: expected <expression> AS <name>")));
+            let written = constants_as_sql(name);
+            return Err(Error::input(format!("the column \"{written}\" has no alias: expected <expression> AS <name>")));
         }
     }
     Ok(())
@@ -286,6 +319,7 @@ fn at(sink: &SinkDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
         None => (sink.select_line, sink.select_column),
     };
     let diagnostic = Diagnostic::error(line, column, format!("sink \"{}\": {}", sink.name, error.message()));
+    let diagnostic = Diagnostic { help: error.fact("help").map(str::to_owned), ..diagnostic };
     Diagnostics(vec![diagnostic.in_file(sink.origin.file.as_deref())])
 }
 

@@ -1,29 +1,21 @@
 //! What is computed for each event: conditions and columns, over batches of events.
 //!
 //! An expression that fails on an event alone, as a division by zero does, fails the batch with an error for which
-//! [`is_of_events`] holds. Integers do not wrap around, and decimals keep within the digits of their type.
+//! [`is_of_events`] holds.
 
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, Operator};
-use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr, NotExpr};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use types::{Error, ErrorKind, Result};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use types::{Error, ErrorKind};
 
 use crate::plan::tile_function::is_tile_function;
-use within_digits::WithinDigits;
-
-mod within_digits;
 
 /// The greatest length of a reason.
 pub(crate) const REASON_CHARACTERS: usize = 300;
@@ -107,37 +99,4 @@ pub(crate) fn reason(error: &DataFusionError) -> String {
         Some((end, _)) => format!("{} ..", &reason[..end]),
         None => reason,
     }
-}
-
-/// The expression over a row of `schema`, with arithmetic that fails instead of wrapping around.
-pub(crate) fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-    let expr = create_physical_expr(expr, schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
-    Ok(expr.transform_up(|node| checked(node, schema))?.data)
-}
-
-/// Makes arithmetic fail where integers would wrap around, and decimals have more digits than their type.
-fn checked(node: Arc<dyn PhysicalExpr>, schema: &DFSchema) -> DataFusionResult<Transformed<Arc<dyn PhysicalExpr>>> {
-    let any: &dyn std::any::Any = node.as_ref();
-    if let Some(binary) = any.downcast_ref::<BinaryExpr>()
-        && matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply)
-    {
-        let checked: Arc<dyn PhysicalExpr> = Arc::new(binary.clone().with_fail_on_overflow(true));
-        return Ok(Transformed::yes(match within_digits::is_clipped(&checked.data_type(schema.as_arrow())?) {
-            true => Arc::new(WithinDigits::new(checked)),
-            false => checked,
-        }));
-    }
-    if let Some(negative) = any.downcast_ref::<NegativeExpr>() {
-        let data_type = negative.arg().data_type(schema.as_arrow())?;
-        if is_signed_integer(&data_type) {
-            let zero: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::new_zero(&data_type)?));
-            let difference = BinaryExpr::new(zero, Operator::Minus, negative.arg().clone());
-            return Ok(Transformed::yes(Arc::new(difference.with_fail_on_overflow(true))));
-        }
-    }
-    Ok(Transformed::no(node))
-}
-
-fn is_signed_integer(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64)
 }

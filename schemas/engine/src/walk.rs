@@ -14,8 +14,8 @@ use arrow::compute::concat_batches;
 
 use crate::plan::ViewPlan;
 use crate::plan::links::{ConditionIndex, LinkPlan, Side};
-use crate::states::KeyCodec;
 use crate::states::values::{FailedValue, Values};
+use crate::states::{KeyCodec, Probe};
 use types::Result;
 use types::tiles::{Micros, Span};
 
@@ -31,14 +31,16 @@ mod merge;
 mod node_index;
 mod paths;
 mod scan;
+mod seen;
 
 use degree::Threshold;
 use edges::{EdgeSet, NodeAt};
 use meet::Meeting;
 use merge::Merging;
 
-pub use layers::{EdgeLayers, LayerRows, SnapshotEdges, TierEdges};
+pub use layers::{EdgeLayers, LayerRows, NodeProbe, SnapshotEdges, TierEdges};
 pub use node_index::NodeIndex;
+pub use seen::{LinkedView, NoEdges};
 
 /// Near edges that are held at once, of as many keys as that is.
 const NEAR_EDGES: usize = 65_536;
@@ -162,9 +164,9 @@ impl<'a> Walk<'a> {
         self.thin(near, nodes, &mut thresholds)?;
         let mut merging = Merging::new(self, near, wanted, &thresholds)?;
         self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
-        let (values, verdicts, found) = merging.finish(groups, times)?;
+        let (values, flaws, found) = merging.finish(groups, times)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
-        let (rows, mut failed) = Values::from_batch(&values).with_verdicts(verdicts).project(self.plan, wanted)?;
+        let (rows, mut failed) = Values::from_batch(&values).with_flaws(flaws).project(self.plan, wanted)?;
         failed.retain(|value| found[value.row]);
         Ok(Walked { rows, found, estimated, failed })
     }
@@ -173,7 +175,8 @@ impl<'a> Walk<'a> {
     fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt<'a>>> {
         let codec = self.codec.nodes()?;
         let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
-        Ok((0..rows).map(|row| NodeAt::find(self, prefixes.value(row), places.value(row))).collect())
+        let node = |row: usize| NodeProbe { prefix: Probe::new(prefixes.value(row)), place: places.value(row) };
+        Ok(NodeAt::find_all(self, &(0..rows).map(node).collect::<Vec<_>>()))
     }
 
     /// The nodes that live near edges lead to, with the edges that do.
@@ -181,20 +184,20 @@ impl<'a> Walk<'a> {
         let codec = self.codec.nodes()?;
         let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
         let live = near.live(self, ConditionIndex::NONE, self.links.longest_range())?;
-        let mut nodes = Nodes::default();
+        let (mut probes, mut reached) = (Vec::new(), Vec::new());
         let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
         for edge in (0..near.len()).filter(|edge| live[*edge]) {
             let prefix = prefixes.value(edge);
             touched(near.node[edge] as usize, prefix);
-            let next = nodes.at.len();
+            let next = probes.len();
             let node = *known.entry(prefix).or_insert(next);
             if node == next {
-                nodes.at.push(NodeAt::find(self, prefix, prefix));
+                probes.push(NodeProbe { prefix: Probe::new(prefix), place: prefix });
             }
-            nodes.reached.push((edge as u32, node));
+            reached.push((edge as u32, node));
         }
-        nodes.reached.sort_by_key(|(edge, node)| (near.node[*edge as usize], *node));
-        Ok(nodes)
+        reached.sort_by_key(|(edge, node)| (near.node[*edge as usize], *node));
+        Ok(Nodes { at: NodeAt::find_all(self, &probes), reached })
     }
 
     /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end
@@ -265,7 +268,6 @@ impl Reached<'_> {
 type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
 /// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
-#[derive(Default)]
 struct Nodes<'a> {
     at: Vec<NodeAt<'a>>,
     reached: Vec<(u32, usize)>,

@@ -1,4 +1,5 @@
-//! Each layer is encoded once, whichever subscriber needs it first, and view by view: what nobody asks for costs nothing.
+//! Encodes layers for subscribers: each view of a layer once, when the first subscriber asks for it. A view that no
+//! subscriber asks for is not encoded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -26,7 +27,7 @@ struct Encoded {
 impl Encodings {
     /// Returns the sections of these views, and their bytes one after the other.
     pub(crate) fn sections(&self, fresh: &Fresh, layer: &Arc<FreshLayer>, views: &[ViewVersion]) -> Result<(Vec<SectionHead>, Bytes)> {
-        let encoded = self.of(layer);
+        let encoded = self.entry(layer);
         let (mut heads, mut bodies) = (Vec::new(), Vec::new());
         for view in views {
             let (Some(rows), Some(section), Some(stamp)) = (layer.states.get(view), encoded.sections.get(view), fresh.stamp(view)) else {
@@ -50,7 +51,7 @@ impl Encodings {
         Ok((heads, body))
     }
 
-    fn of(&self, layer: &Arc<FreshLayer>) -> Arc<Encoded> {
+    fn entry(&self, layer: &Arc<FreshLayer>) -> Arc<Encoded> {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A weak pointer keeps its place: no other layer is there while it is in the list.
         if let Some(known) = recent.iter().rev().find(|known| Weak::as_ptr(&known.layer) == Arc::as_ptr(layer)) {

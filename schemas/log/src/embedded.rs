@@ -38,6 +38,8 @@ pub struct EmbeddedLog {
     store: Arc<Store>,
     writer: writer::Writer,
     appended: watch::Receiver<u64>,
+    /// The outputs that this process may append to.
+    owned: output::Owned,
     clock: Clock,
 }
 
@@ -54,7 +56,7 @@ impl EmbeddedLog {
         let store = Arc::new(Store::open(folder).await?);
         let (sender, appended) = watch::channel(0);
         let writer = writer::Writer::start(store.clone(), clock.clone(), sender);
-        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, clock })
+        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, owned: output::Owned::default(), clock })
     }
 }
 
@@ -84,7 +86,7 @@ impl Log for EmbeddedLog {
     }
 
     async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
-        output::next_offset(self.store.readers(), output).await
+        self.owned.take(self.store.write().await?, output).await
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
@@ -92,7 +94,12 @@ impl Log for EmbeddedLog {
         if records.is_empty() {
             return Ok(());
         }
-        self.writer.append_output(topic, output.clone(), records).await
+        let owner = self.owned.owner(output)?;
+        self.writer.append_output(topic, (output.clone(), owner), records).await
+    }
+
+    fn let_go_outputs(&self, source: &TopicPartition) {
+        self.owned.let_go(source);
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {

@@ -164,9 +164,11 @@ impl Log for KafkaLog {
         if records.is_empty() {
             return Ok(());
         }
+        // At once: what another worker of this process takes over meanwhile is fenced.
+        let taken = self.outputs.taken(output)?;
         let partitions = self.partitions_of(topic).await?;
         let (outputs, output, topic) = (self.outputs.clone(), output.clone(), topic.to_owned());
-        let append = move |_: &Cluster| outputs.append(&output, &Appended { topic: &topic, partitions, records: &records });
+        let append = move |_: &Cluster| outputs.append(&taken, &output, &Appended { topic: &topic, partitions, records: &records });
         self.ask(append).await
     }
 

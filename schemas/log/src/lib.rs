@@ -16,7 +16,6 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use types::outage::Outage;
-use types::redact::redacted_url;
 use types::tiles::Micros;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -24,8 +23,10 @@ use types::{Error, Result};
 pub mod embedded;
 pub mod kafka;
 mod mark;
+mod opening;
 
 pub use mark::{check_mark, mark_of};
+pub use opening::open;
 
 /// A record that a producer passes to the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,6 +37,10 @@ pub struct NewRecord {
     /// The partition is chosen by this if the key is null (the event's id), or at random if both are absent.
     pub partition_by: Option<Bytes>,
 }
+
+/// The longest JSON that a sink or an alert puts out as a record's value. By default Kafka refuses records of more than about
+/// a megabyte.
+pub const MAX_OUTPUT_BYTES: usize = 900 << 10;
 
 /// The records that a sink makes of the events of one partition. Each event gives at most one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -155,8 +160,8 @@ pub trait Log: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Takes an output over from whoever had it, who cannot append to it any more (Kafka) or appends nothing twice (the
-    /// embedded log). Returns the offset after the last event whose record was appended; `None` if there is none yet.
+    /// Takes an output over from whoever had it, who cannot append to it any more. Returns the offset after the last event
+    /// whose record was appended; `None` if there is none yet.
     async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
         Err(no_outputs(output))
     }
@@ -197,29 +202,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 }
 
-/// Opens the log at `url`: `file:///dir` is the embedded log in that folder (created if missing),
-/// `kafka://host:port,..` is Apache Kafka. `properties` are librdkafka settings, valid for Kafka only.
-///
-/// Opening a Kafka log checks the settings and does not connect to a broker yet. Errors: `Input` for a wrong URL or
-/// property, `Unavailable` when the folder cannot be written, `Corrupt` for a log file of an unknown format.
-pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
-    match url.split_once("://") {
-        Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
-        Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
-        _ => Err(Error::input("the log's URL has an unknown scheme")
-            .with("found", redacted_url(url))
-            .with("expected", "file:///folder or kafka://host:port")),
-    }
-}
-
 fn no_outputs(output: &Output) -> Error {
     Error::internal("this log takes no records of sinks").with("sink", &output.sink)
-}
-
-fn folder_of(url: &str) -> Result<std::path::PathBuf> {
-    let wrong = || Error::input("the log's URL names no folder").with("found", redacted_url(url)).with("expected", "file:///folder");
-    let parsed = url::Url::parse(url).map_err(|error| wrong().caused_by(error))?;
-    parsed.to_file_path().map_err(|()| wrong())
 }
 
 /// Returns the error for a start offset that is not in the log (any more).

@@ -2,6 +2,7 @@
 //! does.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,14 @@ use types::Error;
 use types::record::Record;
 use types::vector::Offset;
 
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// The committed data: each partition's next offset and the records before it.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     partitions: Mutex<BTreeMap<TopicPartition, (Offset, Vec<Record>)>>,
+    /// How often workers were at a partition's end.
+    ends: AtomicUsize,
 }
 
 /// A worker's uncommitted records of one partition.
@@ -33,7 +38,6 @@ pub(super) struct Observed {
     pub(super) revoked: usize,
     pub(super) lost: usize,
     pub(super) refused_commits: usize,
-    pub(super) ends: usize,
     pub(super) failed: Option<Error>,
 }
 
@@ -55,6 +59,10 @@ impl Catalog {
             unit.start = unit.end;
         }
         true
+    }
+
+    pub(super) fn ends(&self) -> usize {
+        self.ends.load(Ordering::Relaxed)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -125,7 +133,7 @@ fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog:
             assert!(fetched.position >= unit.end);
             unit.end = fetched.position;
             unit.records.extend(fetched.records);
-            observed.ends += usize::from(fetched.at_end);
+            catalog.ends.fetch_add(usize::from(fetched.at_end), Ordering::Relaxed);
             let in_hand: usize = units.values().map(|unit| unit.records.len()).sum();
             if in_hand >= 100 || fetched.at_end {
                 return catalog.commit(units);
@@ -161,13 +169,19 @@ pub(super) fn values_of(from: usize, to: usize) -> Vec<Bytes> {
     numbered(from, to).into_iter().filter_map(|record| record.value).collect()
 }
 
-/// Waits until `is_so`, or panics with `what` after 30 seconds.
+/// Waits until `is_so`, or panics with `what` after two minutes.
 pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(30), "timed out: {what} did not come about in 30 s");
+        assert!(began.elapsed() < PATIENCE, "timed out: {what} did not come about in two minutes");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// What comes of `awaited`, or a panic with `what` after two minutes.
+pub(super) async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T {
+    let outcome = tokio::time::timeout(PATIENCE, awaited).await;
+    outcome.unwrap_or_else(|_| panic!("timed out: {what} did not come about in two minutes"))
 }
 
 /// The output of a sink over partition 0 of `topic`.
@@ -182,7 +196,7 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
 }
 
 /// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still sends
-/// is refused, or leaves nothing twice.
+/// is refused: it would be of events that the second one has taken over.
 pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &Output) {
     assert_eq!(first.take_output(output).await.unwrap(), None);
     first.append_output(topic, output, made_of(0..10)).await.unwrap();
@@ -190,8 +204,9 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     first.append_output(topic, output, Vec::new()).await.unwrap();
     assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(20)));
     second.append_output(topic, output, made_of(12..40)).await.unwrap();
-    // It may be refused.
-    let _ = first.append_output(topic, output, made_of(20..40)).await;
+    for late in [20..40, 40..45] {
+        assert!(first.append_output(topic, output, made_of(late)).await.is_err());
+    }
     second.append_output(topic, output, made_of(40..50)).await.unwrap();
     assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(50)));
     second.append_output(topic, output, made_of(40..60)).await.unwrap();

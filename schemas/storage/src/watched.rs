@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 /// A request without an answer after this time is reported.
 const PATIENCE: Duration = Duration::from_millis(1_500);
+const _: () = assert!(PATIENCE.as_millis() < 2_000, "a bucket that does not answer is warned of within two seconds");
 /// What is sent may take this long in addition.
 const SLOWEST_BYTES_PER_SECOND: usize = 256 << 10;
 

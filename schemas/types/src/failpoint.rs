@@ -31,6 +31,10 @@ pub const SPEED: [&str; 9] = [
     "checkpoint.after_commit",
     "speed.revoke",
 ];
+/// The records of a sink begin to be made by another version, or the sink is paused or resumed.
+pub const SINKS: [&str; 2] = ["sinks.before_switch", "sinks.after_switch"];
+/// An alert: between the catalog's commit of a transition and the append of its record, and after that.
+pub const ALERTS: [&str; 2] = ["alert.after_commit", "alert.after_append"];
 /// A batch run.
 pub const BATCH: [&str; 6] = ["run.leased", "run.begun", "run.segment", "run.bucket", "publish.before_commit", "publish.after_commit"];
 /// A full run that is asked for, between what it recomputed and what it compares that with.

@@ -10,7 +10,10 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use crate::suggest::nearest;
 use known::known_names;
 
+mod constants;
 mod known;
+
+pub use constants::constants_as_sql;
 
 /// The maximum number of columns listed as expected.
 const LISTED: usize = 30;
@@ -46,7 +49,10 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
             ArrowError::ArithmeticOverflow(text) => format!("a number is too large: {}", in_our_types(text)),
             other => other.to_string(),
         },
-        DataFusionError::Execution(text) => in_our_types(without_prefixes(text).trim()),
+        DataFusionError::Execution(text) => {
+            let text = without_prefixes(text);
+            in_our_types(after_coercion(&text).unwrap_or(&text).trim())
+        }
         _ => error.strip_backtrace(),
     };
     (first_lower(message), place)
@@ -80,9 +86,9 @@ fn schema(error: &SchemaError) -> String {
 }
 
 fn no_column(field: &Column, valid: &[Column]) -> String {
-    let of = |column: &Column| column.relation.as_ref().map(|relation| relation.table().to_owned());
-    let tables: BTreeSet<String> = valid.iter().filter_map(of).collect();
-    if let Some(table) = of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
+    let table_of = |column: &Column| column.relation.as_ref().map(|relation| relation.table().to_owned());
+    let tables: BTreeSet<String> = valid.iter().filter_map(table_of).collect();
+    if let Some(table) = table_of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
         let tables: Vec<String> = tables.into_iter().collect();
         return format!("found {table}.{}, and FROM has no \"{table}\": expected one of {}", field.name, tables.join(", "));
     }
@@ -91,7 +97,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     let near = nearest(&field.name, shown.iter().map(|column| column.name.as_str()));
     let mut names: Vec<String> = Vec::new();
     for column in shown {
-        let name = match of(column).filter(|_| tables.len() > 1) {
+        let name = match table_of(column).filter(|_| tables.len() > 1) {
             Some(table) => format!("{table}.{}", column.name),
             None => column.name.clone(),
         };
@@ -117,18 +123,18 @@ pub fn unknown_relation(message: &str) -> Option<&str> {
 }
 
 fn same_name(name: &str) -> String {
-    format!("two columns are called \"{name}\": expected different names (.. AS another)")
+    format!("two columns are called \"{}\": expected different names (.. AS another)", constants_as_sql(name))
 }
 
 /// Rewrites the planner's messages by their shapes. Our own functions already say what they take.
 fn planning(text: &str) -> String {
-    let text = without_prefixes(text);
+    let text = constants_as_sql(&without_prefixes(text));
     let between = |before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;
         Some(rest.split_once(after)?.0)
     };
-    if let Some((_, said)) = text.split_once("user-defined coercion failed with: ") {
-        return in_our_types(said.split(" No function matches").next().unwrap_or(said).trim_end_matches('.'));
+    if let Some(said) = after_coercion(&text) {
+        return in_our_types(said);
     }
     if let Some(call) = between("No function matches the given name and argument types '", "'.") {
         return wrong_arguments(&text, call);
@@ -147,10 +153,19 @@ fn planning(text: &str) -> String {
         return format!("the column \"{column}\" is neither in GROUP BY nor inside an aggregate: expected it in one of them");
     }
     if let Some(name) = between("Projections require unique expression names but the expression \"", "\"") {
-        let plain = (!name.contains('(')).then(|| name.rsplit('.').next()).flatten();
-        return same_name(plain.unwrap_or(name));
+        let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        // The expression comes before an alias, the table before a column.
+        let alias = name.rsplit_once(" AS ").map(|(_, alias)| alias).filter(|alias| is_name(alias));
+        let column = name.rsplit('.').next().filter(|_| is_name(name));
+        return same_name(alias.or(column).unwrap_or(name));
     }
     in_our_types(&text)
+}
+
+/// What a function of ours says of its arguments.
+fn after_coercion(text: &str) -> Option<&str> {
+    let (_, said) = text.split_once("user-defined coercion failed with: ")?;
+    Some(said.split(" No function matches").next().unwrap_or(said).trim_end_matches('.'))
 }
 
 /// `found sum(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))`.
@@ -213,7 +228,7 @@ fn in_our_types(text: &str) -> String {
         ("Boolean", "BOOLEAN"),
         ("Date32", "DATE"),
     ];
-    let text = text.replace("Timestamp(µs, \"UTC\")", "TIMESTAMPTZ");
+    let text = constants_as_sql(text).replace("Timestamp(µs, \"UTC\")", "TIMESTAMPTZ");
     word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
 }
 

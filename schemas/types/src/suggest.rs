@@ -20,5 +20,14 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     ranked.min_by_key(|(rank, _)| *rank).filter(|((changes, _), _)| *changes <= allowed).map(|(_, candidate)| candidate)
 }
 
+/// What an error says after an unknown name: the nearest known one, then all of them; `none` if there are none.
+pub fn expected(name: &str, known: &[&str], none: &str) -> String {
+    if known.is_empty() {
+        return none.to_owned();
+    }
+    let near = nearest(name, known.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    format!("{near}expected one of {}", known.join(", "))
+}
+
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,11 @@ mod most;
 /// A point in event time: microseconds since 1970-01-01 UTC.
 pub type Micros = i64;
 
+/// A length of time in microseconds. Lengths past the range are the longest one.
+pub fn micros(length: Duration) -> Micros {
+    Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
+}
+
 /// The current time, passed in by the caller so that code that depends on it can be simulated.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
@@ -176,14 +181,25 @@ impl Range {
         Span { from: self.window.map(edge), to: self.until.map(edge) }
     }
 
-    /// Returns the first time after `t` at which this range covers other event times than at `t`; `None` if there is none.
-    pub fn changes_after(&self, t: Micros) -> Option<Micros> {
+    /// Returns the first time after `t` at which an edge of this range moves, where it ends with the time
+    /// ([`RowTime::up_to`]); `None` if none does.
+    pub fn next_edge(&self, t: Micros) -> Option<Micros> {
         let hop = self.hop.length_us()?;
         let next = |back: Duration| {
             let back = i64::try_from(back.as_micros()).ok()?;
             self.hop.floor(t.saturating_sub(back)).checked_add(hop)?.checked_add(back)
         };
-        [self.window, self.until].into_iter().flatten().filter_map(next).min()
+        [self.window, Some(self.until.unwrap_or_default())].into_iter().flatten().filter_map(next).min()
+    }
+
+    /// Returns the first time after `t` at which a tile of this range's hop, or of a finer level, comes into the range or
+    /// goes out of it, where later tiles are left out ([`RowTime::up_to`]). `None` if it stays as it is.
+    pub fn changes_by(&self, tile: Micros, t: Micros) -> Option<Micros> {
+        let hop = self.hop.length_us()?;
+        let (start, end) = (self.hop.floor(tile), self.hop.floor(tile).checked_add(hop)?);
+        let passed = |back: Duration| end.checked_add(i64::try_from(back.as_micros()).ok()?);
+        let comes = self.until.map_or(Some(start), passed);
+        [comes, self.window.and_then(passed)].into_iter().flatten().filter(|time| *time > t).min()
     }
 
     /// Returns how long after its event time an event can be in this range: the window, and the hop by which its left
@@ -191,6 +207,35 @@ impl Range {
     pub fn longest_stay(&self) -> Option<Duration> {
         let hop = self.hop.length_us().and_then(|us| u64::try_from(us).ok()).map_or(Duration::ZERO, Duration::from_micros);
         self.window.map(|window| window.saturating_add(hop))
+    }
+}
+
+/// The time of a row, and whether events of later tiles count in it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowTime {
+    pub t: Micros,
+    has_end: bool,
+}
+
+impl RowTime {
+    /// A row as it is at `t`, whatever is known of later: a range ends with the tile of its hop in which `t` lies. One of
+    /// all time has no tiles, and no end.
+    pub fn up_to(t: Micros) -> RowTime {
+        RowTime { t, has_end: true }
+    }
+
+    /// The event times that a range covers.
+    pub fn span(&self, range: &Range) -> Span {
+        let span = range.at(self.t);
+        let end = || range.hop.floor(self.t).checked_add(range.hop.length_us()?);
+        if self.has_end { Span { to: span.to.or_else(end), ..span } } else { span }
+    }
+}
+
+/// A row for which every event counts that is known, also later ones.
+impl From<Micros> for RowTime {
+    fn from(t: Micros) -> RowTime {
+        RowTime { t, has_end: false }
     }
 }
 

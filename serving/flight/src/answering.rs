@@ -197,8 +197,11 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_takes_nothing_is_left() {
         let (queries, (messages, made)) = (Queries::default(), endless());
-        let mut answer = ahead(messages, under_way(&queries).await, Turn::default(), Duration::from_secs(1));
+        let mut answer = ahead(messages, under_way(&queries).await, Turn::default(), Duration::from_secs(5));
         answer.next().await.unwrap().unwrap();
+        while made.load(Ordering::Relaxed) < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
         // The one that was taken, the one ahead of it, and the one that has no room.
         assert_eq!((made.load(Ordering::Relaxed), queries.count()), (3, 1));
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(made.load(Ordering::Relaxed), 3);
         answer.next().await.unwrap().unwrap();
         let end = answer.next().await.unwrap().unwrap_err();
-        assert_eq!((end.code(), end.message()), (Code::Aborted, "the client took nothing of the answer for 1s: it was given up"));
+        assert_eq!((end.code(), end.message()), (Code::Aborted, "the client took nothing of the answer for 5s: it was given up"));
         assert!(answer.next().await.is_none());
     }
 

@@ -44,9 +44,9 @@ fn wire_field(field: &Field) -> Field {
     field.clone().with_data_type(wire_type(field.data_type()))
 }
 
-fn wire_type(of: &DataType) -> DataType {
+fn wire_type(data_type: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(wire_field(field));
-    match of {
+    match data_type {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
         DataType::Dictionary(_, values) => wire_type(values),
@@ -86,8 +86,9 @@ fn pieces(batch: Result<RecordBatch>) -> Vec<FlightResult<RecordBatch>> {
 }
 
 fn bytes(batch: &RecordBatch) -> usize {
-    let of = |column: &Arc<dyn Array>| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_buffer_memory_size());
-    batch.columns().iter().map(of).sum()
+    let column_bytes =
+        |column: &Arc<dyn Array>| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_buffer_memory_size());
+    batch.columns().iter().map(column_bytes).sum()
 }
 
 fn failed(error: Error) -> FlightError {

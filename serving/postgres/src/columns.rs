@@ -1,6 +1,8 @@
 //! Arrow types as PostgreSQL's.
 
-use arrow::datatypes::{DataType, Field, IntervalUnit, Schema};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use postgres_types::Type;
 
@@ -42,7 +44,7 @@ pub(crate) struct WireType {
 }
 
 impl WireType {
-    pub(crate) fn of(field: &Field, is_uuid: bool) -> WireType {
+    pub(crate) fn from_field(field: &Field, is_uuid: bool) -> WireType {
         let data_type = field.data_type();
         if is_uuid && is_text(data_type) {
             return WireType { kind: Kind::Uuid, is_list: false, modifier: -1 };
@@ -167,7 +169,12 @@ fn modifier_of(data_type: &DataType) -> i32 {
 /// The types of an answer's columns. `uuids` says for each whether its texts are UUIDs.
 pub(crate) fn wire_types(schema: &Schema, uuids: &[bool]) -> Vec<WireType> {
     let is_uuid = |index: usize| uuids.get(index).copied().unwrap_or_default();
-    schema.fields().iter().enumerate().map(|(index, field)| WireType::of(field, is_uuid(index))).collect()
+    schema.fields().iter().enumerate().map(|(index, field)| WireType::from_field(field, is_uuid(index))).collect()
+}
+
+/// A schema of texts.
+pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
 }
 
 /// The columns as clients get them. `formats` is that of each column: 0 is text, 1 binary.
@@ -181,8 +188,6 @@ pub(crate) fn row_description(schema: &Schema, types: &[WireType], formats: &[i1
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -201,9 +206,9 @@ mod tests {
             (DataType::Null, Type::TEXT),
         ] {
             let field = Field::new("x", data_type.clone(), true);
-            assert_eq!(WireType::of(&field, false).pg_type(), expected, "{data_type}");
+            assert_eq!(WireType::from_field(&field, false).pg_type(), expected, "{data_type}");
         }
-        assert_eq!(WireType::of(&Field::new("x", DataType::Utf8, true), true).pg_type(), Type::UUID);
-        assert_eq!(WireType::of(&Field::new("x", DataType::Decimal128(18, 2), true), false).modifier, 1_179_654);
+        assert_eq!(WireType::from_field(&Field::new("x", DataType::Utf8, true), true).pg_type(), Type::UUID);
+        assert_eq!(WireType::from_field(&Field::new("x", DataType::Decimal128(18, 2), true), false).modifier, 1_179_654);
     }
 }

@@ -95,7 +95,7 @@ impl Exchange {
             // It could bind the exchange, and believes that the server cannot.
             (PLAIN, None) if first.starts_with("y,,") => "y,,",
             (PLAIN, Some(_)) if first.starts_with("y,,") => {
-                return Err(violation("the client was told that the server cannot bind to its certificate: somebody is in between"));
+                return Err(violation("the client believes that the server cannot bind to its certificate: somebody is in between"));
             }
             _ => return Err(violation("found another mechanism or channel binding than those that were offered")),
         };

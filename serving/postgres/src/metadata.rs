@@ -1,8 +1,8 @@
 //! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
 //!
-//! One session serves all clients that may read every table, as long as the process runs: a table keeps its OID from one
-//! question to the next. A limited principal has a session of its own. The tables are those of the newest read view that a
-//! question came with; they have columns and no rows.
+//! One session serves all clients that may read every table, as long as the process runs: a table keeps its OID from
+//! one question to the next. A limited principal has a session of its own. The tables are those of the newest read view
+//! that a question came with; they have columns and no rows.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -32,8 +32,7 @@ use engine::plan::{asking_session_builder, session_config};
 use serving::{Described, Loaded, Node, ReadView, TableDescription, parameters};
 use types::{Error, Result};
 
-use crate::columns::WireType;
-use crate::question::text_schema;
+use crate::columns::{WireType, text_schema};
 use crate::session::defaults;
 use information::{INFORMATION_SCHEMA, InformationSchema};
 
@@ -371,7 +370,7 @@ fn typed(attributes: &RecordBatch, class: &RecordBatch, namespace: &RecordBatch,
     let of_row = |row: usize| -> Option<WireType> {
         let table = by_oid.get(&relations.value(row))?;
         let index = table.columns.index_of(columns.value(row)).ok()?;
-        Some(WireType::of(table.columns.field(index), table.uuids[index]))
+        Some(WireType::from_field(table.columns.field(index), table.uuids[index]))
     };
     let types: Vec<Option<WireType>> = (0..attributes.num_rows()).map(of_row).collect();
     let changed = |name: &str, ours: &dyn Fn(&WireType) -> i32| -> Result<Int32Array> {

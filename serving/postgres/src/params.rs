@@ -55,9 +55,9 @@ fn of_type(pg_type: &Type) -> Option<DataType> {
 /// Reads a value. `number` is that of its parameter.
 pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>) -> Result<ScalarValue, Problem> {
     let pg_type = Type::from_oid(oid).unwrap_or(Type::TEXT);
-    let of = of_type(&pg_type).unwrap_or(DataType::Utf8);
+    let data_type = of_type(&pg_type).unwrap_or(DataType::Utf8);
     let Some(bytes) = bytes else {
-        return ScalarValue::try_new_null(&of).map_err(|error| Problem::from(types::Error::from(error)));
+        return ScalarValue::try_new_null(&data_type).map_err(|error| Problem::from(types::Error::from(error)));
     };
     let wrong = |state: &'static str| {
         let found =
@@ -100,9 +100,9 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
         Type::FLOAT4 => text.trim().parse().map(|value| ScalarValue::Float32(Some(value))).map_err(|_| Wrong::Value),
         Type::FLOAT8 => text.trim().parse().map(|value| ScalarValue::Float64(Some(value))).map_err(|_| Wrong::Value),
         _ => {
-            let of = of_type(pg_type).ok_or(Wrong::Value)?;
-            let text = ScalarValue::Utf8(Some(if of == DataType::Utf8 { text } else { text.trim() }.to_owned()));
-            let value = text.cast_to(&of).map_err(|_| Wrong::Value)?;
+            let data_type = of_type(pg_type).ok_or(Wrong::Value)?;
+            let text = ScalarValue::Utf8(Some(if data_type == DataType::Utf8 { text } else { text.trim() }.to_owned()));
+            let value = text.cast_to(&data_type).map_err(|_| Wrong::Value)?;
             if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
         }
     }
@@ -159,14 +159,14 @@ fn from_binary(pg_type: &Type, mut bytes: Bytes) -> Read<ScalarValue> {
 }
 
 fn array(item: &Type, items: Vec<ScalarValue>) -> Read<ScalarValue> {
-    let of = of_type(item).ok_or(Wrong::Value)?;
+    let data_type = of_type(item).ok_or(Wrong::Value)?;
     // Each decimal says its own number of digits.
-    let of = match items.iter().find(|value| !value.is_null()) {
+    let data_type = match items.iter().find(|value| !value.is_null()) {
         Some(ScalarValue::Decimal128(..) | ScalarValue::Decimal256(..)) => widest(&items),
-        _ => of,
+        _ => data_type,
     };
-    let items = items.iter().map(|value| value.cast_to(&of)).collect::<Result<Vec<_>, _>>().map_err(|_| Wrong::Range)?;
-    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &of)))
+    let items = items.iter().map(|value| value.cast_to(&data_type)).collect::<Result<Vec<_>, _>>().map_err(|_| Wrong::Range)?;
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &data_type)))
 }
 
 fn widest(items: &[ScalarValue]) -> DataType {

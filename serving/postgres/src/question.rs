@@ -1,8 +1,6 @@
 //! A statement that has rows: what its columns and parameters are, and its rows. Views, streams and `system.*` are
 //! answered by the node, `pg_catalog` and `information_schema` by the metadata session.
 
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -61,11 +59,11 @@ impl Answerer {
             true => self.metadata.describe(sql, &of_client, read_view).await?,
             false => self.node.describe(read_view, sql, &of_client).await?,
         };
-        let of = |(index, data_type): (usize, &DataType)| match given.get(index) {
+        let oid_of = |(index, data_type): (usize, &DataType)| match given.get(index) {
             Some(oid) if *oid != 0 => *oid,
             _ => param_type(data_type, described.uuid_params.get(index).copied().unwrap_or_default()),
         };
-        let params = described.params.iter().enumerate().map(of).collect();
+        let params = described.params.iter().enumerate().map(oid_of).collect();
         Ok(Description { types: wire_types(&described.schema, &described.uuids), schema: described.schema, params })
     }
 
@@ -136,7 +134,7 @@ fn param_type(data_type: &DataType, is_uuid: bool) -> u32 {
     if is_uuid {
         return if matches!(data_type, DataType::List(_)) { Type::UUID_ARRAY } else { Type::UUID }.oid();
     }
-    WireType::of(&Field::new("", data_type.clone(), true), false).pg_type().oid()
+    WireType::from_field(&Field::new("", data_type.clone(), true), false).pg_type().oid()
 }
 
 /// Functions that say something of the server itself.
@@ -180,12 +178,6 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
         };
         is_of_catalog && !is_ours(&word.value)
     })
-}
-
-/// A schema of texts.
-pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
-    use arrow::datatypes::{Field, Schema};
-    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]

@@ -88,17 +88,17 @@ impl RowFormat {
 
     /// Appends a value that is not NULL.
     pub(crate) fn value(&self, out: &mut BytesMut, index: usize, column: &ArrayRef, row: usize) -> Result<()> {
-        let of = self.types[index];
-        match (of.is_list, self.formats[index] == BINARY) {
-            (true, true) => self.array(out, of, &list(column, row)),
-            (true, false) => self.array_text(out, of, &list(column, row)),
-            (false, true) => binary(out, of.kind, column, row),
-            (false, false) => text(out, of.kind, column, row, self.zone),
+        let wire_type = self.types[index];
+        match (wire_type.is_list, self.formats[index] == BINARY) {
+            (true, true) => self.array(out, wire_type, &list(column, row)),
+            (true, false) => self.array_text(out, wire_type, &list(column, row)),
+            (false, true) => binary(out, wire_type.kind, column, row),
+            (false, false) => text(out, wire_type.kind, column, row, self.zone),
         }
     }
 
-    fn array(&self, out: &mut BytesMut, of: WireType, items: &ArrayRef) -> Result<()> {
-        let item = WireType { is_list: false, ..of };
+    fn array(&self, out: &mut BytesMut, wire_type: WireType, items: &ArrayRef) -> Result<()> {
+        let item = WireType { is_list: false, ..wire_type };
         out.put_i32(i32::from(!items.is_empty()));
         out.put_i32(i32::from(items.null_count() > 0));
         out.put_u32(item.pg_type().oid());
@@ -114,13 +114,13 @@ impl RowFormat {
             }
             let at = out.len();
             out.put_i32(0);
-            binary(out, of.kind, items, row)?;
+            binary(out, wire_type.kind, items, row)?;
             set_length(out, at, size_of::<i32>());
         }
         Ok(())
     }
 
-    fn array_text(&self, out: &mut BytesMut, of: WireType, items: &ArrayRef) -> Result<()> {
+    fn array_text(&self, out: &mut BytesMut, wire_type: WireType, items: &ArrayRef) -> Result<()> {
         out.put_u8(b'{');
         let mut item = BytesMut::new();
         for row in 0..items.len() {
@@ -132,7 +132,7 @@ impl RowFormat {
                 continue;
             }
             item.clear();
-            text(&mut item, of.kind, items, row, self.zone)?;
+            text(&mut item, wire_type.kind, items, row, self.zone)?;
             quoted_item(out, &item);
         }
         out.put_u8(b'}');

@@ -26,15 +26,13 @@ use crate::login::login;
 use crate::metadata::Metadata;
 use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
 use crate::question::Answerer;
-use crate::startup::{Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
+use crate::startup::{CLOSE_TIME, Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 
-/// For each client this many sockets may be open: clients, those that are told that there is no room, and those that have
-/// said nothing.
+/// For each client this many sockets may be open: of clients, of those that are refused because there is no room, and
+/// of those that have sent nothing yet.
 const SOCKETS_PER_CLIENT: usize = 2;
 /// The metadata of this many principals that may not read every table is kept: their tables keep their OIDs.
 const MAX_LIMITED: usize = 64;
-/// A client that does not take the end of an encrypted connection is left after this time.
-pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// After an error of the system (no file handles, say) nothing is accepted for this time.
 const PAUSE: Duration = Duration::from_millis(50);
 

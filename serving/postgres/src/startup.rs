@@ -20,6 +20,8 @@ use crate::session::Session;
 
 /// A client that has not said who it is by then is let go.
 pub(crate) const STARTUP_TIME: Duration = Duration::from_secs(10);
+/// A client that does not take the end of an encrypted connection is left after this time.
+pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// What the protocol names itself in TLS.
 const ALPN: &[u8] = b"postgresql";

@@ -75,7 +75,7 @@ fn statement(text: &str, places: &mut Places, tokens: &[&TokenWithSpan]) -> Resu
     let last = tokens[tokens.len() - 1];
     let start = places.byte(first.span.start.line, first.span.start.column);
     let end = places.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
-    let words: Vec<Word> = tokens.iter().map(|token| Word::of(&token.token)).collect();
+    let words: Vec<Word> = tokens.iter().map(|token| Word::from_token(&token.token)).collect();
     let sql = text.get(start..end).unwrap_or(text).to_owned();
     let command = command(&words, &sql)?;
     Ok(Some(Statement { sql, start, command }))
@@ -111,7 +111,7 @@ struct Word {
 }
 
 impl Word {
-    fn of(token: &Token) -> Word {
+    fn from_token(token: &Token) -> Word {
         let (text, is_quoted) = match token {
             Token::Word(word) if word.quote_style.is_none() => (word.value.to_lowercase(), false),
             Token::Word(word) => (word.value.clone(), true),

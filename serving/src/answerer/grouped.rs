@@ -8,17 +8,17 @@ use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
 use engine::states::{
-    Answered, FailedRows, FailedValue, KeptKey, Pieces, Seen, SeenEvent, SortedRun, StateRows, answer, answer_kept, answer_seen, bucket_of,
-    cost_of_key,
+    Answered, FailedRows, FailedValue, KeptKey, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key,
+    rows_seen, spans_of,
 };
 use engine::walk::CancelCheck;
-use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
+use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
 
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenBy, StateSource, scan_parts};
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, scan_parts};
 
 /// Lookups of more keys than this leave the threads that answer HTTP.
 const QUICK_KEYS: usize = 16;
@@ -34,6 +34,11 @@ pub(super) struct Grouped<'v> {
 impl Answerer for Grouped<'_> {
     fn follows_links(&self) -> bool {
         false
+    }
+
+    fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray> {
+        check_types(self.view, columns)?;
+        self.view.codec.encode(columns, keys)
     }
 
     fn needed_buckets(&self, columns: &[ArrayRef], keys: usize) -> Result<NeededBuckets> {
@@ -65,23 +70,22 @@ impl Answerer for Grouped<'_> {
         }
     }
 
+    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing> {
+        let plan = &self.view.plan;
+        if matches!(source, StateSource::Archive(_)) || asked.keys != 1 || plan.reads_time(asked.wanted) {
+            return Ok(Standing::NotCacheable);
+        }
+        let encoded = self.encode(asked.columns, 1)?;
+        let mut pieces = Pieces::default();
+        self.add_keys(source, &[Probe::new(encoded.value(0))], &mut pieces)?;
+        let rows = pieces.rows().map(|(batch, rows)| Part::Rows { column: batch.column(plan.state_offset(0)), rows });
+        Ok(RowInputs { spans: spans_of(plan, asked.wanted, asked.t), parts: rows.collect() }.compared(known))
+    }
+
     /// Each key's layers are found once, whatever the number of its events.
     fn rows_seen(&self, source: &StateSource<'_>, by: &SeenBy<'_>) -> Result<RecordBatch> {
         let encoded = self.encode(by.keys, by.t.len())?;
-        let (mut keys, mut before, mut events) = (KeyIndex::default(), Pieces::default(), Vec::with_capacity(by.t.len()));
-        for (event, key) in encoded.iter().flatten().enumerate() {
-            let (known, has_key) = (keys.list.len(), by.has_key(event));
-            let index = keys.index_of(key);
-            if index as usize == known && has_key {
-                self.add_key(source, key, index, &mut before)?;
-                by.before.iter().for_each(|rows| before.add_fresh(rows.batch(), rows.find(key), index));
-            }
-            // An event without a key sees nothing.
-            let counted = if has_key { by.counted[event] } else { 0 };
-            events.push(SeenEvent { key: index, counted, t: by.t[event] });
-        }
-        let seen = Seen { keys: &keys.list, before: &before, added: by.added, events: &events };
-        answer_seen(&self.view.plan, &self.view.codec, &seen, by.wanted)
+        rows_seen((&self.view.plan, &self.view.codec), &encoded, by, &mut |keys, before| self.add_keys(source, keys, before))
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, _: &CancelCheck<'_>) -> Result<Scanned> {
@@ -119,7 +123,7 @@ impl Grouped<'_> {
 
     fn key<'s>(&'s self, source: &'s StateSource<'_>, asked: &AskedKeys<'_>, encoded: &'s [u8]) -> Result<AskedKey<'s>> {
         let mut pieces = Pieces::default();
-        self.add_key(source, encoded, 0, &mut pieces)?;
+        self.add_keys(source, &[Probe::new(encoded)], &mut pieces)?;
         let cost = |kept: Option<&KeptKey>| cost_of_key(&self.view.plan, &pieces, asked.t, asked.wanted, kept);
         let anew = cost(None)?;
         // The archive's states are computed for one question.
@@ -168,8 +172,15 @@ impl Grouped<'_> {
     }
 
     /// All keys of one part, with or without a row, and their rows.
-    pub(super) fn answer_part<'s>(&'s self, source: &'s StateSource<'s>, asked: &AskedPart<'_>) -> Result<(Vec<&'s [u8]>, Answered)> {
-        let (part, parts) = (asked.part, scan_parts(source));
+    fn answer_part<'s>(&'s self, source: &'s StateSource<'s>, asked: &AskedPart<'_>) -> Result<(Vec<&'s [u8]>, Answered)> {
+        let (keys, pieces) = self.pieces_of_part(source, asked.part)?;
+        let answered = answer(&self.view.plan, &self.view.codec, &keys, &pieces, asked.t, asked.wanted)?;
+        Ok((keys, answered))
+    }
+
+    /// All keys of one part, and what their rows are merged from.
+    pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, part: u32) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
+        let parts = scan_parts(source);
         let of_part = if parts == 1 { Keys::All } else { Keys::OfPart { part, parts } };
         let mut keys = KeyIndex::default();
         let mut pieces = Pieces::default();
@@ -194,42 +205,34 @@ impl Grouped<'_> {
         if self.view.plan.keys.is_empty() && bucket_of(b"", parts) == part {
             keys.index_of(b"");
         }
-        let answered = answer(&self.view.plan, &self.view.codec, &keys.list, &pieces, asked.t, asked.wanted)?;
-        Ok((keys.list, answered))
+        Ok((keys.list, pieces))
     }
 
-    /// The rows of these encoded keys.
-    pub(super) fn answer_keys(&self, source: &StateSource<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answered> {
+    /// What the rows of these encoded keys are merged from.
+    pub(super) fn pieces_of_keys<'s>(&'s self, source: &'s StateSource<'_>, keys: &[&'s [u8]]) -> Result<Pieces<'s>> {
         let mut pieces = Pieces::default();
-        for (index, key) in keys.iter().enumerate() {
-            self.add_key(source, key, index as u32, &mut pieces)?;
-        }
-        answer(&self.view.plan, &self.view.codec, keys, &pieces, t, wanted)
+        let keys: Vec<Probe<'_>> = keys.iter().copied().map(Probe::new).collect();
+        self.add_keys(source, &keys, &mut pieces)?;
+        Ok(pieces)
     }
 
     fn name_of(&self, encoded: &[u8]) -> KeyName {
         KeyName { view: (self.view.name.clone(), self.view.version), key: encoded.into() }
     }
 
-    fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray> {
-        check_types(self.view, columns)?;
-        self.view.codec.encode(columns, keys)
-    }
-
-    fn add_key<'s>(&'s self, source: &'s StateSource<'_>, key: &'s [u8], index: u32, pieces: &mut Pieces<'s>) -> Result<()> {
+    /// Adds what these keys have in all layers, each under its index.
+    fn add_keys<'s>(&'s self, source: &'s StateSource<'_>, keys: &[Probe<'_>], pieces: &mut Pieces<'s>) -> Result<()> {
         match source {
-            StateSource::Archive(layer) => add_run(&layer.run, key, index, false, pieces),
+            StateSource::Archive(layer) => add_run(&layer.run, keys, pieces),
             StateSource::Layers { read_view, view: loaded } => {
-                if let Some(snapshot) = &loaded.snapshot {
-                    for run in snapshot.runs_of(key) {
-                        add_run(run?, key, index, true, pieces);
+                for (index, key) in keys.iter().enumerate() {
+                    for run in loaded.snapshot.iter().flat_map(|snapshot| snapshot.runs_of(key.bytes())) {
+                        run?.find_keys(&[*key], |_, chunk, rows| pieces.add(chunk.batch(), rows, index as u32, true));
                     }
                 }
-                for layer in &loaded.layers {
-                    add_run(&layer.run, key, index, false, pieces);
-                }
-                for rows in read_view.fresh_of(self.view) {
-                    pieces.add_fresh(rows.batch(), rows.find(key), index);
+                loaded.layers.iter().for_each(|layer| add_run(&layer.run, keys, pieces));
+                for fresh in read_view.fresh_of(self.view) {
+                    fresh.find_keys(keys, |index, rows| pieces.add_fresh(fresh.batch(), rows, index as u32));
                 }
             }
         }
@@ -261,10 +264,9 @@ fn in_order(mut parts: Vec<Answered>, order: &[usize]) -> Result<Answered> {
     Ok(Answered { rows: take_record_batch(&rows, &places)?, found, failed })
 }
 
-fn add_run<'s>(run: &'s SortedRun, key: &'s [u8], index: u32, laddered: bool, pieces: &mut Pieces<'s>) {
-    for (chunk, rows) in run.find(key) {
-        pieces.add(chunk.batch(), rows, index, laddered);
-    }
+/// Of a layer that holds the finest level only.
+fn add_run<'s>(run: &'s SortedRun, keys: &[Probe<'_>], pieces: &mut Pieces<'s>) {
+    run.find_keys(keys, |index, chunk, rows| pieces.add(chunk.batch(), rows, index as u32, false));
 }
 
 /// Keys in the order they were met.

@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Schema;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
-use engine::states::FailedRows;
-use engine::walk::{CancelCheck, Walk, Walked};
+use engine::states::{FailedRows, SeenBy};
+use engine::walk::{CancelCheck, LinkedView, Walk, Walked};
 use types::Result;
 
 use crate::kept_keys::KeyName;
+use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
 
 use super::edge_layers::ViewEdges;
 use super::grouped::check_types;
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, SeenBy, StateSource, WantedPaths};
-
-mod seen_walks;
-
-use seen_walks::seen_walks;
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, WantedPaths};
 
 /// A walk of one key over at most this many edges, which takes about a millisecond, stays on the thread that asks.
 const QUICK_EDGES: usize = 8_192;
@@ -32,6 +29,11 @@ pub(super) struct Linked<'v> {
 impl Answerer for Linked<'_> {
     fn follows_links(&self) -> bool {
         true
+    }
+
+    fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray> {
+        check_types(self.view, columns)?;
+        self.view.codec.nodes()?.near(columns, keys)
     }
 
     fn needed_buckets(&self, _: &[ArrayRef], _: usize) -> Result<NeededBuckets> {
@@ -57,9 +59,25 @@ impl Answerer for Linked<'_> {
         Ok(None)
     }
 
+    /// A walk may lead to any edge, so its row depends on all layers of the view.
+    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing> {
+        let (StateSource::Layers { read_view, view: loaded }, false) = (source, self.view.plan.reads_time(asked.wanted)) else {
+            return Ok(Standing::NotCacheable);
+        };
+        if asked.keys != 1 || asked.paths.most > 0 {
+            return Ok(Standing::NotCacheable);
+        }
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        parts.extend(loaded.snapshot.iter().map(|snapshot| Part::Whole(snapshot.clone())));
+        parts.extend(loaded.layers.iter().map(|layer| Part::Whole(layer.run.clone())));
+        parts.extend(read_view.fresh_of(self.view).filter(|rows| !rows.is_empty()).map(|rows| Part::Whole(rows.clone())));
+        Ok(RowInputs { spans: Walk::spans_at(&self.view.plan, self.links, asked.t), parts }.compared(known))
+    }
+
     fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenBy<'_>) -> Result<RecordBatch> {
         check_types(self.view, seen.keys)?;
-        seen_walks(self, source, seen)
+        LinkedView { plan: &self.view.plan, codec: &self.view.codec, links: self.links }
+            .rows_seen(&ViewEdges::new(source, self.view)?, seen)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {
@@ -92,10 +110,8 @@ impl Linked<'_> {
 
     /// The keys asked as the edges hold them.
     fn groups(&self, asked: &AskedKeys<'_>) -> Result<Vec<ArrayRef>> {
-        check_types(self.view, asked.columns)?;
-        let codec = self.view.codec.nodes()?;
-        let encoded = codec.near(asked.columns, asked.keys)?;
-        codec.groups_of(&encoded.iter().flatten().collect::<Vec<_>>())
+        let encoded = self.encode(asked.columns, asked.keys)?;
+        self.view.codec.nodes()?.groups_of(&encoded.iter().flatten().collect::<Vec<_>>())
     }
 }
 

@@ -8,48 +8,78 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use committed::registry::LiveView;
+use engine::alerts::AlertPlan;
 use engine::plan::Answering;
-use engine::states::{Answered, StateRows};
-use types::tiles::Micros;
+use engine::states::{Answered, Pieces, StateRows, answer};
+use types::tiles::{Micros, Range, RowTime};
 use types::vector::Vector;
 use types::{Error, Result};
 
+use super::StateSource;
 use super::grouped::Grouped;
-use super::{AskedPart, StateSource};
 use crate::read_view::{LoadedView, ReadView};
 
-/// Rows and their keys, as the view's codec encodes them.
+/// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that time
+/// do not count in the windows yet.
 #[derive(Debug)]
 pub struct WatchedRows {
-    pub keys: Vec<Arc<[u8]>>,
-    /// The wanted columns of each key.
+    /// The wanted columns. Values that cannot be computed are NULL.
     pub rows: RecordBatch,
+    /// Whether each row exists.
+    pub found: Vec<bool>,
+    /// When each is another one though no event comes; `None` if it stays as it is.
+    pub changes: Vec<Option<Micros>>,
 }
 
-/// The rows that exist of one of the parts in which a view is scanned; `wanted` are indices of the plan's columns.
+/// The rows of the keys of one of the parts in which a view is scanned, but for those that do not exist and will not
+/// either.
 ///
 /// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
-pub fn rows_of_part(read_view: &ReadView, view: &LoadedView, part: u32, t: Micros, wanted: &[usize]) -> Result<WatchedRows> {
-    let source = StateSource::new(read_view, view, None);
-    let view = grouped(&view.live)?;
-    let (keys, Answered { rows, found, .. }) = view.answer_part(&source, &AskedPart { part, t, wanted })?;
-    let keys = keys.into_iter().zip(&found).filter(|(_, found)| **found).map(|(key, _)| key.into()).collect();
-    Ok(WatchedRows { keys, rows: filter_record_batch(&rows, &BooleanArray::from(found))? })
-}
-
-/// One row for each of these encoded keys, in their order, and whether it exists. Values that cannot be computed are NULL.
-///
-/// Errors: likewise.
-pub fn rows_of_keys(
+pub fn rows_of_part(
     read_view: &ReadView,
     view: &LoadedView,
-    keys: &[&[u8]],
+    alert: &AlertPlan,
+    part: u32,
     t: Micros,
-    wanted: &[usize],
-) -> Result<(RecordBatch, Vec<bool>)> {
+) -> Result<(Vec<Arc<[u8]>>, WatchedRows)> {
     let source = StateSource::new(read_view, view, None);
-    let Answered { rows, found, .. } = grouped(&view.live)?.answer_keys(&source, keys, t, wanted)?;
-    Ok((rows, found))
+    let grouped = grouped(&view.live)?;
+    let (keys, pieces) = grouped.pieces_of_part(&source, part)?;
+    let WatchedRows { rows, found, changes } = watched(&view.live, alert, &keys, &pieces, t)?;
+    let is_watched: BooleanArray = found.iter().zip(&changes).map(|(found, changes)| Some(*found || changes.is_some())).collect();
+    let is_kept = |index: &usize| is_watched.value(*index);
+    let kept: Vec<usize> = (0..keys.len()).filter(is_kept).collect();
+    let watched = WatchedRows {
+        rows: filter_record_batch(&rows, &is_watched)?,
+        found: kept.iter().map(|index| found[*index]).collect(),
+        changes: kept.iter().map(|index| changes[*index]).collect(),
+    };
+    Ok((kept.iter().map(|index| keys[*index].into()).collect(), watched))
+}
+
+/// The rows of these encoded keys.
+///
+/// Errors: likewise.
+pub fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Result<WatchedRows> {
+    let source = StateSource::new(read_view, view, None);
+    let grouped = grouped(&view.live)?;
+    let pieces = grouped.pieces_of_keys(&source, keys)?;
+    watched(&view.live, alert, keys, &pieces, t)
+}
+
+fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros) -> Result<WatchedRows> {
+    let plan = &view.plan;
+    let Answered { rows, mut found, .. } = answer(plan, &view.codec, keys, pieces, RowTime::up_to(t), &alert.wanted)?;
+    let mut changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
+    // A row that exists by its events of all time has some that are later than its windows. If all are, it does not exist yet.
+    if let Some(hop) = alert.hop().filter(|_| plan.ranges[plan.existence] == Range::ALL) {
+        let begins = pieces.begins(plan, keys.len())?.into_iter().map(|begins| begins.map(|begins| hop.floor(begins)));
+        for (key, begins) in begins.enumerate().filter_map(|(key, begins)| Some((key, begins.filter(|begins| *begins > t)?))) {
+            found[key] = false;
+            changes[key] = changes[key].into_iter().chain([begins]).min();
+        }
+    }
+    Ok(WatchedRows { rows, found, changes })
 }
 
 /// The keys of a view that have events past this position, and perhaps others; `None` where the states of some of them are

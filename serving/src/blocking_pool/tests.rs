@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn work_whose_future_is_dropped_is_cancelled() {
@@ -23,7 +23,7 @@ async fn work_whose_future_is_dropped_is_cancelled() {
         _ = work => panic!("it ends only when nobody waits"),
         begun = has_begun => begun.unwrap(),
     }
-    tokio::time::timeout(LONG, has_ended).await.expect("it goes on").unwrap();
+    tokio::time::timeout(LONG, has_ended).await.expect("timed out: it goes on").unwrap();
 }
 
 #[tokio::test]
@@ -34,9 +34,12 @@ async fn more_work_than_there_are_processors_waits_without_a_thread() {
         let pool = pool.clone();
         async move { pool.run(move |_| Ok(may_go_on.recv().is_ok())).await }
     });
-    while pool.permits.available_permits() > 0 {
-        tokio::task::yield_now().await;
-    }
+    let under_way = async {
+        while pool.permits.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, under_way).await.expect("timed out: the work does not begin");
     let mut second = Box::pin(pool.run(|_| Ok(())));
     assert!(tokio::time::timeout(Duration::from_millis(50), &mut second).await.is_err(), "it begins before the first has ended");
     cancel_check.send(()).unwrap();

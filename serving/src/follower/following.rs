@@ -30,7 +30,7 @@ impl Follower {
             // folder.
             let looked = tokio::select! {
                 () = stop.cancelled() => return,
-                looked = self.look(&mut seen) => looked,
+                looked = self.check_catalog(&mut seen) => looked,
             };
             self.0.loads.note(&looked);
             if let Err(error) = looked {
@@ -43,7 +43,7 @@ impl Follower {
         }
     }
 
-    pub(super) async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+    pub(super) async fn check_catalog(&self, seen: &mut Option<Revision>) -> Result<()> {
         let asked_at = Instant::now();
         let revision = self.0.catalog.revision().await?;
         self.note_revision(revision, asked_at);
@@ -54,7 +54,7 @@ impl Follower {
         self.ask_for_runs().await
     }
 
-    /// Has the rest of each snapshot fetched.
+    /// Begins to fetch the rest of each snapshot.
     fn copy_the_rest(&self, stop: &CancellationToken) {
         let Some(loaded) = self.loaded() else { return };
         let followed = loaded.views.values().filter(|view| !self.is_fetched_as_asked(view.live.status));

@@ -50,31 +50,11 @@ impl Follower {
                 .with("before", &before.vector)
                 .with("after", state.vector()));
         }
-        let registry = match &before {
-            Some(before) if !before.registry.is_stale(&state) => before.registry.clone(),
-            _ => Arc::new(Registry::load(&state, &self.0.functions).await?),
-        };
-        let mut views: BTreeMap<ViewVersion, LoadedView> = BTreeMap::new();
-        let mut building: BTreeMap<ViewVersion, BuildingView> = BTreeMap::new();
+        let registry = self.registry_of(before.as_deref(), &state).await?;
         let budget = RebuildBudget::new(self.0.settings.max_rebuilt_events);
-        let mut late = None;
-        let mut failed: BTreeMap<ViewVersion, Error> = BTreeMap::new();
         let damaged = Mutex::new(Vec::new());
-        for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
-            let version = (live.name.clone(), live.version);
-            let known = before.as_ref().map_or(Known::Nothing, |before| before.known(&version));
-            match self.load_view(live, known, &state, (&damaged, &budget)).await {
-                Ok(LoadOutcome::Served(view)) => drop(views.insert(version, view)),
-                Ok(LoadOutcome::Building(view)) => drop(building.insert(version, view)),
-                Err(error) if error.kind() == ErrorKind::Unavailable && known.is_served() => return Err(error.with("view", &live.name)),
-                Err(error) => {
-                    warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
-                    metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
-                    late = Some(error.copied()).filter(|error| error.kind() == ErrorKind::Unavailable).or(late);
-                    failed.insert(version, error);
-                }
-            }
-        }
+        let outcomes = self.load_views(before.as_deref(), &registry, &state, (&damaged, &budget)).await?;
+        let LoadedViews { mut views, building, failed, late } = outcomes;
         self.give_up_copies(&mut views);
         let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
         damaged.extend(failed.values().map(Error::copied));
@@ -99,6 +79,48 @@ impl Follower {
         }
         failpoint::hit("serving.loaded")?;
         late.map_or(Ok(()), Err)
+    }
+
+    /// The definitions of a state: planned anew if they are others than before.
+    async fn registry_of(&self, before: Option<&Loaded>, state: &CatalogState) -> Result<Arc<Registry>> {
+        match before {
+            Some(before) if !before.registry.is_stale(state) => Ok(before.registry.clone()),
+            Some(before) => Ok(Arc::new(before.registry.following(state, &self.0.functions).await?)),
+            None => Ok(Arc::new(Registry::load(state, &self.0.functions).await?)),
+        }
+    }
+
+    /// Loads the views that this node answers. One that cannot be loaded does not keep the others from being served.
+    ///
+    /// Errors: `Unavailable` if a view that is served already cannot be loaded at the moment: it stays as it was
+    /// loaded.
+    async fn load_views(
+        &self,
+        before: Option<&Loaded>,
+        registry: &Registry,
+        state: &CatalogState,
+        (damaged, budget): (&Mutex<Vec<Error>>, &RebuildBudget),
+    ) -> Result<LoadedViews> {
+        let mut loaded = LoadedViews::default();
+        for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
+            let version = (live.name.clone(), live.version);
+            let known = before.map_or(Known::Nothing, |before| before.known(&version));
+            match self.load_view(live, known, state, (damaged, budget)).await {
+                Ok(LoadOutcome::Served(view)) => drop(loaded.views.insert(version, view)),
+                Ok(LoadOutcome::Building(view)) => drop(loaded.building.insert(version, view)),
+                Err(error) => {
+                    match OnFailure::decide(error.kind(), known.is_served()) {
+                        OnFailure::KeepStateBefore => return Err(error.with("view", &live.name)),
+                        OnFailure::ServeOthersAndFail => loaded.late = Some(error.copied()),
+                        OnFailure::ServeOthers => {}
+                    }
+                    warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
+                    metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
+                    loaded.failed.insert(version, error);
+                }
+            }
+        }
+        Ok(loaded)
     }
 
     async fn load_view(
@@ -128,7 +150,7 @@ impl Follower {
 
     fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, (lacking, events): (Lacking, i64)) -> BuildingView {
         let now = (self.0.wall)();
-        let progress = Progress::of(state, &held.live, now);
+        let progress = Progress::from_state(state, &held.live, now);
         let since = match known {
             Known::Building(before) => before.since,
             Known::Nothing | Known::Served(_) => {
@@ -162,7 +184,7 @@ impl Follower {
         let _one = self.0.refreshing.lock().await;
         let is_damaged = || self.loaded().is_some_and(|now| now.is_damaged());
         if is_damaged() {
-            // In a box: every lookup would carry it.
+            // Boxed to keep the common future small.
             let outcome = Box::pin(self.load()).await;
             if is_damaged() {
                 outcome?;
@@ -177,10 +199,42 @@ impl Follower {
     }
 }
 
+/// The view versions of a state, as far as they could be loaded.
+#[derive(Default)]
+struct LoadedViews {
+    views: BTreeMap<ViewVersion, LoadedView>,
+    building: BTreeMap<ViewVersion, BuildingView>,
+    failed: BTreeMap<ViewVersion, Error>,
+    /// The last failure that may pass by itself.
+    late: Option<Error>,
+}
+
 /// What became of a view version.
 enum LoadOutcome {
     Served(LoadedView),
     Building(BuildingView),
+}
+
+/// What is done where a view version cannot be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnFailure {
+    /// The state before stays for every view: an answer that is a little older is better than none.
+    KeepStateBefore,
+    /// The other views are served from the new state, and the refresh ends with the error: it may pass by itself.
+    ServeOthersAndFail,
+    /// The other views are served from the new state: another try would fail too.
+    ServeOthers,
+}
+
+impl OnFailure {
+    /// `is_served`: the state before has the view version.
+    fn decide(kind: ErrorKind, is_served: bool) -> OnFailure {
+        match kind {
+            ErrorKind::Unavailable if is_served => OnFailure::KeepStateBefore,
+            ErrorKind::Unavailable => OnFailure::ServeOthersAndFail,
+            _ => OnFailure::ServeOthers,
+        }
+    }
 }
 
 /// The cut of a snapshot that is not the published one: as it was last loaded, since skipped runs may have advanced it.

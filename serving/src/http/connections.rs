@@ -1,7 +1,7 @@
 //! Connections: encrypted where that is configured, no more than a process can hold, and closed when nothing comes.
 //!
-//! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds; one that takes
-//! nothing of its answer, for a minute. Past the most connections at a time, others are told so with 503 and closed.
+//! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds; one that
+//! takes nothing of its answer, for a minute. Connections past the limit are answered with 503 and closed.
 
 use std::convert::Infallible;
 use std::io;
@@ -61,14 +61,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    pub(super) fn of(limits: &ServingLimits) -> Self {
+    pub(super) fn from_settings(limits: &ServingLimits) -> Self {
         Self { connections: allowed_connections(limits.http_connections), ..Self::default() }
     }
 }
 
-/// This many that are refused are told so at a time; others are just closed.
+/// At most this many refused connections are answered with 503 at a time; others are just closed.
 const MAX_REFUSALS: usize = 256;
-/// For one of them.
+/// The time for one of these answers.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 const REFUSAL: &str = "{\"type\":\"urn:basestream:problem:busy\",\"title\":\"Service Unavailable\",\"status\":503,\
     \"detail\":\"the server has as many connections as it may: close those that are not used, or try again\"}";
@@ -108,7 +108,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
     while connections.join_next().await.is_some() {}
 }
 
-/// Says why a connection is closed, and reads what was asked meanwhile: a client that still sends would not see the answer.
+/// Says why a connection is closed, and reads what was asked meanwhile: a client that still sends would not see the
+/// answer.
 async fn refuse(mut stream: TcpStream) {
     let length = REFUSAL.len();
     let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";

@@ -56,7 +56,7 @@ pub fn serve_health(
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
     let tls = protection.tls.clone();
-    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts: Hosts::of(&protection, Some(bound.address)) };
+    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts: Hosts::new(&protection, Some(bound.address)) };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(async move {

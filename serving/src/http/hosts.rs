@@ -1,6 +1,6 @@
-//! By which names this server may be asked, where it is open to everyone on this machine: a page of another site can have
-//! its own name lead to a loopback address (DNS rebinding), and would then be a page of this server to a browser. Such a
-//! request names its site in the header `Host`.
+//! By which names this server may be asked, where it is open to everyone on this machine: a page of another site can
+//! have its own name lead to a loopback address (DNS rebinding), and would then be a page of this server to a browser.
+//! Such a request names its site in the header `Host`.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ pub(super) struct Hosts(Option<Arc<BTreeSet<String>>>);
 
 impl Hosts {
     /// Any name, for a server that needs a principal, is asked by other machines, or listens nowhere.
-    pub(super) fn of(protection: &Protection, address: Option<SocketAddr>) -> Hosts {
+    pub(super) fn new(protection: &Protection, address: Option<SocketAddr>) -> Hosts {
         let is_open = !protection.authenticator.is_required;
         let is_loopback = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         Hosts((is_open && is_loopback).then(|| protection.hosts.clone()))

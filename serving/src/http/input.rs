@@ -1,12 +1,13 @@
-//! What comes in: names out of the path, bodies up to their limit, JSON of a known form. What is wrong is answered as a problem.
+//! What comes in: names out of the path, bodies up to their limit, JSON of a known form, and which form of answer is asked
+//! for. What is wrong is answered as a problem.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use types::Error;
 use types::vector::Vector;
@@ -16,6 +17,17 @@ use super::{App, MAX_BODY_BYTES};
 
 /// Room for bodies is given out in pieces of this many bytes: small bodies take little of it.
 pub(super) const ROOM_BYTES: usize = 64 << 10;
+
+/// A header of server-sent events: it tells proxies to pass each event on as it comes.
+pub(super) const NOT_BUFFERED: (HeaderName, HeaderValue) = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+/// The media type of server-sent events.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+/// Whether the Accept headers name server-sent events; otherwise the answer is JSON.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    let ranges = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()).flat_map(|accept| accept.split(','));
+    ranges.filter_map(|range| range.split(';').next()).any(|name| name.trim().eq_ignore_ascii_case(EVENT_STREAM))
+}
 
 /// The one name in a path.
 pub(super) struct Name(pub(super) String);
@@ -62,7 +74,7 @@ fn room_for(request: &Request) -> u32 {
 }
 
 /// Reads a body as JSON; `expected` shows its form.
-pub(super) fn parse<T: DeserializeOwned>(body: &Body, expected: &str) -> Result<T, Error> {
+pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b Body, expected: &str) -> Result<T, Error> {
     serde_json::from_slice(&body.bytes)
         .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
 }

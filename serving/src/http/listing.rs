@@ -1,5 +1,4 @@
-//! What there is to ask, of what the principal may read or append to: `GET /v1/views` and `GET /v1/streams`;
-//! and what it is asked for most: `GET /v1/hot-keys`.
+//! What there is to ask, of what the principal may read or append to: `GET /v1/views` and `GET /v1/streams`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use committed::registry::LiveView;
 use definitions::{Column, StreamDefinition};
-use engine::events::format_timestamp;
 use serde_json::{Value, json};
 use types::Error;
 
@@ -18,7 +16,6 @@ use super::App;
 use super::input::Json;
 use super::problem::Problem;
 use super::views::building;
-use crate::hot_keys::HotKey;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
 pub(super) async fn views(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
@@ -41,13 +38,6 @@ pub(super) async fn streams(State(app): State<App>, Extension(principal): Extens
     Ok(Json(json!({ "streams": streams })).into_response())
 }
 
-/// `GET /v1/hot-keys`
-pub(super) async fn hot_keys(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
-    let keys = app.node.acting_for(principal).hot_keys()?;
-    let hot_keys: Vec<Value> = keys.iter().map(hot_key).collect();
-    Ok(Json(json!({ "hot_keys": hot_keys })).into_response())
-}
-
 fn view(live: &LiveView, refusal: Option<&Error>, building: Option<Value>) -> Value {
     json!({
         "view": live.name,
@@ -58,18 +48,6 @@ fn view(live: &LiveView, refusal: Option<&Error>, building: Option<Value>) -> Va
         "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
         "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
-    })
-}
-
-fn hot_key(hot: &HotKey) -> Value {
-    json!({
-        "view": hot.view,
-        "key": hot.key,
-        "counted": "lookups",
-        "window": hot.window,
-        "share": hot.share,
-        "per_second": hot.per_second,
-        "seen_at": format_timestamp(hot.seen_at),
     })
 }
 

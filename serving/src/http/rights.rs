@@ -13,6 +13,9 @@
 //! | `/v1/views/{view}/runs` | to operate the view |
 //! | `/v1/streams/{stream}/events` | to append to the stream |
 //! | `/v1/sinks/{sink}` | to read its views; with `store=true` also to append to its stream |
+//! | `/v1/parameters` | to read the process |
+//! | `/v1/parameters/{parameter}` | to operate the parameter |
+//! | `/v1/alerts` | a principal; the answer has the alerts over views that it may read |
 //!
 //! A path that is not in the table needs an admin.
 
@@ -110,8 +113,9 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
         None => Needs::Principal,
         Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | "/v1/hot-keys" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
         // Decided in its handler: what it reads follows from its plan.
-        Some("/v1/sinks" | "/v1/sinks/{sink}") => Needs::Principal,
-        Some("/readyz" | "/metrics") => Needs::Right(Action::Read, Object::Process),
+        Some("/v1/sinks" | "/v1/sinks/{sink}" | "/v1/alerts") => Needs::Principal,
+        Some("/v1/parameters/{parameter}") => Needs::Right(Action::Operate, Object::Parameter(name)),
+        Some("/readyz" | "/metrics" | "/v1/parameters") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
         Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),
         Some("/v1/streams/{stream}/events") => Needs::Right(Action::Append, Object::Stream(name)),

@@ -37,7 +37,7 @@ fn row_bytes(batch: &RecordBatch, row: usize, text: fn(&str) -> usize) -> usize 
 }
 
 fn json_bytes_of(values: &ArrayRef, text: fn(&str) -> usize) -> usize {
-    let of = |value: ArrayRef| json_bytes_of(&value, text);
+    let bytes_of = |value: ArrayRef| json_bytes_of(&value, text);
     match values.data_type() {
         DataType::Utf8 => values.as_string::<i32>().iter().flatten().map(text).sum(),
         DataType::LargeUtf8 => values.as_string::<i64>().iter().flatten().map(text).sum(),
@@ -45,10 +45,10 @@ fn json_bytes_of(values: &ArrayRef, text: fn(&str) -> usize) -> usize {
         DataType::Binary => values.as_binary::<i32>().iter().flatten().map(base64_bytes).sum(),
         DataType::LargeBinary => values.as_binary::<i64>().iter().flatten().map(base64_bytes).sum(),
         DataType::BinaryView => values.as_binary_view().iter().flatten().map(base64_bytes).sum(),
-        DataType::List(_) => values.as_list::<i32>().iter().flatten().map(of).sum(),
-        DataType::LargeList(_) => values.as_list::<i64>().iter().flatten().map(of).sum(),
-        DataType::FixedSizeList(..) => values.as_fixed_size_list().iter().flatten().map(of).sum(),
-        DataType::Map(..) => values.as_map().iter().flatten().map(|entries| of(Arc::new(entries))).sum(),
+        DataType::List(_) => values.as_list::<i32>().iter().flatten().map(bytes_of).sum(),
+        DataType::LargeList(_) => values.as_list::<i64>().iter().flatten().map(bytes_of).sum(),
+        DataType::FixedSizeList(..) => values.as_fixed_size_list().iter().flatten().map(bytes_of).sum(),
+        DataType::Map(..) => values.as_map().iter().flatten().map(|entries| bytes_of(Arc::new(entries))).sum(),
         DataType::Struct(_) => values.as_struct().columns().iter().map(|column| json_bytes_of(column, text)).sum(),
         // A digit and a comma each.
         _ => 2 * values.len(),

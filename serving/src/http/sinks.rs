@@ -9,6 +9,7 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use committed::registry::LiveSink;
 use definitions::Features;
 use engine::events::Decoder;
@@ -16,7 +17,7 @@ use engine::sinks::SinkPlan;
 use event_log::NewRecord;
 use serde_json::{Value, json};
 use types::sql_types::sql_name;
-use types::suggest::nearest;
+use types::suggest::expected;
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -26,7 +27,7 @@ use super::events::{not_appended, record_of, texts};
 use super::input::{Body, Json, Name, json_bytes};
 use super::problem::Problem;
 use crate::read_view::ReadView;
-use crate::scoring::{Outcome, Scorer};
+use crate::scoring::{First, Outcome, Scorer, Stored};
 
 /// How long a stored event's record is waited for, at first and at most.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -73,6 +74,7 @@ pub(super) async fn score(
         let read_view = app.node.read_view()?;
         let (sink, plan) = asked(&read_view, &principal, &name)?;
         let scorer = app.node.scorer().ok_or_else(|| Error::internal("this process scores no events"))?;
+        refuse_paused(sink)?;
         let event = one_event(plan, &body)?;
         match options.store {
             false => ask(&app, scorer, (sink, plan), &event).await,
@@ -90,10 +92,11 @@ async fn ask(app: &App, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &Sin
     let read_view = app.node.read_view_of(&views.into_iter().collect::<Vec<_>>()).await?;
     // It may have been changed meanwhile: the answer is of one catalog state.
     let sink = live(&read_view, &sink.name)?;
+    refuse_paused(sink)?;
     let scored = scorer.score(&read_view, sink, event).await?;
     count(&sink.name, "ask", scored.outcome.name());
     let meta = serde_json::to_value(&scored.meta).map_err(|error| Error::internal(error.to_string()))?;
-    Ok(answer(&scored.outcome, [("meta", meta)]))
+    Ok(answer(scored.outcome.name(), scored.outcome.row(), &[("meta", meta)]))
 }
 
 async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, Problem> {
@@ -104,7 +107,7 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
     let stored = scorer.append(sink, event, within).await.map_err(not_appended)?;
     let mut position = Vector::new();
     position.set(stored.partition.clone(), stored.offset.next());
-    let Some(outcome) = stored.outcome else {
+    let Some(outcome) = &stored.outcome else {
         let message = format!(
             "the event is stored at {}, offset {}, but its record was not put out within {} ms: it will be, in the topic '{}'",
             stored.partition,
@@ -115,14 +118,40 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
         return Err(Problem::plain(StatusCode::GATEWAY_TIMEOUT, message));
     };
     count(&sink.name, "store", outcome.name());
-    let meta = json!({ "sink": format!("{}@{}", sink.name, stored.version) });
-    Ok(answer(&outcome, [("position", json!(position.to_string())), ("meta", meta)]))
+    let first = stored.first.as_ref();
+    let (version, parameters) = first.map_or((stored.version, &stored.parameters), |first| (first.version, &first.parameters));
+    let mut meta = json!({ "sink": format!("{}@{version}", sink.name) });
+    if !parameters.is_empty() {
+        meta["parameters"] = json!(parameters);
+    }
+    let mut others = vec![("position", json!(position.to_string())), ("meta", meta)];
+    if *outcome == Outcome::Duplicate {
+        others.extend(repeated(sink, &stored)?);
+    }
+    Ok(answer(outcome.name(), first.map_or(outcome, |first| &first.outcome).row(), &others))
+}
+
+/// What an answer says of the event that a duplicate repeats: what became of it, or where its record is.
+fn repeated(sink: &LiveSink, stored: &Stored) -> Result<Vec<(&'static str, Value)>> {
+    let topic = &sink.definition.topic;
+    let help = format!(
+        "this process does not know what this sink made of the earlier event with this id, or that was not the same event as this one: \
+         if the sink made a record of it, that is in the topic '{topic}' (`basestream sink read {}`)",
+        sink.name
+    );
+    Ok(match &stored.first {
+        Some(First { offset, outcome, .. }) => {
+            let event = format!("{}/{}/{offset}", sink.planned()?.stream.topic, stored.partition.partition);
+            vec![("first", json!({ "status": outcome.name(), "event": event }))]
+        }
+        None => vec![("first", Value::Null), ("help", json!(help))],
+    })
 }
 
 /// The record's bytes are those that the sink puts out.
-fn answer<const N: usize>(outcome: &Outcome, others: [(&str, Value); N]) -> Response {
-    let mut out = format!("{{\"status\":\"{}\",\"row\":", outcome.name()).into_bytes();
-    out.extend_from_slice(outcome.row().map_or(b"null", |row| row));
+fn answer(status: &str, row: Option<&Bytes>, others: &[(&str, Value)]) -> Response {
+    let mut out = format!("{{\"status\":\"{status}\",\"row\":").into_bytes();
+    out.extend_from_slice(row.map_or(b"null", |row| row));
     for (name, value) in others {
         out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
@@ -166,16 +195,21 @@ fn live<'r>(read_view: &'r ReadView, name: &str) -> Result<&'r LiveSink> {
     let sinks = &read_view.loaded.registry.sinks;
     sinks.iter().find(|sink| &*sink.name == name).ok_or_else(|| {
         let known: Vec<&str> = sinks.iter().map(|sink| &*sink.name).collect();
-        let hint = match nearest(name, known.iter().copied()) {
-            Some(near) => format!(": did you mean \"{near}\"?"),
-            None if known.is_empty() => ": CREATE SINK makes one".to_owned(),
-            None => format!(": expected one of {}", known.join(", ")),
-        };
-        Error::not_found(format!("there is no sink \"{name}\"{hint}"))
+        let expected = expected(name, &known, "CREATE SINK makes one");
+        Error::not_found(format!("there is no sink \"{name}\": {expected}"))
     })
 }
 
-/// A sink that the principal may ask. Who may not read the process is not told which sinks there are.
+/// What nobody puts out is not computed either: an answer would be taken for a decision.
+fn refuse_paused(sink: &LiveSink) -> Result<()> {
+    let Some(since) = sink.paused_since else { return Ok(()) };
+    let message = format!("the sink \"{}\" is paused: it scores no events", sink.name);
+    Err(Error::conflict(message)
+        .with("paused_since", engine::events::format_timestamp(since))
+        .with("help", format!("`basestream resume {}` ends the pause", sink.name)))
+}
+
+/// A sink that the principal may ask. One that may not read the process does not learn which sinks there are.
 fn asked<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Result<(&'r LiveSink, &'r SinkPlan)> {
     let found = find(read_view, principal, name);
     found.map_err(|error| match may(principal, Action::Read, Object::Process) {
@@ -189,10 +223,7 @@ fn asked<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Resu
 
 fn find<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Result<(&'r LiveSink, &'r SinkPlan)> {
     let sink = live(read_view, name)?;
-    let plan = sink.plan.as_ref().map_err(|found| {
-        Error::unavailable(format!("the sink \"{name}\" cannot be planned any more: {found}"))
-            .with("help", "change the sink or the view that it joins, and run `basestream apply`")
-    })?;
+    let plan = sink.planned()?;
     allow_asking(principal, plan)?;
     Ok((sink, plan))
 }
@@ -221,6 +252,8 @@ fn summary(sink: &LiveSink) -> Value {
         "features": match sink.definition.features { Features::Inclusive => "inclusive", Features::Exclusive => "exclusive" },
         "stream": plan.map(|plan| &plan.stream.name),
         "views": plan.map(|plan| plan.joins.iter().map(|join| &join.plan.view).collect::<BTreeSet<_>>()),
+        "paused_since": sink.paused_since.map(engine::events::format_timestamp),
+        "parameters": plan.map(|plan| &plan.parameters),
         "refused": sink.plan.as_ref().err(),
     })
 }

@@ -23,6 +23,7 @@ use super::input::Json;
 use super::problem::Problem;
 use super::rights::sees_details;
 use super::views::progress_json;
+use crate::hot_keys::SeenIn;
 use crate::read_view::{BuildingView, LoadedView, ReadView};
 
 /// One file, nothing loaded from elsewhere: it works without a network.
@@ -124,8 +125,11 @@ fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
 /// `GET /metrics`: as Prometheus reads them.
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     // Without a read view there are none to count.
-    let hot = app.node.hot_keys().map_or(0, |keys| keys.len());
-    metrics::gauge!("basestream_serving_hot_keys").set(hot as f64);
+    let hot = app.node.hot_keys().unwrap_or_default();
+    for seen_in in [SeenIn::Events, SeenIn::Lookups] {
+        let keys = hot.iter().filter(|hot| hot.seen_in == seen_in).count();
+        metrics::gauge!("basestream_serving_hot_keys", "seen_in" => seen_in.name()).set(keys as f64);
+    }
     rendered(app.outages().len(), app.metrics).await
 }
 

@@ -63,6 +63,12 @@ impl Client {
         Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: all[end + 4..].to_vec() }
     }
 
+    /// Ends the server, as a process that stops does.
+    pub(super) async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(60), self.task).await.expect("timed out: the server goes on").unwrap().unwrap();
+    }
+
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -378,7 +384,7 @@ async fn while_there_is_no_room_for_more_bodies_they_are_told_to_come_again() {
         unfinished.push(announce().await);
     }
     let until = async |status: u16| {
-        for _ in 0..1000 {
+        for _ in 0..6_000 {
             let reply = client.post("/v1/sql", r#"{"query": "SELECT 1 AS one"}"#).await;
             if reply.status == status {
                 return reply;
@@ -387,7 +393,8 @@ async fn while_there_is_no_room_for_more_bodies_they_are_told_to_come_again() {
         }
         panic!("never {status}");
     };
-    // The query that asks takes room itself: a body that arrives at that moment is refused, and another takes its place.
+    // The query that asks takes room itself: a body that arrives at that moment is refused, and another takes its
+    // place.
     let mut refused = client.post("/v1/sql", r#"{"query": "SELECT 1 AS one"}"#).await;
     for _ in 0..1000 {
         if refused.status == 429 {
@@ -481,7 +488,7 @@ async fn a_page_of_another_site_cannot_post() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_needs_nothing_from_elsewhere_and_health_is_told() {
+async fn the_page_needs_nothing_from_elsewhere_and_health_is_reported() {
     let client = Client::new().await;
     assert_eq!(client.get("/healthz").await.json(), json!({"status": "ok"}));
     let ready = client.get("/readyz").await.json();
@@ -606,7 +613,7 @@ async fn what_one_refresh_may_not_compute_for_all_views_the_next_ones_do() {
         let (node, stop) = (node.clone(), stop.clone());
         async move { node.run(stop).await }
     });
-    for _ in 0..200 {
+    for _ in 0..6_000 {
         if served(&node) == (3, 0) {
             break;
         }
@@ -632,7 +639,7 @@ async fn a_node_that_cannot_write_is_not_ready_says_why_and_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_stops_when_it_is_told_to() {
+async fn it_stops_when_it_is_asked_to() {
     let client = Client::new().await;
     client.stop.cancel();
     client.task.await.unwrap().unwrap();
@@ -666,7 +673,7 @@ async fn views_and_streams_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_method_that_is_not_answered_is_told_with_the_one_that_is() {
+async fn a_method_that_is_not_answered_is_reported_with_the_one_that_is() {
     let client = Client::new().await;
     let paths = [
         "/",
@@ -692,14 +699,14 @@ async fn a_method_that_is_not_answered_is_told_with_the_one_that_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_place_of_a_mistake_is_told_in_numbers() {
+async fn the_place_of_a_mistake_is_reported_in_numbers() {
     let client = Client::new().await;
     let problem = client.post("/v1/sql", r#"{"query": "SELECT device,\n summ(n_7d) FROM velocity"}"#).await.json();
     assert_eq!((&problem["line"], &problem["column"]), (&json!(2), &json!(2)), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_asked_as_a_view_is_told_as_a_stream() {
+async fn a_stream_asked_as_a_view_is_reported_as_a_stream() {
     let client = Client::new().await;
     let (status, detail) = client.get("/v1/views/payments/row?device=a").await.problem();
     assert_eq!(status, 404);
@@ -723,8 +730,8 @@ async fn of_many_broken_events_the_first_are_named_and_all_counted() {
     assert_eq!(reply.status, 202);
     let answer = reply.json();
     assert_eq!((&answer["accepted"], &answer["rejected_count"]), (&json!(1), &json!(100_001)));
-    let told = answer["rejected"].as_array().unwrap();
-    assert_eq!((told.len(), &told[0]["index"], &told[999]["index"]), (1000, &json!(0), &json!(1000)));
+    let reported = answer["rejected"].as_array().unwrap();
+    assert_eq!((reported.len(), &reported[0]["index"], &reported[999]["index"]), (1000, &json!(0), &json!(1000)));
 
     let answer = client.post("/v1/streams/payments/events", &good).await.json();
     assert_eq!((&answer["rejected"], &answer["rejected_count"]), (&json!([]), &json!(0)));

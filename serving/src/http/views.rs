@@ -78,7 +78,7 @@ pub(super) fn building(read_view: &ReadView, live: &LiveView) -> Option<Value> {
     let not_served = || loaded.building.contains_key(&(live.name.clone(), live.version)).then_some(live);
     let built = beside.or_else(not_served)?;
     let progress = loaded.building.get(&(built.name.clone(), built.version)).map(|building| building.progress);
-    Some(progress_json(built, &progress.unwrap_or_else(|| Progress::of(&loaded.state, built, *now)), *now))
+    Some(progress_json(built, &progress.unwrap_or_else(|| Progress::from_state(&loaded.state, built, *now)), *now))
 }
 
 pub(super) fn progress_json(live: &LiveView, progress: &Progress, now: Micros) -> Value {
@@ -224,8 +224,8 @@ async fn many_rows(app: App, view: String, body: Body) -> Result<Response, Probl
     finish(out, &response.found, &response)
 }
 
-/// `POST /v1/views/{view}/runs`: asks for a run, of the version being built where there is one. A run that waits already
-/// is answered again.
+/// `POST /v1/views/{view}/runs`: asks for a run, of the version being built where there is one. A run that waits
+/// already is answered again.
 pub(super) async fn ask_run(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,

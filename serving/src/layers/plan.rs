@@ -24,8 +24,8 @@ pub struct LayerPlan<'s> {
     pub load: Vec<&'s CheckpointRecord>,
 }
 
-/// Keeps of the `known` runs what lies wholly after the cut: a run that straddles it would count what the snapshot
-/// holds again.
+/// Keeps the `known` runs that lie wholly after the cut: a run that straddles it would count again what the snapshot
+/// holds.
 pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<LayerPlan<'s>> {
     let mut wanted = checkpoints_after(state, streams, cut)?;
     let ids: Checkpoints = wanted.iter().map(|checkpoint| checkpoint.id).collect();
@@ -35,7 +35,7 @@ pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: 
     Ok(LayerPlan { keep, load: wanted })
 }
 
-/// Which of the runs to merge next, never such as lie on different sides of a cut that a run under way may publish.
+/// Which of the runs to merge next. It never merges runs across a cut that a running batch may publish.
 pub fn next_merge(runs: &[&Checkpoints], state: &CatalogState) -> Option<Vec<usize>> {
     let pinned: Vec<&Vector> =
         state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref()).collect();

@@ -1,4 +1,4 @@
-//! Waiting for the part of a snapshot that an answer needs, while it is being copied.
+//! Waits for the part of a snapshot that an answer needs, while the snapshot is being copied.
 
 use datafusion::common::ScalarValue;
 use types::Result;
@@ -8,7 +8,7 @@ use crate::answerer::{NeededBuckets, answerer};
 use crate::query_context::QueryContext;
 use crate::read_view::LoadedView;
 
-/// Waits until what these keys of a view need is copied, or all of it without keys.
+/// Waits until the buckets that these keys of a view need are copied; without keys, until all are.
 pub(crate) async fn fetch(context: &QueryContext, view: &LoadedView, keys: Option<&[Vec<ScalarValue>]>) -> Result<()> {
     if let Some(copy) = &view.snapshot {
         copy.note_asked();

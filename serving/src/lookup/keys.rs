@@ -1,5 +1,5 @@
-//! Keys as they are asked for: typed values, the texts of a URL, or JSON. All become the exact types of a view's keys,
-//! whatever their spelling.
+//! The keys of a lookup: typed values, the texts of a URL, or JSON. All are converted to the exact types of a view's
+//! keys, whatever their spelling.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use types::sql_types::sql_name;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
-/// JSON numbers with more digits than this may have lost some on their way through a float.
+/// JSON numbers with more digits than this may have lost precision as floats.
 const EXACT_DIGITS: usize = 15;
 
 /// The keys of one lookup; each names every key column of the view once.
@@ -23,7 +23,7 @@ const EXACT_DIGITS: usize = 15;
 pub enum Keys {
     /// In the order of the view's keys.
     Typed(Vec<Vec<ScalarValue>>),
-    /// Column and text, as in a URL or on the command line. NULL cannot be said.
+    /// Column and text, as in a URL or on the command line. NULL cannot be written.
     Text(Vec<Vec<(String, String)>>),
     /// Column and JSON value; null is NULL. Decimals and big integers may be texts.
     Json(Vec<serde_json::Map<String, Value>>),
@@ -42,7 +42,7 @@ impl Keys {
         self.len() == 0
     }
 
-    /// Each key's values in the order and of the types of the view's keys, each in the one spelling that is stored.
+    /// Each key's values in the order and of the types of the view's keys, in the spelling that is stored.
     pub(crate) fn typed(self, plan: &ViewPlan) -> Result<Vec<Vec<ScalarValue>>> {
         let types = plan.answer_keys().iter().enumerate().map(|(key, field)| KeyType { field, is_uuid: plan.is_uuid(key) });
         self.of_types(&types.collect::<Vec<_>>())
@@ -80,7 +80,7 @@ impl KeyType<'_> {
     }
 }
 
-/// One column for each key of the view.
+/// The keys as one column for each key column of the view.
 pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<Vec<ArrayRef>> {
     if keys.is_empty() {
         return Ok(fields.iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
@@ -90,7 +90,7 @@ pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<
 
 /// Encodes keys of a grouped view that are JSON objects of its key columns.
 ///
-/// Errors: `Input` for what is no key of the view.
+/// Errors: `Input` for an object that is not a key of the view.
 pub fn encoded_keys(view: &LiveView, keys: Vec<serde_json::Map<String, Value>>) -> Result<Vec<Arc<[u8]>>> {
     let count = keys.len();
     let columns = columns(view.plan.answer_keys(), &Keys::Json(keys).typed(&view.plan)?)?;
@@ -149,8 +149,8 @@ fn json_value(key: &KeyType, value: &Value) -> Result<ScalarValue> {
     }
 }
 
-/// A text, in any spelling, as a value of a key's type. It may come out of a query string, where a `+` that is not
-/// escaped is a space.
+/// Parses a text, in any spelling, as a value of a key's type. It may come from a query string, where an unescaped `+`
+/// becomes a space.
 fn parse(key: &KeyType, text: &str) -> Result<ScalarValue> {
     let meant = match key.data_type() {
         DataType::Timestamp(..) => with_zones_plus(text),
@@ -160,7 +160,7 @@ fn parse(key: &KeyType, text: &str) -> Result<ScalarValue> {
     parse_key(&meant, key.data_type(), key.is_uuid).ok_or_else(|| wrong(key, &format!("\"{}\"", shortened(text))))
 }
 
-/// A time out of a query string, where a `+` that is not escaped is a space: one before the digits of a zone was a `+`.
+/// Restores the `+` of a zone in a time from a query string, where an unescaped `+` becomes a space.
 pub(crate) fn with_zones_plus(time: &str) -> Cow<'_, str> {
     const DATE: usize = "2026-05-01".len();
     match time.rsplit_once(' ') {

@@ -6,20 +6,20 @@ use types::{Error, Result};
 
 use crate::answerer::{WantedPaths, answerer};
 
-/// This many linking paths in one lookup at the most.
+/// One lookup returns at most this many linking paths.
 pub const MAX_PATHS: usize = 10_000;
 
-/// The paths that a lookup returns for each key: the newest.
+/// Which paths a lookup returns for each key. The newest come first.
 #[derive(Debug, Clone, Default)]
 pub struct AskedPaths {
-    /// At most this many; 0 for none.
+    /// At most this many newest paths; 0 for none.
     pub most: usize,
     /// Only those that count in this column of the view.
     pub of: Option<String>,
 }
 
 impl AskedPaths {
-    /// Errors: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit` where they
+    /// Errors: `Input` for paths of a view without JOIN, and for a column in which no path can count; `Limit` if there
     /// could be more than [`MAX_PATHS`].
     pub(super) fn check(&self, view: &LiveView, keys: usize) -> Result<()> {
         match (self.most, &self.of) {
@@ -37,12 +37,12 @@ impl AskedPaths {
         }
     }
 
-    /// The same for a view, its column by index.
+    /// The same for a view, with the column as an index.
     pub(super) fn of_view(&self, view: &LiveView) -> Result<WantedPaths> {
         Ok(WantedPaths { most: self.most, counted_in: self.column(view)? })
     }
 
-    /// The column in which they are to count: an index of the plan's.
+    /// The column in which the paths have to count, as an index of the plan's columns.
     fn column(&self, view: &LiveView) -> Result<Option<usize>> {
         let Some(name) = &self.of else { return Ok(None) };
         let columns = &view.plan.columns;
@@ -51,7 +51,7 @@ impl AskedPaths {
     }
 }
 
-/// Keys count none, and neither does a column of the time alone.
+/// Paths do not count in keys, nor in a column that depends on the time alone.
 fn counts_paths(column: &OutputColumn) -> bool {
     !column.uses().is_empty()
 }

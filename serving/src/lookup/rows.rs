@@ -1,5 +1,6 @@
-//! The rows of some keys: on the thread that asks if that takes less than about a millisecond, else on the pool for
-//! blocking work. Of the questions of one hot key, one is merged at a time; the others take what it merged.
+//! Answers the rows of some keys: on the thread that asks if that takes less than about a millisecond, else on the pool
+//! for blocking work. Concurrent lookups of a hot key share work: one merges, the others reuse its result or finished
+//! row.
 
 use std::sync::Arc;
 
@@ -10,19 +11,22 @@ use tokio_util::task::AbortOnDropHandle;
 use types::{Result, threads};
 
 use super::keys;
-use crate::answerer::{Answerer, Answers, AskedKeys, StateSource, WantedPaths, answerer};
+use crate::answerer::{Answerer, AskedKeys, StateSource, WantedPaths, answerer};
+use crate::answers::Answers;
 use crate::archive::{ArchiveLayer, archive_layer};
 use crate::blocking_pool::CancelOnDrop;
+use crate::hot_keys::MAX_COUNTED_KEYS;
 use crate::kept_keys::{KeptKeys, KeyName};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::LoadedView;
+use crate::row_cache::{RowName, Standing};
 
-/// The rows of these keys, of one view: what lookups and the lookup path of SQL both run.
+/// Keys of one view whose rows are asked for, by a lookup or by the lookup path of SQL.
 pub(crate) struct KeyRows {
     pub(crate) context: QueryContext,
     pub(crate) view: Arc<str>,
-    /// Each in the order of the view's keys and of their types.
+    /// Each has the values of the view's keys, in their order and of their types.
     pub(crate) keys: Vec<Vec<ScalarValue>>,
     /// Indices of the plan's columns.
     pub(crate) columns: Vec<usize>,
@@ -31,9 +35,39 @@ pub(crate) struct KeyRows {
 
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
-        runtime.hot().count(&self.view, &self.keys, self.context.read_view.now)?;
         let columns = self.key_columns()?;
         let needs_archive = self.context.needs_archive(self.context.read_view.view(&self.view)?);
+        let name = self.hot_row(&columns, runtime)?.filter(|_| !needs_archive);
+        let Some(name) = name else { return self.answer_anew(columns, needs_archive, runtime).await };
+        let known = runtime.rows().get(&name);
+        let standing = self.ask(&columns, None, None, |answerer, source, asked| {
+            answerer.standing(source, asked, known.as_ref().map(|known| &known.basis))
+        })?;
+        if let (Standing::Same, Some(known)) = (&standing, known) {
+            metrics::counter!("basestream_serving_row_cache_hits_total").increment(1);
+            return self.noted(known.answers.clone());
+        }
+        metrics::counter!("basestream_serving_row_cache_misses_total").increment(1);
+        let answers = self.answer_anew(columns, needs_archive, runtime).await?;
+        if let Standing::New(basis) = standing {
+            runtime.rows().put(name, basis, &answers);
+        }
+        Ok(answers)
+    }
+
+    /// Counts the keys that are asked for. Returns the name of the row in the cache, if it is the row of a hot key.
+    fn hot_row(&self, columns: &[ArrayRef], runtime: &QueryRuntime) -> Result<Option<RowName>> {
+        if self.keys.len() > MAX_COUNTED_KEYS {
+            return Ok(None);
+        }
+        let live = &self.context.read_view.view(&self.view)?.live;
+        let (view, keys) = ((live.name.clone(), live.version), answerer(live).encode(columns, self.keys.len())?);
+        let is_hot = runtime.hot().count_lookup(&view, &keys, self.context.read_view.now)?;
+        let is_kept = is_hot && self.paths.most == 0 && self.context.as_of.is_none() && runtime.rows().is_used();
+        Ok(is_kept.then(|| RowName { key: KeyName { view, key: keys.value(0).into() }, columns: self.columns.as_slice().into() }))
+    }
+
+    async fn answer_anew(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
         if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())? {
             return Ok(answers);
         }
@@ -42,7 +76,7 @@ impl KeyRows {
         AbortOnDropHandle::new(apart).await?
     }
 
-    /// What takes longer, away from the threads that answer HTTP.
+    /// Answers what takes longer, away from the threads that answer HTTP.
     async fn answer_apart(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
         let archive = match needs_archive {
             true => {
@@ -55,7 +89,7 @@ impl KeyRows {
             Some(key) => Some(runtime.kept().turn(&key).lock_owned().await),
             None => None,
         };
-        // An earlier question of the same key may have merged it in the meantime.
+        // An earlier lookup of the same key may have merged it in the meantime.
         if turn.is_some()
             && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())?
         {
@@ -70,7 +104,7 @@ impl KeyRows {
         pool.run(merge).await
     }
 
-    /// The one key that is asked. Links may lead from it to any event, so that all are needed there.
+    /// The key that is asked for, if it is only one. A linked view may need any event, so it returns `None`.
     fn only_key(&self, view: &LoadedView) -> Option<&[ScalarValue]> {
         match self.keys.as_slice() {
             [key] if !key.is_empty() && !answerer(&view.live).follows_links() => Some(key),
@@ -78,7 +112,7 @@ impl KeyRows {
         }
     }
 
-    pub(super) fn key_columns(&self) -> Result<Vec<ArrayRef>> {
+    pub(crate) fn key_columns(&self) -> Result<Vec<ArrayRef>> {
         keys::columns(self.context.read_view.view(&self.view)?.live.plan.answer_keys(), &self.keys)
     }
 
@@ -91,8 +125,8 @@ impl KeyRows {
             .and_then(|answers| answers.map(|answers| self.noted(answers)).transpose())
     }
 
-    /// An error of `cancel_check` ends it.
-    pub(super) fn rows(
+    /// Answers the rows. It ends with the error of `cancel_check`, if that returns one.
+    pub(crate) fn rows(
         &self,
         columns: &[ArrayRef],
         archive: Option<&ArchiveLayer>,
@@ -118,7 +152,7 @@ impl KeyRows {
         answer(&*answerer(&loaded.live), &source, &asked)
     }
 
-    /// Notes what turned out to be estimated or could not be computed.
+    /// Notes in the context what turned out to be estimated or could not be computed.
     fn noted(&self, answers: Answers) -> Result<Answers> {
         let live = &self.context.read_view.view(&self.view)?.live;
         if answers.estimated {

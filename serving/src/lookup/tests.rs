@@ -1,4 +1,5 @@
 use ::types::{Error, ErrorKind};
+use catalog::DefinitionKind;
 use datafusion::common::ScalarValue;
 use engine::events::parse_timestamp;
 use futures::FutureExt;
@@ -58,7 +59,7 @@ async fn an_answer_stays_where_it_was_until_what_was_withdrawn_is_read_again() {
         let kept = ask().await;
         assert_eq!((&kept.rows, &kept.meta.cut), (&before.rows, &before.meta.cut));
         assert!(kept.meta.degraded && kept.meta.degraded_reason.unwrap().contains("withdrawn"));
-        // Nor does a newer state of the catalog take an answer back.
+        // A newer state of the catalog does not take an answer back either.
         harness.node.refresh().await.unwrap();
     }
     harness.fresh(1, &newest).await;
@@ -155,6 +156,10 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
     let error = refused("velocitie", text(&[])).await;
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.message().contains("expected one of pairs, totals, velocity"), "{error}");
+    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT id FROM payments").await;
+    let error = refused("scored", text(&[])).await;
+    assert_eq!(error.message(), "\"scored\" is a sink, and this is about views: expected one of pairs, totals, velocity");
+    assert_eq!(error.fact("help"), Some("`basestream sink read scored` prints its records"));
     let too_many = Keys::Json(vec![Default::default(); super::MAX_KEYS + 1]);
     assert_eq!(refused("totals", too_many).await.kind(), ErrorKind::Limit);
 }

@@ -27,7 +27,7 @@ pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<Sc
 }
 
 /// The values, each once, that `term` leaves to a column; `None` when it leaves others too.
-fn values_of(term: &Expr, column: &str, data_type: &DataType) -> Option<Vec<ScalarValue>> {
+pub(super) fn values_of(term: &Expr, column: &str, data_type: &DataType) -> Option<Vec<ScalarValue>> {
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(found) if found.name == column);
     let mut values = match term {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {

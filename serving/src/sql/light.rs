@@ -1,4 +1,4 @@
-//! Which plans read a few keys and no more: they need no turn, and no threads of their own.
+//! Decides which plans read only a few keys. They do not wait for a turn, and need no threads of their own.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::source::SourceExec;
 
-/// What makes little of little. Joins, windows and what else is not here may make much of it.
+/// Operators whose output is small for small input. Joins, windows and others may produce much from little.
 const OPERATORS: [&str; 13] = [
     "AggregateExec",
     "CoalesceBatchesExec",

@@ -24,8 +24,8 @@ use super::Params;
 /// The function that `= ANY (..)` becomes.
 const ARRAY_HAS: &str = "array_has";
 
-/// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`, and
-/// without that an array of what `= ANY` compares it with, or else a text.
+/// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`,
+/// and without that an array of what `= ANY` compares it with, or else a text.
 pub async fn plan(state: &SessionState, (sql, statement): (&str, Statement), types: &[Option<DataType>]) -> Result<LogicalPlan> {
     // A copy of a deep statement takes much of the stack: one without parameters is planned once.
     if !sql.contains('$') {
@@ -35,7 +35,7 @@ pub async fn plan(state: &SessionState, (sql, statement): (&str, Statement), typ
         Ok(plan) => return Ok(plan),
         Err(error) => error,
     };
-    let places = Places::of(&statement);
+    let places = Places::find(&statement);
     if places.all.is_empty() {
         return Err(error.into());
     }
@@ -69,7 +69,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(statement: &Statement) -> Places {
+    fn find(statement: &Statement) -> Places {
         let mut places = Places::default();
         if let Some(statement) = inner(statement) {
             let _ = statement.visit(&mut places);
@@ -151,7 +151,8 @@ fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Resul
     }
 }
 
-/// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one changed.
+/// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one
+/// changed.
 fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &mut BTreeMap<usize, DataType>) -> Result<bool> {
     let cast = |expr: &Expr| match expr {
         Expr::Cast(cast) => placeholder(&cast.expr),
@@ -213,8 +214,9 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
         found.entry(number).or_insert(array);
     }
     let all = plan.get_parameter_names()?.iter().filter_map(|name| name[1..].parse::<usize>().ok()).max().unwrap_or_default();
-    let of = |number: usize| found.get(&number).cloned().or_else(|| given.get(number - 1).cloned().flatten()).unwrap_or(DataType::Utf8);
-    Ok((1..=all.max(given.len())).map(of).collect())
+    let type_of =
+        |number: usize| found.get(&number).cloned().or_else(|| given.get(number - 1).cloned().flatten()).unwrap_or(DataType::Utf8);
+    Ok((1..=all.max(given.len())).map(type_of).collect())
 }
 
 /// A parameter that is cast, by us or in the text, is of that type.
@@ -261,7 +263,8 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
     Ok(plan.with_param_values(values)?)
 }
 
-/// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the parameter.
+/// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the
+/// parameter.
 fn refuse_other_kinds(plan: &LogicalPlan, params: &[ScalarValue]) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {

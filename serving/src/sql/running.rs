@@ -1,7 +1,7 @@
 //! A planned query as it runs: where, in whose turn, and within which limits.
 //!
-//! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries that
-//! run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.
+//! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries
+//! that run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,7 @@ pub(super) async fn run(
         true => (execute_stream(plan, context)?, Turn::default()),
         false => {
             let place = runtime.admission().place(principal).await?;
-            (made_apart(plan, context), Turn::of(runtime.admission().clone(), principal.clone(), place))
+            (made_apart(plan, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
     let memory = runtime.query_memory().cloned();
@@ -97,7 +97,7 @@ struct Taken {
 }
 
 impl Turn {
-    fn of(admission: Admission, principal: Arc<Principal>, place: Place) -> Self {
+    fn new(admission: Admission, principal: Arc<Principal>, place: Place) -> Self {
         Self(Some(Arc::new(Taken { admission, principal, place: Mutex::new(Some(place)) })))
     }
 

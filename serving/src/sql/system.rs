@@ -1,5 +1,5 @@
-//! `system.*`: what the catalog says of runs, checkpoints, partitions, views, sinks and the handover, and which keys this
-//! node is asked for most.
+//! `system.*`: what the catalog says of runs, checkpoints, partitions, views, sinks, parameters, open alerts and the handover, and which
+//! keys this node is asked for most.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, Comparison, DefinitionKind, DefinitionRecord, RunRecord};
+use catalog::{Catalog, CatalogState, CheckpointRange, CheckpointRecord, Comparison, DefinitionKind, DefinitionRecord, RunRecord};
 use committed::building::Progress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
@@ -20,13 +20,16 @@ use futures::future::join_all;
 use tracing::warn;
 use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
-use types::{Result, Strategy};
+use types::{Error, Result, Strategy};
 
 use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
+use crate::sql::system::alerts::AlertsTable;
 use crate::sql::system::columns::{Columns, lower};
 
+mod alerts;
 mod columns;
+mod parameters;
 mod sinks;
 
 /// A table of the schema `system`.
@@ -39,11 +42,13 @@ pub(super) enum SystemTable {
     Handover,
     ViewErrors,
     Sinks,
+    Parameters,
+    Alerts,
     HotKeys,
 }
 
 impl SystemTable {
-    pub(super) const ALL: [SystemTable; 8] = [
+    pub(super) const ALL: [SystemTable; 10] = [
         SystemTable::Runs,
         SystemTable::Checkpoints,
         SystemTable::Partitions,
@@ -51,6 +56,8 @@ impl SystemTable {
         SystemTable::Handover,
         SystemTable::ViewErrors,
         SystemTable::Sinks,
+        SystemTable::Parameters,
+        SystemTable::Alerts,
         SystemTable::HotKeys,
     ];
 
@@ -63,11 +70,18 @@ impl SystemTable {
             SystemTable::Handover => "handover",
             SystemTable::ViewErrors => "view_errors",
             SystemTable::Sinks => "sinks",
+            SystemTable::Parameters => "parameters",
+            SystemTable::Alerts => "alerts",
             SystemTable::HotKeys => "hot_keys",
         }
     }
 
-    pub(super) fn provider(self, log: Option<Arc<dyn Log>>, context: QueryContext, hot: Arc<HotKeys>) -> Result<Arc<dyn TableProvider>> {
+    pub(super) fn provider(
+        self,
+        (catalog, log): (&Catalog, Option<Arc<dyn Log>>),
+        context: QueryContext,
+        hot: Arc<HotKeys>,
+    ) -> Result<Arc<dyn TableProvider>> {
         let nothing = CatalogState::default();
         let empty = match self {
             SystemTable::Runs => runs(&nothing)?,
@@ -77,6 +91,8 @@ impl SystemTable {
             SystemTable::Handover => handover(&nothing)?,
             SystemTable::ViewErrors => view_errors(&[])?,
             SystemTable::Sinks => sinks::rows(&nothing, &Registry::default())?,
+            SystemTable::Parameters => parameters::rows(&[])?,
+            SystemTable::Alerts => return Ok(Arc::new(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
             SystemTable::HotKeys => hot_keys(&[])?,
         };
         Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context, hot }))
@@ -132,6 +148,8 @@ impl Provider {
             SystemTable::Handover => handover(state),
             SystemTable::ViewErrors => view_errors(&self.view_errors()),
             SystemTable::Sinks => sinks::rows(state, &self.context.read_view.loaded.registry),
+            SystemTable::Parameters => parameters::rows(&committed::parameters::listed(state)?),
+            SystemTable::Alerts => Err(Error::internal("open alerts have a table of their own")),
             SystemTable::HotKeys => hot_keys(&self.hot.list(&self.context.read_view.loaded.registry, self.context.read_view.now)?),
         }
     }
@@ -353,7 +371,7 @@ fn hot_keys(rows: &[HotKey]) -> Result<RecordBatch> {
     Columns::default()
         .text("view", rows, |hot| Some(&hot.view))
         .text("key", rows, |hot| Some(&hot.key))
-        .text("counted", rows, |_| Some("lookups"))
+        .text("seen_in", rows, |hot| Some(hot.seen_in.name()))
         .text("window", rows, |hot| Some(hot.window))
         .double("share", rows, |hot| Some(hot.share))
         .double("per_second", rows, |hot| Some(hot.per_second))

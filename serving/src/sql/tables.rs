@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::Principal;
+use committed::names::{DefinedName, how_to_read};
 use committed::registry::LiveView;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
@@ -12,6 +13,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::plan::{Answering, UuidColumns};
 use event_log::Log;
+use types::suggest::expected;
 use types::{Error, Result};
 
 use crate::query_context::QueryContext;
@@ -60,8 +62,7 @@ pub(super) fn tables_named(
                 _ => false,
             };
         if !known {
-            let known = all_names(read_view, principal).join(", ");
-            return Err(Error::input(format!("there is no table \"{reference}\": expected one of {known}")));
+            return Err(no_table(read_view, principal, &reference));
         }
         allow_table(principal, registry, &reference)?;
         if schema != DEFAULT_SCHEMA {
@@ -140,7 +141,7 @@ pub(super) fn register(
     }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
-        let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone(), runtime.hot().clone())?;
+        let provider: Arc<dyn TableProvider> = table.provider((runtime.catalog(), log.cloned()), context.clone(), runtime.hot().clone())?;
         system.register_table(table.name().to_owned(), provider)?;
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
@@ -160,6 +161,20 @@ fn names(read_view: &ReadView) -> BTreeSet<String> {
         kept.chain([view.name.to_string()])
     });
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
+}
+
+/// The error for a name that no table has. It says so if a sink, an alert or a parameter has it and the principal may know that.
+fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableReference) -> Error {
+    let known = all_names(read_view, principal);
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let expected = expected(&reference.to_string(), &known, "none may be read");
+    let is_named = |(_, name): &DefinedName<'_>| reference.schema().is_none() && *name == reference.table();
+    let other = read_view.loaded.registry.other_names().filter(|_| may_read_system(principal)).find(is_named);
+    match other {
+        Some((kind, name)) => Error::input(format!("there is no table \"{name}\", because it is {}: {expected}", kind.with_article()))
+            .with("help", how_to_read(kind, name)),
+        None => Error::input(format!("there is no table \"{reference}\": {expected}")),
+    }
 }
 
 fn all_names(read_view: &ReadView, principal: &Principal) -> Vec<String> {

@@ -1,5 +1,6 @@
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
+use catalog::DefinitionKind;
 use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use serde_json::{Value, json};
 use types::vector::Offset;
@@ -274,7 +275,7 @@ impl Log for Silent {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_are_told_while_the_log_does_not_answer() {
+async fn partitions_are_reported_while_the_log_does_not_answer() {
     let harness = Harness::filled().await;
     harness.node.attach_log(std::sync::Arc::new(Silent));
     assert_eq!(
@@ -340,6 +341,42 @@ async fn an_unknown_table_is_answered_with_the_known_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sink_or_an_alert_in_the_place_of_a_table_is_reported_as_one_with_how_it_is_read() {
+    let harness = Harness::filled().await;
+    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT id FROM payments").await;
+    let alert = "CREATE ALERT busy WITH (topic = 'alerts') AS SELECT device FROM velocity WHERE n_1h > 3";
+    harness.define(DefinitionKind::Alert, "busy", alert).await;
+    let refused = refusal(&harness, "SELECT * FROM scored").await;
+    assert!(refused.contains("there is no table \"scored\", because it is a sink: ") && refused.contains("sink read scored"), "{refused}");
+    let refused = refusal(&harness, "SELECT * FROM busy").await;
+    assert!(refused.contains("there is no table \"busy\", because it is an alert: ") && refused.contains("alert open busy"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_without_an_alias_is_named_as_sql() {
+    let harness = Harness::filled().await;
+    for (sql, expected) in [
+        ("SELECT 3", vec!["3"]),
+        ("SELECT 'x', NULL, true", vec!["'x'", "NULL", "true"]),
+        ("SELECT n_1h + 1, device FROM velocity ORDER BY n_7d DESC LIMIT 2", vec!["velocity.n_1h + 1", "device"]),
+        ("SELECT n_1h + $1 - 2 FROM velocity", vec!["velocity.n_1h + $1 - 2"]),
+        // The name is another one's already.
+        ("SELECT 5 AS \"3\", 3", vec!["3", "Int64(3)"]),
+    ] {
+        let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+        let params = if sql.contains('$') { vec![json!(1)] } else { Vec::new() };
+        let answer = harness.node.query(sql, params).await.unwrap();
+        for schema in [&described.schema, &answer.schema] {
+            assert_eq!(schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), expected, "{sql}");
+        }
+        answer.collect().await.unwrap();
+    }
+    assert_eq!(lines(&harness, "SELECT 3").await, [r#"{"3":3}"#]);
+    let ordered = lines(&harness, "SELECT n_1h + 1, device FROM velocity ORDER BY n_7d DESC, device LIMIT 1").await;
+    assert_eq!(ordered, [r#"{"velocity.n_1h + 1":3,"device":"a"}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let harness = Harness::filled().await;
     let sql =
@@ -348,7 +385,8 @@ async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }
 
-/// Found by hand, with the fuzz target: the constant is computed while the query is planned, and an allocation that fails ends the process.
+/// Found by hand, with the fuzz target: the constant is computed while the query is planned, and an allocation that
+/// fails ends the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
     let harness = Harness::filled().await;
@@ -356,7 +394,8 @@ async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
     assert!(refusal.contains("array_repeat"), "{refusal}");
 }
 
-/// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a view's own values.
+/// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a
+/// view's own values.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_does_not_make_a_value_past_all_memory() {
     let harness = Harness::filled().await;

@@ -2,198 +2,280 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
-use arrow::array::RecordBatch;
-use catalog::AlertTransition;
-use committed::registry::LiveView;
-use engine::alerts::{AlertPlan, Failed, Open, Transition, Watch};
-use serving::{LoadedView, ReadView, ServingClock, keys_since, rows_of_keys, rows_of_part};
-use tracing::warn;
-use types::Result;
-use types::tiles::{Micros, Span};
+use catalog::{AlertTransition, AlertVersion};
+use committed::registry::{LiveAlert, LiveView};
+use engine::alerts::{AlertPlan, KeyWatch, OpenState, Transition};
+use serving::{LoadedView, ReadView, ServingClock, WatchedRows, keys_since, rows_of_keys, rows_of_part};
+use types::tiles::{Micros, RowTime, Span, micros};
 use types::vector::Vector;
+use types::{Result, TransitionKind};
 
-use crate::AlertVersion;
+use crate::event_clock::EventClock;
 use crate::outbox::Outbox;
-use crate::record::{id, is_put_out, json, keys_json, record_key};
 
-/// Keys that are looked at together.
+mod transitions;
+
+/// Keys that are evaluated together.
 const CHUNK: usize = 4_096;
-/// A key that is due is looked at for the times at which it is due, one after another: so often in one round, and then for
-/// the time of the round.
-const ROUNDS: usize = 4;
+/// A round evaluates at most this many stretches between window edges one by one; what is due later is evaluated at the
+/// time of the round. 86,400: a day has this many one-second hops.
+const STRETCHES: usize = 86_400;
 
-pub(crate) type Key = Arc<[u8]>;
+/// A round catches up if its time is this far past the previous round's.
+const CATCHES_UP: Micros = 1_000_000;
+
+pub(crate) type EncodedKey = Arc<[u8]>;
 
 /// The keys of one alert, over one version of its view.
 pub(crate) struct Evaluation {
     alert: AlertVersion,
     resolve: bool,
+    repeat: Option<Micros>,
     plan: Arc<AlertPlan>,
-    watch: Watch<Key>,
+    watch: KeyWatch<EncodedKey>,
     /// The position of the last read view; `None` before the first one.
     position: Option<Vector>,
-    /// The time of the last round.
+    /// The time of the last round, and before the first one that of the last transitions.
     at: Micros,
+    /// The time from which the next round evaluates the keys; `None` if it evaluates them at its own time alone.
+    goes_on_from: Option<Micros>,
+    /// Whether the condition has changed since the last round: it may hold for any key.
+    is_replanned: bool,
+    event_clock: EventClock,
+}
+
+/// What the processes that ran the alert before left in the catalog.
+pub(crate) struct RecoveredState {
+    pub(crate) open: BTreeMap<EncodedKey, OpenState>,
+    /// The keys that ceased and had begun at `at` or later, each with its `since`.
+    pub(crate) ceased: HashMap<EncodedKey, Micros>,
+    /// The time of the last transitions.
+    pub(crate) at: Micros,
+    /// The time of the last round, which may be later.
+    pub(crate) last_round: Option<Micros>,
 }
 
 impl Evaluation {
-    /// Goes on with what is open. It looks at no position before `from`, and at no time before `at`.
-    pub(crate) fn new(
-        (alert, resolve): (AlertVersion, bool),
-        plan: Arc<AlertPlan>,
-        repeat: Option<Duration>,
-        open: BTreeMap<Key, Open>,
-        at: Micros,
-    ) -> Self {
-        Self { alert, resolve, plan, watch: Watch::new(repeat, open), position: None, at }
+    /// Continues from the recovered state. No time before the last transitions is evaluated.
+    pub(crate) fn new(alert: &LiveAlert, plan: Arc<AlertPlan>, left: RecoveredState) -> Self {
+        let RecoveredState { open, ceased, at, last_round } = left;
+        let (resolve, repeat) = (alert.definition.resolve, alert.definition.repeat);
+        Self {
+            alert: (alert.name.clone(), alert.version),
+            resolve,
+            repeat: repeat.map(|repeat| micros(repeat).max(1)),
+            plan,
+            watch: KeyWatch::new(repeat, open).after(at, ceased),
+            position: None,
+            at,
+            goes_on_from: last_round.map(|last_round| last_round.max(at)),
+            is_replanned: false,
+            event_clock: EventClock::default(),
+        }
+    }
+
+    /// Continues with new values of parameters. An open alert stays open until its key is evaluated in the next round.
+    pub(crate) fn follow(&mut self, plan: &Arc<AlertPlan>) {
+        if self.plan.parameters != plan.parameters {
+            (self.plan, self.is_replanned) = (plan.clone(), true);
+        }
     }
 
     pub(crate) fn open(&self) -> usize {
         self.watch.open().len()
     }
 
-    /// Looks at the keys that have changed since the last read view and at those that are due. The first time, and where it
-    /// is not known which keys have changed, at all keys.
-    pub(crate) async fn round(&mut self, read_view: &ReadView, outbox: &mut Outbox<'_>) -> Result<()> {
+    /// The time of the last round.
+    pub(crate) fn at(&self) -> Micros {
+        self.at
+    }
+
+    /// What a read view must have counted for a round to evaluate it.
+    pub(crate) fn position(&self) -> Option<&Vector> {
+        self.position.as_ref()
+    }
+
+    /// Evaluates the keys that have changed since the last read view and those that are due. In the first round, after
+    /// a parameter was set, and if it is not known which keys have changed, it evaluates all keys. Returns the time at
+    /// which it evaluated them, or `None` if it has to wait. Everything that the log received before `complete_to` is
+    /// counted in the read view.
+    ///
+    /// A process that catches up reads hours of events in a moment. So keys are evaluated at the time of the last
+    /// round, even if another process made it, and then at each time at which their rows change, up to now. If no
+    /// window edge lies between two rounds, rows do not change in between. The time a row changed is unknown; the time
+    /// a silence became long enough is known. If an all-time value includes a later event, the row is evaluated at that
+    /// event's time ([`AlertPlan::values_since`]).
+    pub(crate) async fn round(
+        &mut self,
+        read_view: &ReadView,
+        complete_to: Option<Micros>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<Option<Micros>> {
         let loaded = read_view.view(&self.plan.view.view)?;
-        let Some(t) = time_of(read_view, &loaded.live).filter(|t| *t >= self.at && loaded.keeps(*t)) else { return Ok(()) };
+        let Some(t) = self.time_of(read_view, &loaded.live, complete_to).filter(|t| *t >= self.at && loaded.keeps(*t)) else {
+            return Ok(None);
+        };
         let position = read_view.vector.of_streams(&loaded.live.streams());
         if self.position.as_ref().is_some_and(|last| !position.covers(last)) {
-            return Ok(());
+            return Ok(None);
         }
-        let round = Round { read_view, loaded, position: &position, t };
         let changed = match &self.position {
-            Some(last) => keys_since(read_view, loaded, last),
-            None => None,
+            Some(last) if !self.is_replanned => keys_since(read_view, loaded, last),
+            _ => None,
         };
-        for _ in 0..ROUNDS {
-            let due = self.due(t, |at| if loaded.keeps(at) { at } else { t });
+        let round = Round { read_view, loaded, position: &position, changed: changed.as_ref(), t };
+        // New values of parameters are in effect from now on.
+        let from = self.goes_on_from.filter(|from| !self.is_replanned && *from < t && loaded.keeps(*from));
+        let edge = from.and_then(|from| self.plan.next_edge(from));
+        let evaluates_from = from.filter(|_| edge.is_some_and(|edge| edge <= t));
+        if let Some(from) = evaluates_from {
+            self.evaluate_changed(&round, (from, Pass::Evaluate), outbox).await?;
+        } else if let Some(from) = from.filter(|from| t - from > CATCHES_UP) {
+            self.evaluate_changed(&round, (from, Pass::OnlyArm), outbox).await?;
+        }
+        self.evaluate_due(&round, outbox).await?;
+        if evaluates_from.is_none() {
+            self.evaluate_changed(&round, (t, Pass::Evaluate), outbox).await?;
+        }
+        (self.position, self.at, self.goes_on_from, self.is_replanned) = (Some(position), t, Some(t), false);
+        Ok(Some(t))
+    }
+
+    /// The time before which every event of the log is counted. By the clock of events, it is the newest event time
+    /// received before that.
+    fn time_of(&mut self, read_view: &ReadView, view: &LiveView, complete_to: Option<Micros>) -> Option<Micros> {
+        match read_view.clock {
+            ServingClock::Wall => complete_to.map(|time| time.min(read_view.now)),
+            ServingClock::Event => self.event_clock.at(read_view.now, read_view.max_event_time(view), complete_to),
+        }
+    }
+
+    /// Evaluates the keys that have changed, or all keys, at a time.
+    async fn evaluate_changed(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
+        match round.changed {
+            Some(keys) => self.evaluate_keys(round, &keys.iter().map(|key| (key.clone(), at)).collect::<Vec<_>>(), pass, outbox).await,
+            None => self.evaluate_every_key(round, (at, pass), outbox).await,
+        }
+    }
+
+    /// Evaluates the keys that are due up to the time of the round: stretch by stretch, and the rest at that time.
+    async fn evaluate_due(&mut self, round: &Round<'_>, outbox: &mut Outbox<'_>) -> Result<()> {
+        for _ in 0..STRETCHES {
+            let due = self.due_in_stretch(round);
             if due.is_empty() {
                 break;
             }
-            self.look_at_all(&round, &due, outbox).await?;
+            self.evaluate_keys(round, &due, Pass::Evaluate, outbox).await?;
         }
-        let late: Vec<(Key, Micros)> = self.due(t, |_| t);
-        self.look_at_all(&round, &late, outbox).await?;
-        match changed {
-            Some(keys) => self.look_at_all(&round, &keys.into_iter().map(|key| (key, t)).collect::<Vec<_>>(), outbox).await?,
-            None => self.look_at_every_key(&round, outbox).await?,
+        while let Some((_, keys)) = self.watch.due(round.t) {
+            let keys: Vec<(EncodedKey, Micros)> = keys.into_iter().map(|key| (key, round.t)).collect();
+            self.evaluate_keys(round, &keys, Pass::Evaluate, outbox).await?;
         }
-        (self.position, self.at) = (Some(position), t);
         Ok(())
     }
 
-    /// Takes out the keys that are due, each with the time for which it is looked at.
-    fn due(&mut self, until: Micros, time: impl Fn(Micros) -> Micros) -> Vec<(Key, Micros)> {
+    /// Removes and returns the keys that are due first and those that are due before the next window edge, each with
+    /// the time at which it is evaluated. Stretches follow one another, so a process that continues after what is
+    /// committed skips none.
+    fn due_in_stretch(&mut self, round: &Round<'_>) -> Vec<(EncodedKey, Micros)> {
         let mut due = Vec::new();
+        let mut until = round.t;
         while let Some((at, keys)) = self.watch.due(until) {
-            let at = time(at);
+            if due.is_empty() {
+                until = self.plan.next_edge(at).map_or(until, |edge| until.min(edge - 1));
+            }
+            let at = if round.loaded.keeps(at) { at } else { round.t };
             due.extend(keys.into_iter().map(|key| (key, at)));
         }
         due
     }
 
-    async fn look_at_every_key(&mut self, round: &Round<'_>, outbox: &mut Outbox<'_>) -> Result<()> {
-        // Keys that are open and have no row any more have ceased.
-        let mut without_row: BTreeSet<Key> = self.watch.open().keys().cloned().collect();
+    async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
+        // An open key without a row has ceased.
+        let mut without_row: BTreeSet<EncodedKey> = self.watch.open().keys().cloned().collect();
         for part in 0..round.parts() {
-            let found = rows_of_part(round.read_view, round.loaded, part, round.t, &self.plan.wanted)?;
-            for from in (0..found.keys.len()).step_by(CHUNK) {
-                let count = CHUNK.min(found.keys.len() - from);
-                let keys: Vec<&Key> = found.keys[from..from + count].iter().collect();
+            let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, part, at)?;
+            for from in (0..keys.len()).step_by(CHUNK) {
+                let chunk = from..keys.len().min(from + CHUNK);
+                let keys: Vec<&EncodedKey> = keys[chunk.clone()].iter().collect();
                 for key in &keys {
                     without_row.remove(*key);
                 }
-                let rows = Rows { rows: found.rows.slice(from, count), times: vec![round.t; count], found: vec![true; count] };
-                let made = self.look(round, &keys, &rows)?;
+                let (found, changes) = (watched.found[chunk.clone()].to_vec(), watched.changes[chunk.clone()].to_vec());
+                let watched = WatchedRows { rows: watched.rows.slice(from, chunk.len()), found, changes };
+                let rows = TimedRows { times: vec![at; chunk.len()], watched, pass };
+                let made = self.evaluate_rows(round, &keys, &rows)?;
                 put(outbox, made, round).await?;
             }
         }
-        let without_row: Vec<(Key, Micros)> = without_row.into_iter().map(|key| (key, round.t)).collect();
-        self.look_at_all(round, &without_row, outbox).await
+        let without_row: Vec<(EncodedKey, Micros)> = without_row.into_iter().map(|key| (key, at)).collect();
+        self.evaluate_keys(round, &without_row, pass, outbox).await
     }
 
-    async fn look_at_all(&mut self, round: &Round<'_>, keys: &[(Key, Micros)], outbox: &mut Outbox<'_>) -> Result<()> {
+    async fn evaluate_keys(&mut self, round: &Round<'_>, keys: &[(EncodedKey, Micros)], pass: Pass, outbox: &mut Outbox<'_>) -> Result<()> {
         for keys in keys.chunks(CHUNK) {
             let mut made = Vec::new();
-            for (t, keys) in of_equal_spans(&self.plan, keys) {
+            for (t, keys) in group_by_spans(&self.plan, keys) {
                 let encoded: Vec<&[u8]> = keys.iter().map(|(key, _)| &**key).collect();
-                let (rows, found) = rows_of_keys(round.read_view, round.loaded, &encoded, t, &self.plan.wanted)?;
-                let rows = Rows { rows, times: keys.iter().map(|(_, time)| *time).collect(), found };
-                made.extend(self.look(round, &keys.iter().map(|(key, _)| key).collect::<Vec<_>>(), &rows)?);
+                let watched = rows_of_keys(round.read_view, round.loaded, &self.plan, &encoded, t)?;
+                let rows = TimedRows { times: keys.iter().map(|(_, time)| *time).collect(), watched, pass };
+                made.extend(self.evaluate_rows(round, &keys.iter().map(|(key, _)| key).collect::<Vec<_>>(), &rows)?);
             }
             put(outbox, made, round).await?;
         }
         Ok(())
     }
 
-    /// Looks at one row of each key, at its time, and returns what happened.
-    fn look(&mut self, round: &Round<'_>, keys: &[&Key], of: &Rows) -> Result<Vec<AlertTransition>> {
-        let held = self.plan.held(&of.rows, &of.times)?;
-        let next = self.plan.next_change(&of.rows, &of.times)?;
+    /// Evaluates one row of each key at its time, and returns what happened.
+    fn evaluate_rows(&mut self, round: &Round<'_>, keys: &[&EncodedKey], timed: &TimedRows) -> Result<Vec<AlertTransition>> {
+        let WatchedRows { rows, found, changes } = &timed.watched;
+        let held = self.plan.held(rows, &timed.times)?;
+        let next = self.plan.next_change(rows, &timed.times)?;
+        let values_since = self.plan.values_since(rows);
         self.note_failures(&held.failed);
-        let mut happened: Vec<(u32, Transition<Key>)> = Vec::new();
+        let mut happened: Vec<(u32, Transition<EncodedKey>)> = Vec::new();
         for (row, key) in keys.iter().enumerate() {
-            let (at, found) = (of.times[row], of.found[row]);
-            let next = next[row].into_iter().chain(self.plan.next_edge(at)).min().filter(|_| found);
-            let transition = self.watch.look(key, at, found && held.holds[row], next);
+            let (at, found) = (timed.times[row], found[row]);
+            let next = next[row].filter(|_| found).into_iter().chain(changes[row]).min();
+            let holds = found && held.holds[row];
+            // The row has had its present values since `since`, which is capped at the round's time. Events are read
+            // ahead of the time: if `since` is unknown, a key that did not change in this round may have changed in the
+            // one before.
+            let since = values_since[row].map_or(round.t, |since| since.min(round.t));
+            if let Pass::OnlyArm = timed.pass {
+                next.into_iter().for_each(|next| self.watch.arm(key, next.max(since)));
+                // A key that has ceased since and begins again before now is another alert.
+                let begins_again = !holds && next.is_some_and(|next| next <= round.t) && self.watch.open().contains_key(*key);
+                if !begins_again {
+                    continue;
+                }
+            }
+            if since > at {
+                self.watch.arm(key, since);
+                continue;
+            }
+            let transition = self.watch.observe(key, at, holds, next);
+            let transition = transition.filter(|transition| !self.is_missed_repeat(transition, round.t));
             happened.extend(transition.map(|transition| (row as u32, transition)));
         }
         match happened.is_empty() {
             true => Ok(Vec::new()),
-            false => self.transitions(&round.loaded.live, of, happened),
+            false => self.transitions(&round.loaded.live, timed, happened),
         }
     }
 
-    /// The same with their records.
-    fn transitions(&self, view: &LiveView, of: &Rows, happened: Vec<(u32, Transition<Key>)>) -> Result<Vec<AlertTransition>> {
-        let rows: Vec<u32> = happened.iter().map(|(row, _)| *row).collect();
-        let records = self.plan.records(&of.rows, &of.times, &rows)?;
-        self.note_failures(&records.failed);
-        let place: HashMap<u32, usize> = records.rows.iter().enumerate().map(|(place, row)| (*row, place)).collect();
-        let failed: HashMap<u32, &str> = records.failed.iter().map(|failed| (failed.row, &*failed.reason)).collect();
-        let keys: Vec<Key> = happened.iter().map(|(_, transition)| transition.key.clone()).collect();
-        let mut transitions = Vec::with_capacity(happened.len());
-        for ((row, happened), keys) in happened.into_iter().zip(keys_json(view, &keys)?) {
-            let (alert, version) = self.alert.clone();
-            let mut transition = AlertTransition {
-                id: id((&alert, version), &keys, happened.since),
-                alert,
-                version,
-                seq: 0,
-                kind: happened.kind,
-                record_key: Some(record_key(&keys)?),
-                keys,
-                since: happened.since,
-                at: happened.at,
-                record: None,
-            };
-            if is_put_out(happened.kind, self.resolve) {
-                let columns = match place.get(&row) {
-                    Some(place) => Ok((&records.columns, *place)),
-                    None => Err(failed.get(&row).copied().unwrap_or_default()),
-                };
-                transition.record = Some(json(&transition, columns)?);
-            }
-            transitions.push(transition);
-        }
-        Ok(transitions)
-    }
-
-    fn note_failures(&self, failed: &[Failed]) {
-        let Some(first) = failed.first() else { return };
-        warn!(alert = %self.alert.0, rows = failed.len(), reason = first.reason, "an alert fails on rows");
-        let alert = self.alert.0.to_string();
-        metrics::counter!("basestream_speed_alert_failed_rows_total", "alert" => alert).increment(failed.len() as u64);
+    /// Whether this is one of several missed repeats, of which only the last is sent.
+    fn is_missed_repeat(&self, transition: &Transition<EncodedKey>, until: Micros) -> bool {
+        let next = self.repeat.map_or(Micros::MAX, |repeat| transition.at.saturating_add(repeat));
+        transition.kind == TransitionKind::Repeated && next <= until
     }
 }
 
 async fn put(outbox: &mut Outbox<'_>, made: Vec<AlertTransition>, round: &Round<'_>) -> Result<()> {
-    match made.is_empty() {
-        true => outbox.held.keep().await?,
-        false => outbox.put(made, round.position, round.t).await?,
+    match made.iter().map(|transition| transition.at).max() {
+        None => outbox.held.note_progress()?,
+        Some(at) => outbox.put(made, round.position, at.min(round.t)).await?,
     }
     // A chunk takes some milliseconds.
     tokio::task::yield_now().await;
@@ -205,6 +287,8 @@ struct Round<'a> {
     read_view: &'a ReadView,
     loaded: &'a LoadedView,
     position: &'a Vector,
+    /// The keys that have changed since the round before; `None` if any may have.
+    changed: Option<&'a BTreeSet<EncodedKey>>,
     t: Micros,
 }
 
@@ -214,27 +298,27 @@ impl Round<'_> {
     }
 }
 
-/// One row for each of some keys, the time for which it is looked at, and whether it exists.
-struct Rows {
-    rows: RecordBatch,
+/// One row for each of some keys, and the time at which it is evaluated.
+struct TimedRows {
     times: Vec<Micros>,
-    found: Vec<bool>,
+    watched: WatchedRows,
+    pass: Pass,
 }
 
-/// The time of an alert: the one before which every event of the log is counted, or the newest event time.
-fn time_of(read_view: &ReadView, view: &LiveView) -> Option<Micros> {
-    match read_view.clock {
-        ServingClock::Wall => read_view.complete_to_of(view).map(|time| time.min(read_view.now)),
-        ServingClock::Event => read_view.max_event_time(view),
-    }
+/// Whether the condition is evaluated and transitions are put out, or only the timers of keys are set.
+#[derive(Clone, Copy)]
+enum Pass {
+    Evaluate,
+    OnlyArm,
 }
 
-/// Keys whose windows have the same edges, with one of their times: their rows are the same at all of them.
-fn of_equal_spans(plan: &AlertPlan, keys: &[(Key, Micros)]) -> Vec<(Micros, Vec<(Key, Micros)>)> {
-    let mut groups: Vec<(Micros, Vec<(Key, Micros)>)> = Vec::new();
+/// Groups keys whose windows have the same edges, each group with one of their times: their rows are the same at all of
+/// them.
+fn group_by_spans(plan: &AlertPlan, keys: &[(EncodedKey, Micros)]) -> Vec<(Micros, Vec<(EncodedKey, Micros)>)> {
+    let mut groups: Vec<(Micros, Vec<(EncodedKey, Micros)>)> = Vec::new();
     let mut known: HashMap<Vec<Span>, usize> = HashMap::new();
     for (key, t) in keys {
-        let spans = plan.view.ranges.iter().map(|range| range.at(*t)).collect();
+        let spans = plan.ranges().iter().map(|range| RowTime::up_to(*t).span(range)).collect();
         let group = *known.entry(spans).or_insert(groups.len());
         if group == groups.len() {
             groups.push((*t, Vec::new()));

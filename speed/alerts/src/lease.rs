@@ -1,49 +1,214 @@
-//! The right to run an alert: a lease of the catalog, renewed between pieces of work.
+//! The right to run an alert: a lease of the catalog. A process renews all of its leases in one commit, which also
+//! reports what their runners do, and reads those of other processes in one query. So the number of commits does not
+//! grow with the number of alerts.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::{Catalog, Expect, LeaseRecord};
-use types::Result;
-use types::tiles::{Clock, Micros};
+use catalog::{Add, AlertRunner, AlertVersion, Catalog, Expect, LeaseRecord};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use types::tiles::{Clock, Micros, micros};
+use types::{Error, ErrorKind, Result};
 
-use crate::Alerts;
+use crate::decide::{ALERT_LEASE, alert_lease};
 
-pub(crate) struct Held {
+/// The leases of one process.
+pub(crate) struct Leases {
     catalog: Catalog,
-    clock: Clock,
+    owner: String,
     ttl: Duration,
-    lease: LeaseRecord,
-    renewed: Micros,
+    clock: Clock,
+    known: Mutex<LeaseTable>,
 }
 
-impl Held {
-    /// `None` while another process has it.
-    pub(crate) async fn acquire(alerts: &Alerts, alert: &str) -> Result<Option<Held>> {
-        let Alerts { node, owner, lease: ttl, clock, .. } = alerts;
-        let (now, catalog) = (clock(), node.catalog().clone());
-        let lease = catalog.acquire_lease(&format!("alert/{alert}"), owner, *ttl, now, None).await?;
-        Ok(lease.map(|lease| Held { catalog, clock: clock.clone(), ttl: *ttl, lease, renewed: now }))
+#[derive(Default)]
+struct LeaseTable {
+    held: BTreeMap<String, LeaseEntry>,
+    /// Until when other processes hold theirs.
+    of_others: BTreeMap<String, Micros>,
+}
+
+struct LeaseEntry {
+    lease: LeaseRecord,
+    at: Micros,
+    /// When its runner last made progress. A runner without progress loses its lease, and another process takes over.
+    moved: Micros,
+    /// What its runner reports.
+    runner: AlertRunner,
+    /// Whether this should be committed at once.
+    has_news: bool,
+}
+
+impl Leases {
+    pub(crate) fn new(catalog: Catalog, owner: String, ttl: Duration, clock: Clock) -> Arc<Leases> {
+        Arc::new(Leases { catalog, owner, ttl, clock, known: Mutex::default() })
     }
 
-    /// Renews it, once a third of its time has passed.
+    /// Renews the leases that are held, and reads those of others, until `stop`.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Err(error) = self.refresh().await {
+                debug!(%error, "the leases of alerts cannot be renewed; trying again");
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(self.ttl / 6) => {}
+            }
+        }
+    }
+
+    async fn refresh(&self) -> Result<()> {
+        let leases = self.catalog.leases(ALERT_LEASE).await?;
+        let of_others = leases.into_iter().filter(|lease| lease.owner != self.owner).map(|lease| (lease.name, lease.expires_at));
+        self.known().of_others = of_others.collect();
+        let due = self.due();
+        match self.renew(&due).await {
+            // At least one lease is lost: renew them one by one.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                for one in due {
+                    match self.renew(std::slice::from_ref(&one)).await {
+                        Err(error) if error.kind() == ErrorKind::Conflict => self.forget(&one.0.name, one.0.epoch),
+                        renewed => renewed?,
+                    }
+                }
+                Ok(())
+            }
+            renewed => renewed,
+        }
+    }
+
+    /// The leases with news, and those that are past a third of their time and whose runners have made progress since
+    /// the last renewal. Marks their news as sent: each renewal sends all that is known of a runner.
+    fn due(&self) -> Vec<(LeaseRecord, AlertRunner)> {
+        let third = micros(self.ttl) / 3;
+        let now = (self.clock)();
+        let is_due = |held: &LeaseEntry| held.has_news || now - held.at >= third && held.moved >= held.at;
+        let mut known = self.known();
+        let due = known.held.values_mut().filter(|held| is_due(held));
+        due.map(|held| (held.lease.clone(), take_news(held))).collect()
+    }
+
+    async fn renew(&self, due: &[(LeaseRecord, AlertRunner)]) -> Result<()> {
+        let leases: Vec<LeaseRecord> = due.iter().map(|(lease, _)| lease.clone()).collect();
+        let says = due.iter().map(|(_, runner)| Add::AlertRunner(runner.clone())).collect();
+        self.note(self.catalog.renew_leases(&leases, self.ttl, (self.clock)(), says).await?);
+        Ok(())
+    }
+
+    fn note(&self, renewed: Vec<LeaseRecord>) {
+        let mut known = self.known();
+        for lease in renewed {
+            if let Some(held) = known.held.get_mut(&lease.name).filter(|held| held.lease.epoch == lease.epoch) {
+                held.at = lease.expires_at - micros(self.ttl);
+                held.lease = lease;
+            }
+        }
+    }
+
+    fn forget(&self, name: &str, epoch: i64) {
+        let mut known = self.known();
+        if known.held.get(name).is_some_and(|held| held.lease.epoch == epoch) {
+            known.held.remove(name);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, LeaseTable> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lease that this process holds.
+pub(crate) struct HeldLease {
+    leases: Arc<Leases>,
+    name: String,
+    epoch: i64,
+}
+
+impl HeldLease {
+    /// `None` while another process holds it. Otherwise also returns the time of the alert's last round.
+    pub(crate) async fn acquire(leases: &Arc<Leases>, (alert, version): &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
+        let (name, now) = (alert_lease(alert), (leases.clock)());
+        if leases.known().of_others.get(&name).is_some_and(|expires_at| *expires_at > now) {
+            return Ok(None);
+        }
+        let runners = leases.catalog.alert_runners().await?;
+        let at = runners.into_iter().find(|runner| runner.alert == *alert && runner.version == *version).and_then(|runner| runner.at);
+        let Some(lease) = leases.catalog.acquire_lease(&name, &leases.owner, leases.ttl, now, None).await? else { return Ok(None) };
+        let held = HeldLease { leases: leases.clone(), name: name.clone(), epoch: lease.epoch };
+        let (alert, owner) = (alert.clone(), leases.owner.clone());
+        let runner = AlertRunner { alert, version: *version, owner, looked_at: None, at, waits: None };
+        leases.known().held.insert(name, LeaseEntry { lease, at: now, moved: now, runner, has_news: true });
+        Ok(Some((held, at)))
+    }
+
+    /// Notes that its runner makes progress.
     ///
     /// Errors: `Conflict` if it is lost.
-    pub(crate) async fn keep(&mut self) -> Result<()> {
-        let now = (self.clock)();
-        if now - self.renewed >= self.ttl.as_micros() as Micros / 3 {
-            self.lease = self.catalog.renew_lease(&self.lease, self.ttl, now).await?;
-            self.renewed = now;
+    pub(crate) fn note_progress(&self) -> Result<()> {
+        let now = (self.leases.clock)();
+        let mut known = self.leases.known();
+        match known.held.get_mut(&self.name).filter(|held| held.lease.epoch == self.epoch && held.lease.expires_at > now) {
+            Some(held) => {
+                held.moved = now;
+                Ok(())
+            }
+            None => Err(Error::conflict("the lease of an alert is lost").with("lease", &self.name)),
         }
-        Ok(())
+    }
+
+    /// Notes that the alert was evaluated for this time.
+    pub(crate) fn note_evaluated(&self, at: Micros) {
+        let now = (self.leases.clock)();
+        self.update(|held| {
+            held.has_news |= held.runner.waits.is_some() || held.runner.looked_at.is_none();
+            (held.runner.looked_at, held.runner.at, held.runner.waits) = (Some(now), Some(at), None);
+        });
+    }
+
+    /// Notes why the alert is not evaluated. Returns whether that is news.
+    pub(crate) fn note_waiting(&self, why: &str) -> bool {
+        let mut is_news = false;
+        self.update(|held| {
+            is_news = held.runner.waits.as_deref() != Some(why);
+            held.has_news |= is_news;
+            held.runner.waits = Some(why.to_owned());
+        });
+        is_news
+    }
+
+    fn update(&self, change: impl FnOnce(&mut LeaseEntry)) {
+        let mut known = self.leases.known();
+        if let Some(held) = known.held.get_mut(&self.name).filter(|held| held.lease.epoch == self.epoch) {
+            change(held);
+        }
     }
 
     /// What a commit under it expects.
     pub(crate) fn expect(&self) -> Expect {
-        let LeaseRecord { name, owner, epoch, .. } = self.lease.clone();
-        Expect::Lease { name, owner, epoch, now: (self.clock)() }
+        Expect::Lease { name: self.name.clone(), owner: self.leases.owner.clone(), epoch: self.epoch, now: (self.leases.clock)() }
     }
 
     pub(crate) async fn release(self) -> Result<()> {
-        self.catalog.release_lease(&self.lease).await
+        let held = self.leases.known().held.get(&self.name).filter(|held| held.lease.epoch == self.epoch).map(|held| held.lease.clone());
+        match held {
+            Some(lease) => self.leases.catalog.release_lease(&lease).await,
+            None => Ok(()),
+        }
     }
 }
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.leases.forget(&self.name, self.epoch);
+    }
+}
+
+fn take_news(held: &mut LeaseEntry) -> AlertRunner {
+    held.has_news = false;
+    held.runner.clone()
+}
+
+#[cfg(test)]
+mod tests;

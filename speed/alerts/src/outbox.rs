@@ -3,22 +3,24 @@
 
 use std::time::Duration;
 
-use catalog::{Add, AlertTransition, Catalog, Commit, Expect, Remove};
+use catalog::{AlertProgress, AlertTransition, AlertVersion, Catalog, Commit, Remove};
 use event_log::{NewRecord, Output, TopicPartition};
-use types::Result;
+use tracing::warn;
 use types::tiles::Micros;
 use types::vector::{Offset, Vector};
+use types::{Result, failpoint};
 use uuid::Uuid;
 
-use crate::lease::Held;
+use crate::Alerts;
+use crate::decide::{first_left, parts_to_forget, published_commit, transitions_commit};
+use crate::lease::HeldLease;
 use crate::record::new_record;
-use crate::{AlertVersion, Alerts};
 
-/// Transitions that one commit adds.
+/// One commit adds at most this many transitions.
 const MOST_ADDED: usize = 1_000;
 /// How long transitions that are in the topic stay in the catalog.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Rows that one commit deletes.
+/// One commit deletes at most this many rows.
 const MOST_REMOVED: u32 = 10_000;
 
 pub(crate) struct Outbox<'a> {
@@ -26,58 +28,73 @@ pub(crate) struct Outbox<'a> {
     alert: AlertVersion,
     topic: &'a str,
     output: Output,
-    pub(crate) held: Held,
+    pub(crate) held: HeldLease,
     next_seq: i64,
+    /// The latest time that is committed.
+    at: Micros,
+    /// The value of [`Outbox::next_seq`] when old transitions were last removed.
+    forgot_at: i64,
 }
 
 impl<'a> Outbox<'a> {
-    /// Takes over from the process that ran the alert before, and puts out the transitions that it left. `next_seq` and
-    /// `published` come from the catalog.
+    /// Takes over from the process that ran the alert before, and puts out the transitions that it left. `progress`
+    /// comes from the catalog.
     pub(crate) async fn take_over(
         alerts: &'a Alerts,
         alert: AlertVersion,
         topic: &'a str,
-        held: Held,
-        (next_seq, published): (i64, i64),
+        held: HeldLease,
+        progress: &AlertProgress,
     ) -> Result<Self> {
-        // The versions of an alert count for themselves.
+        let AlertProgress { next_seq, published, at, .. } = *progress;
+        // Each version of an alert counts its own transitions.
         let name = format!("alert/{}@{}", alert.0, alert.1);
         let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
         let identity = alerts.node.catalog().identity().to_owned();
         let output = Output { group: alerts.group.clone(), sink: name.into(), source, identity };
         alerts.log.create_topic(topic, alerts.partitions).await?;
         let taken = alerts.log.take_output(&output).await?;
-        let mut outbox = Outbox { alerts, alert, topic, output, held, next_seq };
-        let mut from = taken.map_or(published, |next| next.0.max(published));
+        let mut from = first_left(published, taken);
+        if from > next_seq {
+            let (alert, version) = (&alert.0, alert.1);
+            warn!(%alert, version, in_topic = from, known = next_seq, "the catalog is an earlier copy: the alert goes on after its topic");
+        }
+        // The log would ignore a transition with an earlier number, as one that it already has.
+        let next = next_seq.max(from);
+        let outbox = Outbox { alerts, alert, topic, output, held, next_seq: next, at, forgot_at: next };
         while from < next_seq {
             let left = outbox.catalog().alert_transitions(&outbox.alert.0, outbox.alert.1, from, MOST_ADDED as u32).await?;
             let Some(last) = left.last() else { break };
             from = last.seq + 1;
-            outbox.held.keep().await?;
+            outbox.held.note_progress()?;
             outbox.publish(&left).await?;
         }
-        if published < next_seq {
+        if published < outbox.next_seq {
             outbox.note_published().await?;
         }
         Ok(outbox)
     }
 
-    /// Commits transitions, which are made from a position of the view's streams for a time, and puts them out. Their
+    /// Commits transitions that were made from a position of the view's streams at a time, and puts them out. Their
     /// sequence numbers are set here.
+    ///
+    /// Of two keys that are due in one stretch, one may begin later than the other ceases. The committed time does not
+    /// go back: otherwise the next process would evaluate the first key at a time at which it had not begun, resolve
+    /// it, and begin it again.
     pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros) -> Result<()> {
+        self.at = at.max(self.at);
         for (seq, transition) in (self.next_seq..).zip(&mut made) {
             transition.seq = seq;
         }
         for made in made.chunks(MOST_ADDED) {
-            self.held.keep().await?;
-            let (alert, version) = self.alert.clone();
-            let mut commit = self.commit();
-            commit.expect.push(Expect::AlertSequence { alert: alert.clone(), version, next: self.next_seq });
-            commit.add.extend(made.iter().map(|transition| Add::AlertTransition(Box::new(transition.clone()))));
-            commit.add.push(Add::AlertPosition { alert, version, position: position.clone(), at });
+            self.held.note_progress()?;
+            let (lease, alert) = (self.held.expect(), self.alert.clone());
+            let commit = transitions_commit(Uuid::now_v7(), lease, alert, made, (position.clone(), self.at));
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;
+            failpoint::hit("alert.after_commit")?;
             self.publish(made).await?;
+            failpoint::hit("alert.after_append")?;
             self.note_published().await?;
             for transition in made {
                 let (alert, kind) = (transition.alert.to_string(), transition.kind.word());
@@ -87,13 +104,19 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Removes transitions that are in the topic and old.
-    pub(crate) async fn forget(&mut self) -> Result<()> {
-        let before = (self.alerts.clock)().saturating_sub(KEPT.as_micros() as Micros);
-        let (alert, version) = self.alert.clone();
-        let mut commit = self.commit();
-        commit.remove.push(Remove::AlertTransitions { alert, version, before, most: MOST_REMOVED });
-        self.catalog().commit_with_retry(commit).await.map(drop)
+    /// Removes old transitions that are in the topic. `now` is the time of the alert, which may be by the clock of
+    /// events.
+    pub(crate) async fn forget(&mut self, now: Micros) -> Result<()> {
+        let before = now.saturating_sub(KEPT.as_micros() as Micros);
+        for _ in 0..parts_to_forget(self.next_seq - self.forgot_at, MOST_REMOVED) {
+            self.held.note_progress()?;
+            let (alert, version) = self.alert.clone();
+            let remove = vec![Remove::AlertTransitions { alert, version, before, most: MOST_REMOVED }];
+            let commit = Commit { id: Uuid::now_v7(), expect: vec![self.held.expect()], remove, ..Commit::default() };
+            self.catalog().commit_with_retry(commit).await?;
+        }
+        self.forgot_at = self.next_seq;
+        Ok(())
     }
 
     /// Lets another process take over at once.
@@ -112,14 +135,8 @@ impl<'a> Outbox<'a> {
     }
 
     async fn note_published(&self) -> Result<()> {
-        let (alert, version) = self.alert.clone();
-        let mut commit = self.commit();
-        commit.add.push(Add::AlertPublished { alert, version, before: self.next_seq });
+        let commit = published_commit(Uuid::now_v7(), self.held.expect(), self.alert.clone(), self.next_seq);
         self.catalog().commit_with_retry(commit).await.map(drop)
-    }
-
-    fn commit(&self) -> Commit {
-        Commit { id: Uuid::now_v7(), expect: vec![self.held.expect()], ..Commit::default() }
     }
 
     fn catalog(&self) -> &Catalog {

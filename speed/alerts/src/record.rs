@@ -1,8 +1,10 @@
 //! A record's bytes: one JSON object with the columns of the SELECT, then what happened.
 //!
 //! ```text
-//! {"device_id":"d-7", .., "_alert":"device_silent","_id":"..","_state":"began","_since":"..","_at":".."}
+//! {"device_id":"d-7", .., "_alert":"device_silent","_id":"..","_state":"began","_since":"..","_at":"..","_parameters":{"silence":3}}
 //! ```
+//!
+//! `_parameters` has the version of the value of each parameter that the alert uses; without one it is left out.
 
 use std::sync::Arc;
 
@@ -12,7 +14,8 @@ use bytes::Bytes;
 use catalog::AlertTransition;
 use committed::registry::LiveView;
 use engine::events::format_timestamp;
-use event_log::NewRecord;
+use engine::parameters::UsedParameters;
+use event_log::{MAX_OUTPUT_BYTES, NewRecord};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use types::{Error, Result, TransitionKind};
@@ -20,18 +23,20 @@ use types::{Error, Result, TransitionKind};
 /// The header that names the alert: `name@version`.
 pub const ALERT_HEADER: &str = "basestream-alert";
 
-/// By default Kafka refuses records of more than about a megabyte.
-const MAX_RECORD_BYTES: usize = 900 << 10;
-
-/// The JSON of a record. `columns` are those of the SELECT, `Err` with why they cannot be computed.
-pub(crate) fn json(transition: &AlertTransition, columns: Result<(&RecordBatch, usize), &str>) -> Result<String> {
+/// The JSON of a record. `columns` are those of the SELECT, `Err` with why they cannot be computed; `parameters` those
+/// that the alert was planned with.
+pub(crate) fn json(
+    transition: &AlertTransition,
+    columns: Result<(&RecordBatch, usize), &str>,
+    parameters: &UsedParameters,
+) -> Result<String> {
     let failed = |reason: &str| format!("{{\"_error\":{}", Value::from(reason)).into_bytes();
     let mut out = Vec::new();
     match columns {
         Ok((columns, row)) => {
             serving::json::write_row(&mut out, columns, row)?;
-            if out.len() > MAX_RECORD_BYTES {
-                out = failed(&format!("the record has {} bytes: expected at most {MAX_RECORD_BYTES}", out.len()));
+            if out.len() > MAX_OUTPUT_BYTES {
+                out = failed(&format!("the record has {} bytes: expected at most {MAX_OUTPUT_BYTES}", out.len()));
             } else {
                 out.pop();
             }
@@ -45,6 +50,9 @@ pub(crate) fn json(transition: &AlertTransition, columns: Result<(&RecordBatch, 
     ];
     members.push(("_since", format_timestamp(transition.since).as_str()).into_member());
     members.push(("_at", format_timestamp(transition.at).as_str()).into_member());
+    if !parameters.is_empty() {
+        members.push(format!("\"_parameters\":{}", serde_json::to_string(parameters)?));
+    }
     if out.len() > 1 {
         out.push(b',');
     }

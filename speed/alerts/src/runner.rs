@@ -1,54 +1,66 @@
-//! Runs one version of one alert: waits for its lease, takes over what is open, and then looks round after round.
+//! Runs one version of one alert: waits for its lease, takes over what is open (`taking_over`), and then evaluates it
+//! round after round.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{AlertProgress, OpenAlert};
+use catalog::{AlertVersion, Revision};
 use committed::registry::{LiveAlert, LiveView};
-use engine::alerts::Open;
-use serving::{ReadView, encoded_keys};
+use engine::alerts::AlertPlan;
+use serving::ReadView;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::Alerts;
-use crate::evaluation::{Evaluation, Key};
-use crate::lease::Held;
+use crate::evaluation::Evaluation;
+use crate::lease::{HeldLease, Leases};
+use crate::log_ends::LogEnds;
 use crate::outbox::Outbox;
-use crate::record::parsed_keys;
+use crate::waiting::ReadViewWait;
+
+mod taking_over;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(50);
-/// How long to wait for what is not there yet, or after an error.
+/// How long to wait after an error, or if something is not available yet.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often old transitions are removed.
 const FORGET: Duration = Duration::from_secs(60);
-/// After so many failures in a row a warning is repeated.
+/// A warning is repeated after this many consecutive failures.
 const WARN_AGAIN: u64 = 300;
 /// How long a stop waits for what is being committed or put out.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
-/// Open alerts that are read together.
-const PAGE: u32 = 10_000;
 
-/// Runs it until `stop`, whenever this process holds its lease.
-pub(crate) async fn run(alerts: &Alerts, name: &str, version: u32, stop: &CancellationToken) {
+/// Runs the alert until `stop`, whenever this process holds its lease.
+pub(crate) async fn run(alerts: &Alerts, leases: &Arc<Leases>, version: &AlertVersion, stop: &CancellationToken) {
+    run_until(alerts, leases, version, stop).await;
+    alerts.stalled.clear(&version.0);
+}
+
+async fn run_until(alerts: &Alerts, leases: &Arc<Leases>, of_version: &AlertVersion, stop: &CancellationToken) {
+    let (name, version) = (&*of_version.0, of_version.1);
     let mut failures: u64 = 0;
     while !stop.is_cancelled() {
         let outcome = tokio::select! {
-            outcome = hold(alerts, name, version, stop) => outcome,
-            // A service that does not answer holds nobody up: the lease expires.
+            outcome = run_under_lease(alerts, leases, of_version, stop) => outcome,
+            // A service that does not answer does not block others: the lease expires.
             () = stopped_long_ago(stop) => return,
         };
         let Err(error) = outcome else {
             failures = 0;
+            alerts.stalled.clear(name);
             sleep(alerts.lease / 6, stop).await;
             continue;
         };
-        // What is lost to another process, or not there for a moment, is ordinary.
+        // It is ordinary that another process has taken over, or that something is not available for a moment.
         let is_ordinary = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Conflict);
         match (is_ordinary, failures) {
-            (false, 0) | (true, 10) => warn!(alert = name, version, %error, "an alert cannot be run; trying again"),
+            (false, 0) | (true, 10) => {
+                alerts.stalled.note(name, error.to_string());
+                warn!(alert = name, version, %error, "an alert cannot be run; trying again");
+            }
             _ => debug!(alert = name, version, %error, "an alert begins again"),
         }
         failures = (failures + 1) % WARN_AGAIN;
@@ -61,95 +73,111 @@ async fn stopped_long_ago(stop: &CancellationToken) {
     tokio::time::sleep(STOPS_WITHIN).await;
 }
 
-/// Runs it while this process holds its lease. Returns at once while another does.
-async fn hold(alerts: &Alerts, name: &str, version: u32, stop: &CancellationToken) -> Result<()> {
-    let read_view = alerts.node.read_view()?;
-    let Some(alert) = live(&read_view, name, version) else { return Ok(()) };
-    let plan = alert.plan.clone().map_err(|found| broken(&alert, &found))?;
+/// Runs the alert while this process holds its lease. Returns at once if another process holds it.
+async fn run_under_lease(alerts: &Alerts, leases: &Arc<Leases>, of_version: &AlertVersion, stop: &CancellationToken) -> Result<()> {
+    let Some((alert, plan)) = planned(alerts, of_version)? else { return Ok(()) };
     // A process that cannot read the view leaves the alert to others.
-    let read_view = alerts.node.read_view_of(std::slice::from_ref(&plan.view.view)).await?;
-    let view = read_view.view(&plan.view.view)?.live.clone();
-    let Some(held) = Held::acquire(alerts, name).await? else { return Ok(()) };
-    let progress = alerts.node.catalog().alert_progress().await?;
-    let progress = progress.into_iter().find(|progress| *progress.alert == *name && progress.version == version);
-    let progress = progress.unwrap_or_else(|| AlertProgress {
-        alert: name.into(),
-        version,
-        next_seq: 0,
-        published: 0,
-        position: Vector::new(),
-        at: i64::MIN,
-    });
-    let numbers = (progress.next_seq, progress.published);
-    let of_version = (alert.name.clone(), version);
-    let mut outbox = Outbox::take_over(alerts, of_version.clone(), &alert.definition.topic, held, numbers).await?;
-    let open = open_keys(alerts, &alert, &view, &mut outbox).await?;
-    info!(alert = name, version, open = open.len(), "an alert runs");
-    let definition = (of_version, alert.definition.resolve);
-    let mut evaluation = Evaluation::new(definition, plan, alert.definition.repeat, open, progress.at);
-    let outcome = rounds(alerts, (&alert, &view), &progress, &mut evaluation, &mut outbox, stop).await;
-    let let_go = outbox.let_go().await;
+    let view = readable_view(alerts, &plan.view.view).await?;
+    let Some((held, last_round)) = HeldLease::acquire(leases, of_version).await? else { return Ok(()) };
+    let mut running = RunningAlert::take_over(alerts, (&alert, plan), &view, (held, last_round)).await?;
+    let outcome = running.rounds(stop).await;
+    let let_go = running.outbox.let_go().await;
     outcome.and(let_go)
 }
 
-/// Looks round after round, until `stop` or until the alert or its view is another.
-async fn rounds(
-    alerts: &Alerts,
-    (alert, view): (&LiveAlert, &LiveView),
-    progress: &AlertProgress,
-    evaluation: &mut Evaluation,
-    outbox: &mut Outbox<'_>,
-    stop: &CancellationToken,
-) -> Result<()> {
-    let mut forgotten = Instant::now();
-    while !stop.is_cancelled() {
-        outbox.held.keep().await?;
-        match alerts.node.read_view_of(std::slice::from_ref(&view.name)).await {
-            Ok(read_view) => {
-                let is_same = read_view.live(&view.name)?.version == view.version;
-                if !is_same || live(&read_view, &alert.name, alert.version).is_none() {
-                    return Ok(());
+/// The alert with its plan; `None` if it is not live or is paused.
+fn planned(alerts: &Alerts, (name, version): &AlertVersion) -> Result<Option<(LiveAlert, Arc<AlertPlan>)>> {
+    let Some(alert) = live(&alerts.node.read_view()?, name, *version) else { return Ok(None) };
+    let plan = alert.plan.clone().map_err(|found| broken(&alert, &found))?;
+    Ok(Some((alert, plan)))
+}
+
+/// The view as this process can read it.
+async fn readable_view(alerts: &Alerts, name: &Arc<str>) -> Result<LiveView> {
+    let read_view = alerts.node.read_view_of(std::slice::from_ref(name)).await?;
+    Ok(read_view.view(name)?.live.clone())
+}
+
+/// An alert that this process runs, over one version of its view.
+struct RunningAlert<'a> {
+    alerts: &'a Alerts,
+    alert: &'a LiveAlert,
+    view: &'a LiveView,
+    /// What is committed was made from this position, with values of parameters no newer than this revision. No round
+    /// evaluates an earlier position.
+    begun_at: (Vector, Revision),
+    evaluation: Evaluation,
+    outbox: Outbox<'a>,
+    log_ends: LogEnds,
+    waiting: ReadViewWait,
+}
+
+impl RunningAlert<'_> {
+    /// Evaluates round after round, until `stop` or until the alert or its view has another version.
+    async fn rounds(&mut self, stop: &CancellationToken) -> Result<()> {
+        let mut forgotten = Instant::now();
+        while !stop.is_cancelled() {
+            self.outbox.held.note_progress()?;
+            match self.alerts.node.read_view_of(std::slice::from_ref(&self.view.name)).await {
+                Ok(read_view) => {
+                    let Some(present) = self.present(&read_view)? else { return Ok(()) };
+                    self.round(&present, &read_view).await?;
                 }
-                // What was put out is not contradicted: it was made from this position.
-                if read_view.vector.covers(&progress.position) {
-                    evaluation.round(&read_view, outbox).await?;
-                    let name = alert.name.to_string();
-                    metrics::gauge!("basestream_speed_alerts_open", "alert" => name).set(evaluation.open() as f64);
-                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == ErrorKind::Unavailable => {}
-            Err(error) => return Err(error),
+            if forgotten.elapsed() >= FORGET {
+                forgotten = Instant::now();
+                self.outbox.forget(self.evaluation.at()).await?;
+            }
+            sleep(ROUND, stop).await;
         }
-        if forgotten.elapsed() >= FORGET {
-            forgotten = Instant::now();
-            outbox.forget().await?;
-        }
-        sleep(ROUND, stop).await;
+        Ok(())
     }
-    Ok(())
+
+    /// The alert as a read view has it; `None` if it or its view has another version, or if it is paused.
+    fn present(&self, read_view: &ReadView) -> Result<Option<LiveAlert>> {
+        let is_same = read_view.live(&self.view.name)?.version == self.view.version;
+        Ok(live(read_view, &self.alert.name, self.alert.version).filter(|_| is_same))
+    }
+
+    /// Evaluates a read view, unless the read view is behind the position that sent records were made from.
+    async fn round(&mut self, present: &LiveAlert, read_view: &ReadView) -> Result<()> {
+        self.evaluation.follow(present.plan.as_ref().map_err(|found| broken(present, found))?);
+        let (begun_at, revision) = &self.begun_at;
+        let needed = self.evaluation.position().unwrap_or(begun_at).of_streams(&self.view.streams());
+        if !read_view.vector.covers(&needed) {
+            if let Some(why) = self.waiting.reason(&needed, read_view, &*self.alerts.log, self.alerts.lease).await {
+                wait(self.alerts, self.alert, why, &self.outbox);
+            }
+            return Ok(());
+        }
+        if read_view.loaded.state.revision < *revision {
+            return Ok(());
+        }
+        self.waiting.end();
+        let complete_to = self.log_ends.complete_to(self.alerts, read_view, self.view).await;
+        if let Some(at) = self.evaluation.round(read_view, complete_to, &mut self.outbox).await? {
+            self.outbox.held.note_evaluated(at);
+        }
+        self.alerts.stalled.clear(&self.alert.name);
+        metrics::gauge!("basestream_speed_alerts_open", "alert" => self.alert.name.to_string()).set(self.evaluation.open() as f64);
+        Ok(())
+    }
+}
+
+/// Reports why the alert is not evaluated: in the log, in `/readyz`, and with the lease in the catalog.
+fn wait(alerts: &Alerts, alert: &LiveAlert, why: &str, outbox: &Outbox<'_>) {
+    if outbox.held.note_waiting(why) {
+        warn!(alert = %alert.name, version = alert.version, reason = why, "an alert is not evaluated");
+    }
+    alerts.stalled.note(&alert.name, why.to_owned());
 }
 
 fn live(read_view: &ReadView, name: &str, version: u32) -> Option<LiveAlert> {
     let alerts = &read_view.loaded.registry.alerts;
-    alerts.iter().find(|alert| *alert.name == *name && alert.version == version).cloned()
-}
-
-/// What the catalog has open, by encoded key.
-async fn open_keys(alerts: &Alerts, alert: &LiveAlert, view: &LiveView, outbox: &mut Outbox<'_>) -> Result<BTreeMap<Key, Open>> {
-    let mut open = BTreeMap::new();
-    let mut after: Option<OpenAlert> = None;
-    loop {
-        let page = alerts.node.catalog().open_alerts(Some(&alert.name), after.as_ref(), PAGE).await?;
-        let of_version: Vec<&OpenAlert> = page.iter().filter(|open| open.version == alert.version).collect();
-        let keys = of_version.iter().map(|open| parsed_keys(&open.keys)).collect::<Result<Vec<_>>>()?;
-        let encoded = encoded_keys(view, keys)?;
-        open.extend(encoded.into_iter().zip(of_version).map(|(key, open)| (key, Open { since: open.since, last: open.last_put_out })));
-        outbox.held.keep().await?;
-        match page.len() < PAGE as usize {
-            true => return Ok(open),
-            false => after = page.into_iter().last(),
-        }
-    }
+    let runs = |alert: &&LiveAlert| *alert.name == *name && alert.version == version && alert.paused_since.is_none();
+    alerts.iter().find(runs).cloned()
 }
 
 fn broken(alert: &LiveAlert, found: &str) -> Error {

@@ -1,6 +1,7 @@
 //! The rows of views as the events of a micro-batch see them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
@@ -9,16 +10,16 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, StateRows, merge_rows, merge_small_parts};
-use serving::{ReadView, SeenBy, rows_seen};
+use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_rows, merge_small_parts};
+use serving::{ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Some events of one partition, which follow one another.
+/// Some consecutive events of one partition.
 pub(crate) struct Chunk<'a> {
     pub(crate) read_view: &'a ReadView,
     pub(crate) events: &'a RecordBatch,
-    /// The time for which each event's rows are read.
+    /// The time at which each event's rows are read.
     pub(crate) times: &'a [Micros],
 }
 
@@ -32,25 +33,25 @@ impl Chunk<'_> {
     }
 }
 
-/// What the events of a partition's micro-batch add to each view that is joined, chunk by chunk.
+/// Computes what the events of a partition's micro-batch add to each joined view, chunk by chunk.
 #[derive(Default)]
-pub(crate) struct Seen {
-    views: BTreeMap<ViewVersion, SeenView>,
-    /// Kept from one micro-batch to the next, for each stream: planning takes longer than computing.
+pub(crate) struct FeatureReader {
+    views: BTreeMap<ViewVersion, ViewFeatures>,
+    /// Kept for each stream from one micro-batch to the next, because planning takes longer than computing.
     states: BTreeMap<(Arc<str>, ViewVersion), Option<PerEventStates>>,
     stream: Arc<str>,
 }
 
-struct SeenView {
+struct ViewFeatures {
     live: LiveView,
-    /// The states of the chunks before the present one, in few parts.
+    /// The states of the chunks before the current one, in few parts.
     before: Vec<StateRows>,
-    /// Of the present chunk.
+    /// The states of the current chunk.
     added: Option<AddedStates>,
 }
 
-impl Seen {
-    /// Begins with the micro-batch of a partition of this stream.
+impl FeatureReader {
+    /// Begins the micro-batch of a partition of this stream.
     pub(crate) fn begin(&mut self, registry: &Registry, views: &[ViewVersion], stream: &Arc<str>, session: &SessionContext) -> Result<()> {
         self.stream = stream.clone();
         self.views.clear();
@@ -58,16 +59,16 @@ impl Seen {
         for version in views {
             let live = registry.view(&version.0, version.1);
             let live = live.ok_or_else(|| Error::internal("a view of a sink is not live").with("view", &version.0))?.clone();
-            if let std::collections::btree_map::Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
+            if let Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
                 entry.insert(PerEventStates::new(live.plan.clone(), live.codec.clone(), stream, session)?);
             }
-            self.views.insert(version.clone(), SeenView { live, before: Vec::new(), added: None });
+            self.views.insert(version.clone(), ViewFeatures { live, before: Vec::new(), added: None });
         }
         Ok(())
     }
 
-    /// Goes on to the next chunk.
-    pub(crate) async fn add(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+    /// Continues with the events of the next chunk.
+    pub(crate) async fn add(&mut self, events: &RecordBatch) -> Result<()> {
         for (version, view) in &mut self.views {
             let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
             if let Some(added) = view.added.take() {
@@ -75,12 +76,12 @@ impl Seen {
                 view.before.push(merge_rows(&view.live.plan, &view.live.codec, &[rows])?);
                 merge_small_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
             }
-            view.added = Some(states.of(chunk.events).await?);
+            view.added = Some(states.compute(events).await?);
         }
         Ok(())
     }
 
-    /// The rows of each joined view, for the events of the present chunk from `first` on.
+    /// The rows of each joined view, for the events of the current chunk from `first` on.
     pub(crate) fn rows(&self, sink: &LiveSink, plan: &SinkPlan, chunk: &Chunk<'_>, first: usize) -> Result<Vec<RecordBatch>> {
         let events = chunk.after(first);
         let itself = match sink.definition.features {

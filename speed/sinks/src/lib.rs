@@ -1,4 +1,4 @@
-//! The records of sinks: for each accepted event one record, with the rows of views as that event sees them, in the log
+//! The records of sinks. Each accepted event gets one record with the rows of views as that event sees them, in the log
 //! exactly once.
 //!
 //! ```text
@@ -6,43 +6,55 @@
 //! ```
 //!
 //! What it promises:
-//! - **An event sees** every earlier event of its partition, in order, those of its micro-batch included, and itself with
-//!   `features = 'inclusive'`; of other partitions it sees what this process has read. So the record of an event follows
-//!   from its partition alone where the views that are joined are keyed by what partitions the stream.
-//! - **Once.** The log appends the record of an event once, whatever dies ([`event_log::Log::append_output`]). A record
-//!   that is out stays: nothing is computed into something else.
+//! - **An event sees** every earlier event of its partition, in order, including those of its micro-batch, and itself
+//!   with `features = 'inclusive'`. Of other partitions it sees what this process has read. So if the joined views are
+//!   keyed by what partitions the stream, the record of an event depends on its partition alone.
+//! - **Once.** The log appends the record of an event once, whichever process dies ([`event_log::Log::append_output`]).
+//!   A record that was put out is never replaced.
+//! - **By one version.** A switch says from which event on which version of a sink makes the records, or that none does
+//!   because the sink is paused. It is recorded before the first of these events is decided.
 //! - **In order.** The records of a partition are appended in the order of their events.
+//! - **With named values.** A sink is planned again when a parameter that it uses is set; a record names the versions
+//!   of the values that it was made with. Within a partition these versions never decrease, whichever worker has it.
 //!
-//! The files: [`Sinks`] is what a process has; `worker` follows one worker's partitions; `features` reads the rows; `record`
-//! writes a record's bytes; `scoring` makes the record of one event on request, and `outcomes` passes on what workers made.
+//! The files:
+//! - [`Sinks`] holds what a process needs.
+//! - `worker` makes the records of one worker's partitions.
+//! - `switches` says by which version of a sink an event is decided.
+//! - `features` reads the rows, and `record` writes a record's bytes.
+//! - `scoring` makes the record of one event on request, with what it has `kept`, and `outcomes` passes on what workers made.
 
 mod features;
+mod kept;
 mod outcomes;
 mod record;
 mod scoring;
+mod switches;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
 use engine::functions::Functions;
 use event_log::Log;
 use serving::Node;
-use speed::{EventSinks, WorkerSinks};
 use tokio::sync::watch;
 
+use kept::{PartitionCounts, Scratches};
 use outcomes::Outcomes;
-use scoring::{PartitionCounts, Scratches};
 
-pub use record::{SINK_HEADER, SOURCE_HEADER, sink_of, source_of};
+pub use record::{PARAMETERS_HEADER, SINK_HEADER, SOURCE_HEADER, parameters_of, sink_of, source_of};
+pub use switches::{OutputState, check_position, claim_commit, first_due, switch_commit};
 
 /// What a process needs to make and put out records. Cheap to clone.
 #[derive(Clone)]
 pub struct Sinks {
-    /// It reads the fresh layers of the workers. `None` while it is not open.
+    /// Reads the fresh layers of the workers. `None` until it is opened.
     node: watch::Receiver<Option<Node>>,
     log: Arc<dyn Log>,
+    catalog: Catalog,
     functions: Functions,
     settings: SinkSettings,
     outcomes: Outcomes,
@@ -62,21 +74,21 @@ pub struct SinkSettings {
 }
 
 impl Sinks {
-    /// The node reads the fresh layers of the workers. It may be opened later.
-    pub fn new(node: watch::Receiver<Option<Node>>, log: Arc<dyn Log>, functions: Functions, settings: SinkSettings) -> Sinks {
-        Sinks { node, log, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default(), counts: Arc::default() }
+    /// `node` reads the fresh layers of the workers. It may be opened later.
+    pub fn new(
+        node: watch::Receiver<Option<Node>>,
+        log: Arc<dyn Log>,
+        catalog: Catalog,
+        functions: Functions,
+        settings: SinkSettings,
+    ) -> Sinks {
+        Sinks { node, log, catalog, functions, settings, outcomes: Outcomes::default(), scratches: Arc::default(), counts: Arc::default() }
     }
 }
 
-/// A node that is open.
+/// Wraps a node that is open.
 pub fn open_node(node: Node) -> watch::Receiver<Option<Node>> {
     watch::channel(Some(node)).1
-}
-
-impl EventSinks for Sinks {
-    fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks> {
-        Box::new(worker::OfWorker::new(self.clone(), is_trial))
-    }
 }
 
 impl fmt::Debug for Sinks {

@@ -1,16 +1,30 @@
-//! What workers made of events, for those in the same process who wait for it, and which partitions they have.
+//! Passes on what workers made of events to the requests of the same process that wait for it, and knows which
+//! partitions the workers have.
+//!
+//! A client that got no answer sends the event again, which then is a duplicate. So the outcomes of the last events
+//! that were appended on request are kept by their ids (`recent`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
+use engine::parameters::UsedParameters;
 use event_log::{NewRecord, TopicPartition};
 use serving::Outcome;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::TryRecvError;
+use types::tiles::Micros;
 use types::vector::Offset;
 
 use crate::record::is_failed;
+
+mod recent;
+
+use recent::RecentOutcomes;
+pub(crate) use recent::{RecentOutcome, RecordRequest};
 
 /// Micro-batches that are kept for a slow receiver: some ten seconds of one worker.
 const KEPT: usize = 256;
@@ -18,98 +32,161 @@ const KEPT: usize = 256;
 /// Shared between the workers of a process and its HTTP. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcomes {
-    sender: broadcast::Sender<Arc<Decided>>,
-    claims: Arc<Mutex<BTreeMap<TopicPartition, u64>>>,
+    sender: broadcast::Sender<Arc<DecidedBatch>>,
+    recent: Arc<Mutex<RecentOutcomes>>,
+    /// Makes the fingerprints of events, the same in all clones.
+    hashes: RandomState,
+    assigned: Arc<Mutex<BTreeMap<TopicPartition, u64>>>,
     next_owner: Arc<AtomicU64>,
 }
 
 impl Default for Outcomes {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(KEPT), claims: Arc::default(), next_owner: Arc::default() }
+        Self {
+            sender: broadcast::Sender::new(KEPT),
+            recent: Arc::default(),
+            hashes: RandomState::new(),
+            assigned: Arc::default(),
+            next_owner: Arc::default(),
+        }
     }
 }
 
 impl Outcomes {
-    /// From now on, what is put out is passed on to the receiver.
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Decided>> {
+    /// Returns a receiver of everything that is put out from now on.
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<DecidedBatch>> {
         self.sender.subscribe()
     }
 
-    /// Whether anyone waits. Otherwise nothing is noted.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.sender.receiver_count() > 0
+    /// Whether anyone listens, or may send an event again. Otherwise decisions are not kept.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.sender.receiver_count() > 0 || self.recent().is_waiting()
     }
 
-    pub(crate) fn tell(&self, decided: Decided) {
-        // Nobody may be left to hear it.
-        let _ = self.sender.send(Arc::new(decided));
+    pub(crate) fn publish(&self, decided: DecidedBatch) {
+        let decided = Arc::new(decided);
+        // There may be no receiver left. It is sent before it is noted: a request that begins to wait in between finds
+        // it among what was sent.
+        let _ = self.sender.send(decided.clone());
+        self.note(&decided);
+    }
+
+    /// Identifies an event by its bytes within this process. Nobody can make two events with the same fingerprint,
+    /// because its keys are secret.
+    pub(crate) fn fingerprint(&self, event: &[u8]) -> u64 {
+        self.hashes.hash_one(event)
+    }
+
+    /// Keeps the outcome of an appended event under its id. `sent` has listened since before the append.
+    pub(crate) fn keep(&self, asked: RecordRequest, offset: Offset, mut sent: broadcast::Receiver<Arc<DecidedBatch>>) {
+        self.recent().wait(asked, offset, Instant::now());
+        loop {
+            match sent.try_recv() {
+                Ok(decided) => self.note(&decided),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// The outcome of the event that a duplicate in `decided` repeats, if it is still known here.
+    pub(crate) fn first(&self, asked: &RecordRequest, decided: &DecidedBatch, offset: Offset) -> Option<RecentOutcome> {
+        // The first event may be in the same batch, and not noted yet.
+        self.note(decided);
+        self.recent().first(asked, decided, offset)
+    }
+
+    fn note(&self, decided: &DecidedBatch) {
+        self.recent().note(decided, Instant::now());
+    }
+
+    fn recent(&self) -> MutexGuard<'_, RecentOutcomes> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The partitions of a topic that workers of this process have.
-    pub(crate) fn claimed(&self, topic: &str) -> BTreeSet<i32> {
-        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.keys().filter(|claimed| &*claimed.topic == topic).map(|claimed| claimed.partition).collect()
+    pub(crate) fn assigned(&self, topic: &str) -> BTreeSet<i32> {
+        let assigned = self.assigned.lock().unwrap_or_else(PoisonError::into_inner);
+        assigned.keys().filter(|source| &*source.topic == topic).map(|source| source.partition).collect()
     }
 
-    /// For one worker.
-    pub(crate) fn claims(&self) -> Claims {
-        Claims { owner: self.next_owner.fetch_add(1, Ordering::Relaxed), outcomes: self.clone() }
+    /// Returns the set of one worker's partitions, still empty.
+    pub(crate) fn for_worker(&self) -> AssignedPartitions {
+        AssignedPartitions { owner: self.next_owner.fetch_add(1, Ordering::Relaxed), outcomes: self.clone() }
     }
 }
 
 /// The partitions of one worker. They are given up when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Claims {
+pub(crate) struct AssignedPartitions {
     owner: u64,
     outcomes: Outcomes,
 }
 
-impl Claims {
+impl AssignedPartitions {
     pub(crate) fn add(&self, partitions: &[TopicPartition]) {
         self.lock().extend(partitions.iter().map(|partition| (partition.clone(), self.owner)));
     }
 
-    /// A partition that another worker of the process has by now stays that worker's.
+    /// Whether the worker still has the partition: another worker of the process may have taken it over since.
+    pub(crate) fn hold(&self, partition: &TopicPartition) -> bool {
+        self.lock().get(partition) == Some(&self.owner)
+    }
+
+    /// Removes partitions. One that another worker of the process has taken over stays with that worker.
     pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
         self.lock().retain(|partition, owner| *owner != self.owner || !partitions.contains(partition));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<TopicPartition, u64>> {
-        self.outcomes.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, u64>> {
+        self.outcomes.assigned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Claims {
+impl Drop for AssignedPartitions {
     fn drop(&mut self) {
         self.lock().retain(|_, owner| *owner != self.owner);
     }
 }
 
-/// What was decided of one partition's records in a micro-batch, and put out.
+/// What was decided about one partition's records in a micro-batch, and put out.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct DecidedBatch {
     pub(crate) source: TopicPartition,
+    /// The identity of the log that its offsets belong to.
+    pub(crate) identity: String,
     pub(crate) start: Offset,
     pub(crate) end: Offset,
     /// Ascending.
     pub(crate) accepted: Vec<i64>,
+    /// The timestamp of each accepted record.
+    pub(crate) timestamps: Vec<Micros>,
+    /// As [`speed::Accepted::ids_since`].
+    pub(crate) ids_since: Option<Micros>,
     pub(crate) dead_letters: Vec<Offset>,
-    pub(crate) sinks: Vec<PutOut>,
+    pub(crate) sinks: Vec<SinkRecords>,
 }
 
 /// The records of one sink.
 #[derive(Debug)]
-pub(crate) struct PutOut {
+pub(crate) struct SinkRecords {
     pub(crate) sink: Arc<str>,
-    pub(crate) version: u32,
-    /// What came before was put out earlier.
+    pub(crate) by: Provenance,
+    /// The records of earlier events were put out before.
     pub(crate) from: Option<Offset>,
     pub(crate) records: Vec<(Offset, NewRecord)>,
 }
 
-impl Decided {
-    /// What became of an event, with the version of the sink; `None` if it is not among these.
-    pub(crate) fn outcome(&self, sink: &str, source: &TopicPartition, offset: Offset) -> Option<(Option<u32>, Outcome)> {
+/// Which version of a sink made records, with which versions of the values of parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Provenance {
+    pub(crate) version: u32,
+    pub(crate) parameters: UsedParameters,
+}
+
+impl DecidedBatch {
+    /// The outcome of an event, and what made it. `None` if the event is not in this batch.
+    pub(crate) fn outcome(&self, sink: &str, source: &TopicPartition, offset: Offset) -> Option<(Option<Provenance>, Outcome)> {
         if *source != self.source || offset < self.start || offset >= self.end {
             return None;
         }
@@ -125,7 +202,7 @@ impl Decided {
         }
         let found = of_sink.records.binary_search_by_key(&offset, |(of, _)| *of);
         let outcome = found.map_or(Outcome::Filtered, |at| outcome_of(of_sink.records[at].1.value.clone().unwrap_or_default()));
-        Some((Some(of_sink.version), outcome))
+        Some((Some(of_sink.by.clone()), outcome))
     }
 }
 

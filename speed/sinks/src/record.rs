@@ -1,13 +1,14 @@
-//! A record's bytes: one JSON object, with the columns as its members in the order of the SELECT. Two headers say which
-//! event it is of, and which version of which sink made it.
+//! A record's bytes: one JSON object with the columns as members, in the order of the SELECT. Headers name the event,
+//! the sink with its version, and the values of parameters.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use committed::registry::LiveSink;
+use engine::parameters::{UsedParameters, used_text};
 use engine::sinks::{Records, SinkPlan};
-use event_log::{NewRecord, TopicPartition};
+use event_log::{MAX_OUTPUT_BYTES, NewRecord, TopicPartition};
 use types::columns::KEY;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -16,72 +17,80 @@ use types::{Error, Result};
 pub const SOURCE_HEADER: &str = "basestream-source";
 /// The header that names the sink: `name@version`.
 pub const SINK_HEADER: &str = "basestream-sink";
+/// The header that names the parameters that the sink uses, each with the version of its value:
+/// `name@version,name@version`.
+pub const PARAMETERS_HEADER: &str = "basestream-parameters";
 
-/// By default Kafka refuses records of more than about a megabyte.
-const MAX_RECORD_BYTES: usize = 900 << 10;
-
-pub(crate) struct Writer<'a> {
+pub(crate) struct RecordWriter<'a> {
     pub(crate) sink: &'a LiveSink,
     pub(crate) plan: &'a SinkPlan,
     pub(crate) partition: &'a TopicPartition,
     pub(crate) events: &'a RecordBatch,
-    /// Of the events.
+    /// The offsets of the events.
     pub(crate) offsets: &'a [i64],
 }
 
-impl Writer<'_> {
-    /// The records in the order of their events. An event on which the SELECT fails has one too: every accepted event has
-    /// its record.
+impl RecordWriter<'_> {
+    /// The records in the order of their events. An event on which the SELECT fails has one too.
     pub(crate) fn records(&self, made: &Records) -> Result<Vec<(Offset, NewRecord)>> {
         let mut records = Vec::with_capacity(made.events.len() + made.failed.len());
+        let common = self.common_headers();
         for (row, event) in made.events.iter().enumerate() {
             let mut value = Vec::new();
             serving::json::write_row(&mut value, &made.rows, row)?;
-            if value.len() > MAX_RECORD_BYTES {
-                value = failed(&format!("the record has {} bytes: expected at most {MAX_RECORD_BYTES}", value.len()));
+            if value.len() > MAX_OUTPUT_BYTES {
+                value = failed(&format!("the record has {} bytes: expected at most {MAX_OUTPUT_BYTES}", value.len()));
             }
             let key = match self.plan.key {
-                Some(key) => text(made.rows.column(key), row)?,
+                Some(key) => key_text(made.rows.column(key), row)?,
                 None => self.key_of_event(*event),
             };
-            records.push(self.record(*event, key, value)?);
+            records.push(self.record(*event, key, value, &common)?);
         }
         for event in &made.failed {
-            records.push(self.record(event.event, self.key_of_event(event.event), failed(&event.reason))?);
+            records.push(self.record(event.event, self.key_of_event(event.event), failed(&event.reason), &common)?);
         }
         records.sort_by_key(|(offset, _)| *offset);
         Ok(records)
     }
 
-    fn record(&self, event: u32, key: Option<Bytes>, value: Vec<u8>) -> Result<(Offset, NewRecord)> {
+    /// The headers that all records of the sink have.
+    fn common_headers(&self) -> Vec<(String, Bytes)> {
+        let sink = format!("{}@{}", self.sink.name, self.sink.version);
+        let parameters =
+            (!self.plan.parameters.is_empty()).then(|| (PARAMETERS_HEADER.to_owned(), used_text(&self.plan.parameters).into()));
+        [(SINK_HEADER.to_owned(), Bytes::from(sink))].into_iter().chain(parameters).collect()
+    }
+
+    fn record(&self, event: u32, key: Option<Bytes>, value: Vec<u8>, common: &[(String, Bytes)]) -> Result<(Offset, NewRecord)> {
         let offset = self.offsets.get(event as usize).copied().ok_or_else(|| Error::internal("a record of no event"))?;
         let source = format!("{}/{offset}", self.partition);
-        let sink = format!("{}@{}", self.sink.name, self.sink.version);
-        let headers = vec![(SOURCE_HEADER.to_owned(), Bytes::from(source.clone())), (SINK_HEADER.to_owned(), Bytes::from(sink))];
-        // Without a key, the records of one event's place always go to the same partition.
+        let own = (SOURCE_HEADER.to_owned(), Bytes::from(source.clone()));
+        let headers = std::iter::once(own).chain(common.iter().cloned()).collect();
+        // Without a key, a record goes to a partition that depends on its event's place: a repeat goes to the same one.
         let record = NewRecord { key, value: Some(Bytes::from(value)), headers, partition_by: Some(Bytes::from(source)) };
         Ok((Offset(offset), record))
     }
 
-    /// The key of the event's own record, where the archive keeps it.
+    /// The key of the event's own record, if the archive keeps it.
     fn key_of_event(&self, event: u32) -> Option<Bytes> {
         let keys = self.events.column_by_name(KEY)?.as_binary_opt::<i32>()?;
         keys.is_valid(event as usize).then(|| Bytes::copy_from_slice(keys.value(event as usize)))
     }
 }
 
-/// The record of an event that has no other.
+/// The value of the record of an event on which the SELECT fails.
 fn failed(reason: &str) -> Vec<u8> {
     serde_json::json!({ "_error": reason }).to_string().into_bytes()
 }
 
-/// Whether a record's value is such a one: no column of a sink has this name.
+/// Whether a record's value says that the SELECT failed. No column of a sink can have this name.
 pub(crate) fn is_failed(value: &[u8]) -> bool {
     value.starts_with(b"{\"_error\":")
 }
 
 /// A value as the text of a key.
-fn text(column: &ArrayRef, row: usize) -> Result<Option<Bytes>> {
+fn key_text(column: &ArrayRef, row: usize) -> Result<Option<Bytes>> {
     if column.is_null(row) {
         return Ok(None);
     }
@@ -93,13 +102,19 @@ fn text(column: &ArrayRef, row: usize) -> Result<Option<Bytes>> {
     Ok(Some(Bytes::from(formatter.value(row).try_to_string()?)))
 }
 
-/// The sink that made a record, and its version, by the record's headers.
+/// The sink that made a record and its version, from the record's headers.
 pub fn sink_of(headers: &[(String, Bytes)]) -> Option<(&str, u32)> {
     let (name, version) = header(headers, SINK_HEADER)?.rsplit_once('@')?;
     Some((name, version.parse().ok()?))
 }
 
-/// The event of a record, by the record's headers.
+/// The parameters that a record was made with, each with the version of its value, from the record's headers.
+pub fn parameters_of(headers: &[(String, Bytes)]) -> UsedParameters {
+    let used = header(headers, PARAMETERS_HEADER).unwrap_or_default().split(',').filter_map(|one| one.rsplit_once('@'));
+    used.filter_map(|(name, version)| Some((name.into(), version.parse().ok()?))).collect()
+}
+
+/// The event of a record, from the record's headers.
 pub fn source_of(headers: &[(String, Bytes)]) -> Option<(TopicPartition, Offset)> {
     let (source, offset) = header(headers, SOURCE_HEADER)?.rsplit_once('/')?;
     let (topic, partition) = source.rsplit_once('/')?;

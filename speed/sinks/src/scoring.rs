@@ -1,19 +1,18 @@
-//! The record of one event on request: computed at once and stored nowhere, or appended and awaited.
+//! Makes the record of one event on request: computed at once and stored nowhere, or appended and awaited.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use committed::registry::LiveSink;
-use datafusion::prelude::SessionContext;
 use engine::events::{Decoder, EventBatchBuilder};
+use engine::parameters::UsedParameters;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
-use serving::{Outcome, ReadView, ScoreMeta, Scored, Scorer, ServingClock, Stored};
+use serving::{First, Outcome, ReadView, ScoreMeta, Scored, Scorer, ServingClock, Stored};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use types::columns::EVENT_TIME;
 use types::record::Record;
@@ -22,32 +21,19 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 use crate::Sinks;
-use crate::features::{Chunk, Seen};
-use crate::outcomes::outcome_of;
-use crate::record::Writer;
-use crate::worker::{answerable, broken, joined_views, offsets_of};
+use crate::features::{Chunk, FeatureReader};
+use crate::kept::Scratch;
+use crate::outcomes::{DecidedBatch, Provenance, RecentOutcome, RecordRequest, outcome_of};
+use crate::record::RecordWriter;
+use crate::worker::{answerable, joined_views, offsets_of, times_in};
 
-/// What is kept between two questions to a sink: planning takes longer than computing. One for each question under way.
-pub(crate) type Scratches = Mutex<HashMap<Arc<str>, Vec<Scratch>>>;
-
-/// The number of each topic's partitions, and when the log was asked for it.
-pub(crate) type PartitionCounts = Mutex<HashMap<Arc<str>, (usize, Instant)>>;
-
-/// How long a number of partitions is believed.
+/// How long a number of partitions is used before the log is asked again.
 const COUNTS_ASKED: Duration = Duration::from_secs(10);
-
-pub(crate) struct Scratch {
-    version: u32,
-    decoder: Decoder,
-    builder: EventBatchBuilder,
-    session: SessionContext,
-    seen: Seen,
-}
 
 #[async_trait]
 impl Scorer for Sinks {
     async fn score(&self, read_view: &ReadView, sink: &LiveSink, event: &NewRecord) -> Result<Scored> {
-        let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
+        let plan = sink.planned()?.clone();
         let mut scratch = self.scratch(sink, &plan)?;
         let scored = self.score_with(&mut scratch, read_view, (sink, &plan), event).await;
         if scored.is_ok() {
@@ -59,15 +45,15 @@ impl Scorer for Sinks {
     }
 
     async fn check_workers(&self, sink: &LiveSink) -> Result<()> {
-        let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
+        let plan = sink.planned()?.clone();
         let (topic, stream) = (&plan.stream.topic, &plan.stream.name);
-        let here = self.outcomes.claimed(topic).len();
+        let here = self.outcomes.assigned(topic).len();
         if here > 0 && here == self.partition_count(topic).await? {
             return Ok(());
         }
         let message = format!(
-            "the workers of this process have {here} of the partitions of the stream \"{stream}\", and not all: the record of an event of \
-             another one would not be seen here"
+            "the workers of this process have only {here} of the partitions of the stream \"{stream}\": records of events in the others \
+             are not seen here"
         );
         let help = format!(
             "send the event to POST /v1/streams/{stream}/events and read the topic '{}', or ask the process that has all of them",
@@ -77,36 +63,78 @@ impl Scorer for Sinks {
     }
 
     async fn append(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored> {
-        let plan = sink.plan.clone().map_err(|found| broken(sink, &found))?;
-        let stream = &plan.stream;
-        // Before the append: what comes at once is not missed.
-        let mut told = self.outcomes.listen();
-        let places = self.log.append(&stream.topic, vec![event]).await?;
-        let (partition, offset) = *places.first().ok_or_else(|| Error::internal("an append has no place"))?;
-        let source = TopicPartition { topic: stream.topic.clone(), partition };
-        let outcome = async {
-            loop {
-                match told.recv().await {
-                    Ok(decided) => match decided.outcome(&sink.name, &source, offset) {
-                        Some(outcome) => return Some(outcome),
-                        None => continue,
-                    },
-                    // It may have been among those that were dropped.
-                    Err(RecvError::Lagged(_)) => continue,
-                    Err(RecvError::Closed) => return None,
-                }
-            }
-        };
-        let outcome = tokio::time::timeout(within, outcome).await.ok().flatten();
-        let (version, outcome) = outcome.map_or((None, None), |(version, outcome)| (version, Some(outcome)));
-        let partition = PartitionId::new(stream.name.clone(), partition);
-        Ok(Stored { partition, offset, version: version.unwrap_or(sink.version), outcome })
+        let stream = sink.planned()?.stream.clone();
+        let decoder = Decoder::new(stream.clone())?;
+        let id = decoder.decode(event.value.as_deref()).ok().and_then(|event| event.id().map(|id| Arc::from(&*id)));
+        // The client may hang up. The task still waits for the record, so that sending the event again returns it.
+        let appending = self.clone().append_event((sink.name.clone(), stream.topic.clone()), event, id);
+        let AppendedEvent { source, offset, asked, mut decisions } = tokio::spawn(appending).await??;
+        let deciding = decided_outcome(&mut decisions, &sink.name, (&source, offset));
+        let found = tokio::time::timeout(within, deciding).await.ok().flatten();
+        let repeated = found.as_ref().filter(|(_, outcome, _)| *outcome == Outcome::Duplicate).zip(asked.as_ref());
+        let first = repeated.and_then(|((.., decided), asked)| self.outcomes.first(asked, decided, offset));
+        // The caller has the right to what this version reads. Another version may have joined other views.
+        let first = first.filter(|first| first.by.version == sink.version);
+        let first = first.map(|RecentOutcome { offset, by: Provenance { version, parameters }, outcome, .. }| First {
+            offset,
+            version,
+            parameters,
+            outcome,
+        });
+        let (by, outcome) = found.map_or((None, None), |(by, outcome, _)| (by, Some(outcome)));
+        let (version, parameters) = by.map_or((sink.version, UsedParameters::new()), |by| (by.version, by.parameters));
+        let partition = PartitionId::new(stream.name.clone(), source.partition);
+        Ok(Stored { partition, offset, version, parameters, outcome, first })
     }
 }
 
+/// Waits for what a sink makes of the event at this place; `None` if no worker is left. Also returns the batch that the
+/// decision is a part of.
+async fn decided_outcome(
+    decisions: &mut broadcast::Receiver<Arc<DecidedBatch>>,
+    sink: &str,
+    (source, offset): (&TopicPartition, Offset),
+) -> Option<(Option<Provenance>, Outcome, Arc<DecidedBatch>)> {
+    loop {
+        match decisions.recv().await {
+            Ok(decided) => {
+                if let Some((by, outcome)) = decided.outcome(sink, source, offset) {
+                    return Some((by, outcome, decided));
+                }
+            }
+            // The decision may have been among those that were dropped.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
+/// An event in the log, and where its outcome is received.
+struct AppendedEvent {
+    source: TopicPartition,
+    offset: Offset,
+    /// `None` for an event without an id, which cannot be repeated.
+    asked: Option<RecordRequest>,
+    decisions: broadcast::Receiver<Arc<DecidedBatch>>,
+}
+
 impl Sinks {
-    /// The number of a topic's partitions, asked of the log now and then: it grows seldom, and Kafka answers for each
-    /// partition.
+    async fn append_event(self, (sink, topic): (Arc<str>, Arc<str>), event: NewRecord, id: Option<Arc<str>>) -> Result<AppendedEvent> {
+        let fingerprint = self.outcomes.fingerprint(event.value.as_deref().unwrap_or_default());
+        // Before the append, so that a decision that comes at once is not missed.
+        let (decisions, sent) = (self.outcomes.listen(), self.outcomes.listen());
+        let places = self.log.append(&topic, vec![event]).await?;
+        let (partition, offset) = *places.first().ok_or_else(|| Error::internal("an append has no place"))?;
+        let source = TopicPartition { topic, partition };
+        let asked = id.map(|id| RecordRequest { sink, source: source.clone(), id, fingerprint });
+        if let Some(asked) = &asked {
+            self.outcomes.keep(asked.clone(), offset, sent);
+        }
+        Ok(AppendedEvent { source, offset, asked, decisions })
+    }
+
+    /// The number of a topic's partitions. The log is asked only now and then: the number grows seldom, and Kafka is
+    /// asked about each partition.
     async fn partition_count(&self, topic: &Arc<str>) -> Result<usize> {
         let known = self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(topic).copied();
         if let Some((count, _)) = known.filter(|(_, asked)| asked.elapsed() < COUNTS_ASKED) {
@@ -131,7 +159,7 @@ impl Sinks {
             decoder: Decoder::new(plan.stream.clone())?,
             builder: EventBatchBuilder::new(&plan.stream),
             session: planning_session(&self.functions)?,
-            seen: Seen::default(),
+            seen: FeatureReader::default(),
         })
     }
 
@@ -157,19 +185,19 @@ impl Sinks {
         };
         let times = answerable(vec![t], read_view, &views)?;
         scratch.seen.begin(registry, &views, &plan.stream.name, &scratch.session)?;
+        scratch.seen.add(&events).await?;
         let chunk = Chunk { read_view, events: &events, times: &times };
-        scratch.seen.add(&chunk).await?;
         let rows = scratch.seen.rows(sink, plan, &chunk, 0)?;
         let records = plan.records(&events, &rows, &read_view.vector.to_string(), &chunk.times_array(0))?;
         let source = TopicPartition { topic: plan.stream.topic.clone(), partition: 0 };
-        let writer = Writer { sink, plan, partition: &source, events: &events, offsets: offsets_of(&events)? };
+        let writer = RecordWriter { sink, plan, partition: &source, events: &events, offsets: offsets_of(&events)? };
         let value = writer.records(&records)?.pop().and_then(|(_, record)| record.value);
         let meta = ScoreMeta::new(read_view, sink, &names, times[0])?;
         Ok(Scored { outcome: value.map_or(Outcome::Filtered, outcome_of), meta })
     }
 }
 
-/// The event as the speed layer would have it, if it were the only one of its partition.
+/// The event as the speed layer would decode it if it were the only one of its partition.
 fn event_batch(scratch: &mut Scratch, event: &NewRecord, now: Micros) -> Result<RecordBatch> {
     let NewRecord { key, value, headers, .. } = event.clone();
     let record = Record { offset: Offset(0), timestamp: now, key, value, headers };
@@ -179,8 +207,7 @@ fn event_batch(scratch: &mut Scratch, event: &NewRecord, now: Micros) -> Result<
 }
 
 fn event_time_of(events: &RecordBatch) -> Result<Micros> {
-    let column = events.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-    let times = column.ok_or_else(|| Error::internal(format!("events lack {EVENT_TIME}")))?.values();
+    let times = times_in(events, EVENT_TIME)?;
     times.first().copied().ok_or_else(|| Error::internal("a batch of one event is empty"))
 }
 

@@ -114,6 +114,11 @@ impl RecentIds {
         }
     }
 
+    /// Returns since when the ids of accepted records are held at this clock; `None` if no id is remembered.
+    pub(super) fn since(&self, clock: Micros) -> Option<Micros> {
+        self.0.as_ref().map(|ids| clock.saturating_sub(ids.window.0))
+    }
+
     /// Returns how many ids are kept, including expired ones whose table or run is still there.
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, Remembered::len)

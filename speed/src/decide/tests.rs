@@ -51,6 +51,24 @@ proptest! {
         prop_assert_eq!(found, plain(&records, &ids, within_s * 1_000_000));
     }
 
+    /// So a duplicate repeats the accepted record of its id that has this timestamp or a later one, if there is one.
+    #[test]
+    fn an_id_that_is_held_since_then_was_not_accepted_again(rows in prop::collection::vec((0u8..6, 0i64..4_000_000), 1..120)) {
+        let decoder = decoder("1s");
+        let mut decider = Decider::new(None, None, Duration::from_secs(600), decoder.definition().dedup_within, &space());
+        prop_assert_eq!(decider.ids_since(), None);
+        let mut accepted: Vec<(u8, Micros)> = Vec::new();
+        for (offset, (id, at)) in rows.iter().enumerate() {
+            if matches!(decider.decide(&decoder, &record(offset as i64, *at, *id, 0)).unwrap(), Decision::Accept(_)) {
+                accepted.push((*id, *at));
+            }
+            let since = decider.ids_since().unwrap();
+            for (place, (id, _)) in accepted.iter().enumerate().filter(|(_, (_, at))| *at >= since) {
+                prop_assert!(accepted[place + 1..].iter().all(|(later, _)| later != id), "{} since {}: {:?}", id, since, accepted);
+            }
+        }
+    }
+
     #[test]
     fn a_new_owner_that_rereads_the_accepted_ids_decides_alike(rows in prop::collection::vec((0u8..6, 0i64..4_000_000), 2..80), split in 0usize..80) {
         let records: Vec<Record> = rows.iter().enumerate().map(|(i, (id, at))| record(i as i64, *at, *id, 0)).collect();

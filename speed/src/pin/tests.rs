@@ -1,5 +1,7 @@
 use super::*;
 
+const LONG: Duration = Duration::from_secs(60);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_that_takes_long_keeps_everything_until_it_is_done() {
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
@@ -9,16 +11,22 @@ async fn a_takeover_that_takes_long_keeps_everything_until_it_is_done() {
     assert!(leases().await.is_empty(), "most takeovers are short");
     short.end().await;
     let long = TakeoverPin::begin_after(Duration::ZERO, &catalog, "w", &clock);
-    let held = loop {
-        if let Some(lease) = leases().await.pop() {
-            break lease;
+    let held = async {
+        loop {
+            if let Some(lease) = leases().await.pop() {
+                break lease;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     };
+    let held = tokio::time::timeout(LONG, held).await.expect("timed out: there is no lease");
     assert_eq!((&*held.name, held.pin), ("takeover/w", Some(Vector::new())));
-    while long.lease.lock().unwrap().is_none() {
-        tokio::task::yield_now().await;
-    }
+    let known = async {
+        while long.lease.lock().unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, known).await.expect("timed out: the pin does not know its lease");
     long.end().await;
     assert!(leases().await.is_empty());
 }

@@ -52,7 +52,7 @@ async fn an_owner_that_a_node_no_longer_believes_claims_its_partitions_again() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), claimed).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), claimed).await.expect("timed out: the partition is not claimed again");
     assert_eq!(fresh.layers(), 1, "its layers stay");
     stop.cancel();
     keeping.await.unwrap();

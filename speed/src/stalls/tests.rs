@@ -43,3 +43,42 @@ fn a_stream_that_is_read_again_without_a_failure_begins_anew() {
     stalls.failed(stall("s"), later);
     assert!(left_out(&stalls, later).is_empty());
 }
+
+#[tokio::test]
+async fn a_sink_that_is_paused_holds_nothing_up() {
+    let definition = |kind, name: &str, sql: &str| catalog::DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status: catalog::DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let definitions = vec![
+        definition(
+            catalog::DefinitionKind::Stream,
+            "s",
+            "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 's', event_time = 'ts')",
+        ),
+        definition(
+            catalog::DefinitionKind::Sink,
+            "scored",
+            "CREATE SINK scored WITH (topic = 'out') AS SELECT e.id FROM s e LEFT JOIN gone v ON v.id = e.id",
+        ),
+    ];
+    let pauses = vec![catalog::PauseRecord { kind: catalog::DefinitionKind::Sink, name: "scored".into(), since: 1 }];
+    let (mut stalls, now) = (Stalls::default(), Instant::now());
+    for (pauses, held) in [(Vec::new(), &["s"][..]), (pauses, &[])] {
+        let state = catalog::CatalogState { definitions: definitions.clone(), pauses, ..Default::default() };
+        let registry = Registry::load(&state, &engine::functions::Functions::standard()).await.unwrap();
+        assert!(registry.sinks[0].plan.is_err());
+        stalls.failed(stall("s"), now);
+        stalls.failed(stall("s"), now);
+        stalls.plan(&registry, now);
+        assert_eq!(left_out(&stalls, now), held);
+        assert_eq!(stalls.outage(now).is_some(), !held.is_empty());
+    }
+}

@@ -73,7 +73,8 @@ impl Worker<'_> {
         self.finish_checkpoint().await?;
         let speed = self.speed;
         if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
-            self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed, self.stop.clone()));
+            let claims = self.sinks.as_ref().map_or_else(Vec::new, |sinks| sinks.output_claims());
+            self.under_way = Some(Checkpoint::begin((sealed, claims), self.views.live(), speed, self.stop.clone()));
             self.views.try_again();
         }
         Ok(())

@@ -8,17 +8,26 @@ use committed::registry::{LiveStream, Registry};
 use tracing::warn;
 use types::{Error, ErrorKind, Result};
 
-use super::POLL_INTERVAL;
 use super::Worker;
 use crate::views::Views;
 
 impl Worker<'_> {
-    /// Checks once a second whether definitions changed; returns true if the subscription must begin again.
+    /// Checks whether definitions changed: now and then, and after a takeover before the first event. Returns true if the
+    /// subscription must begin again.
     pub(super) async fn poll_definitions(&mut self) -> Result<bool> {
-        if self.polled_at.elapsed() < POLL_INTERVAL {
+        if !self.is_behind && self.polled_at.elapsed() < self.poll_interval() {
             return Ok(false);
         }
         self.polled_at = Instant::now();
+        let must_begin_again = self.follow_definitions().await?;
+        match self.is_behind {
+            // Until it begins again, it would decide events by what it has.
+            true => Err(Error::conflict("definitions changed before partitions were taken over")),
+            false => Ok(must_begin_again),
+        }
+    }
+
+    async fn follow_definitions(&mut self) -> Result<bool> {
         if self.speed.progress.left_out() != self.left_out {
             // A stream that was left out is tried again.
             return Ok(true);
@@ -34,7 +43,9 @@ impl Worker<'_> {
         };
         // Set only now: a state that could not be read is read again.
         self.revision = state.revision;
-        if !self.registry.is_stale(&state) {
+        if !self.registry.has_other_definitions(&state) {
+            self.is_behind = false;
+            self.follow_parameters(&state).await?;
             return Ok(false);
         }
         if let Some(stream) = redecoded(&state, &self.registry) {
@@ -51,12 +62,25 @@ impl Worker<'_> {
         }
         // A section covers whole epochs, so the new views begin with the next one.
         self.checkpoint().await?;
-        self.views = Views::new(&registry, self.session).await?;
+        if let Some(sinks) = &mut self.sinks {
+            sinks.switch_definitions(&registry, &self.epoch.positions()).await?;
+        }
+        self.views = Views::new(&registry, self.session);
         if let Some(fresh) = &self.speed.fresh {
             fresh.keep(self.views.stamps());
         }
-        self.registry = registry;
+        (self.registry, self.is_behind) = (registry, false);
         Ok(false)
+    }
+
+    /// Uses the values of parameters that a state has. Views, and what is uncommitted of them, do not depend on values. The
+    /// records of events that are made from now on do; those that are out stay.
+    pub(super) async fn follow_parameters(&mut self, state: &CatalogState) -> Result<()> {
+        if self.registry.is_stale(state) && !self.registry.has_other_definitions(state) {
+            self.registry = self.registry.following(state, &self.speed.functions).await?;
+            self.speed.progress.plan(&self.registry);
+        }
+        Ok(())
     }
 }
 
@@ -74,8 +98,8 @@ fn redecoded<'r>(state: &CatalogState, registry: &'r Registry) -> Option<&'r Arc
         let is_version = record.kind == DefinitionKind::Stream && record.name == *name && record.version == stream.version;
         is_version && record.status == DefinitionStatus::Redecoded
     };
-    let of = |name: &Arc<str>, stream: &LiveStream| state.definitions.iter().any(|record| is_by(record, name, stream));
-    registry.streams.iter().find(|(name, stream)| of(name, stream)).map(|(name, _)| name)
+    let is_redecoded = |name: &Arc<str>, stream: &LiveStream| state.definitions.iter().any(|record| is_by(record, name, stream));
+    registry.streams.iter().find(|(name, stream)| is_redecoded(name, stream)).map(|(name, _)| name)
 }
 
 fn streams_of(registry: &Registry) -> Vec<(&Arc<str>, u32)> {

@@ -51,6 +51,9 @@ impl Worker<'_> {
             None => 0,
         };
         let state = self.speed.catalog.state().await?;
+        // The owner before may have used values that this worker has not seen yet: they do not go back.
+        self.follow_parameters(&state).await?;
+        self.is_behind = self.registry.has_other_definitions(&state);
         let facts = self.facts_of(partitions).await?;
         self.check_marks(partitions, &state, &facts).await?;
         let mut starts = Vec::with_capacity(partitions.len());

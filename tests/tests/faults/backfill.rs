@@ -59,7 +59,7 @@ fn wait_until_read(project: &Project) {
         if read > 0 && partitions.iter().all(|partition| partition["lag"] == 0) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{status}");
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out: the log is not read to its end: {status}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use basestream_tests::{Harness, now};
+use basestream_tests::{Harness, now, until};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
@@ -13,11 +13,13 @@ use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
 use definitions::KEEP_OLD;
 use jobs::scheduler::Scheduler;
 use serving::{Node, OnValueError};
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 use types::files::FileKind;
 use uuid::Uuid;
 
+use crate::gate::{Gate, Way};
 use crate::{put, record, rows, table};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
@@ -271,20 +273,23 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
     archive(&harness, 30_000).await;
     put(&harness, vec![record(View, "sums", 1, &SUMS.replace("sum(x)", "array_agg(x ORDER BY x)"), Active)]).await;
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
-    let batch = batch(&harness, Duration::from_millis(1));
+    // The run does not end before it was seen.
+    let gate = Gate::before(harness.storage.object_store(), "snapshots/sums/", Way::Held);
+    let mut batch = batch(&harness, Duration::from_millis(1));
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
     let running = tokio::spawn(async move {
         let request = RunRequest::new("sums", RunTime::EventClock);
         batch.run(request, Arc::new(now), &|_| {}).await
     });
     let mut seen = 0;
-    while !running.is_finished() {
+    until("a report of the run", async || {
         let state = harness.catalog.state().await.unwrap();
-        if let Some(run) = state.runs.iter().find(|run| run.status == RunStatus::Running && run.events_read > 0) {
-            seen = run.events_read;
-            node.refresh().await.unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        seen = state.runs.iter().find(|run| run.status == RunStatus::Running).map_or(0, |run| run.events_read);
+        seen > 0
+    })
+    .await;
+    node.refresh().await.unwrap();
+    gate.set(Way::Fine);
     let run = running.await.unwrap().unwrap();
     assert!((1..=30_040).contains(&seen), "{seen}");
     assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 30_040));
@@ -299,7 +304,7 @@ async fn a_view_that_always_fails_does_not_keep_others_from_being_loaded() {
     put(&harness, vec![record(View, "bad", 1, bad, Active), record(View, "sums", 1, SUMS, Active)]).await;
     // Enough for either of the two, and not for both.
     let opening = harness.node_that_rebuilds(50, None);
-    let node = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("a node ends loading").unwrap();
+    let node = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("timed out: the node does not end loading").unwrap();
     assert_eq!(table(&node, "sums"), ["a 40", "b 40"]);
     assert_eq!(node.loaded().unwrap().failed.len(), 1);
 }

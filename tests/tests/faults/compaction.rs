@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
-use basestream_tests::{Harness, now};
+use basestream_tests::{Harness, now, until};
 use batch::{Compacted, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, CompactionRules, DefinitionStatus, RunStatus};
@@ -44,18 +44,20 @@ impl Site {
             let (node, stop) = (node.clone(), stop.clone());
             async move { node.run(stop).await }
         });
-        loop {
+        let pinned = async || {
             let state = self.state().await;
-            if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
-                return Serving { node, pin: lease.pin.clone().unwrap(), stop, task };
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            state.leases.iter().find(|lease| lease.name.starts_with("serve/")).map(|lease| lease.pin.clone())
+        };
+        until("the node to hold a lease", async || pinned().await.is_some()).await;
+        let pin = pinned().await.unwrap().unwrap();
+        Serving { node, pin, stop, task }
     }
 
     async fn assert_whole(&self) {
         let state = self.state().await;
-        for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
+        let lines = jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap();
+        assert!(!lines.is_empty(), "nothing is committed");
+        for line in lines {
             assert_eq!(line.mismatch, None, "{line:?}");
         }
         self.assert_proven("counts").await;
@@ -301,6 +303,7 @@ async fn other_programs_read_the_archive_as_it_stands() {
     for program in ["duckdb", "pyarrow", "polars"] {
         assert_eq!(found["rows"][program], serde_json::json!(expected), "{program}");
     }
+    assert!(!found["ids"].as_object().unwrap().is_empty(), "{found}");
     for (column, ids) in found["ids"].as_object().unwrap() {
         assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{column}");
     }
@@ -324,9 +327,12 @@ async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
     }
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
     let Serving { node, pin, stop, task } = site.serve().await;
+    let mut streams = std::collections::BTreeSet::new();
     for (partition, end) in site.state().await.vector().iter() {
         assert_eq!(pin.get(partition), if &*partition.stream == "q" { Offset::ZERO } else { end }, "{partition}");
+        streams.insert(partition.stream.to_string());
     }
+    assert_eq!(streams.into_iter().collect::<Vec<_>>(), ["q", "s"]);
     assert_eq!(site.compact().await.checkpoints, 4, "those before the one that has an event of q");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "of_quiet"), ["a 1"]);

@@ -40,8 +40,7 @@ async fn prepared() -> tempfile::TempDir {
         events.push(event(round, ["a", "b", "c"][round % 3]));
         events.push((Some("b".into()), "{broken".into()));
         harness.append("s", 2, events).await.unwrap();
-        let worker = harness.worker("one", Duration::from_secs(3600), None);
-        settled(&harness, worker).await;
+        harness.commit_at_once("one", &[("s", "s")]).await.unwrap();
         if round == 1 {
             harness.batch("counts", RunTime::EventClock).await.unwrap();
             harness.collect().await.unwrap();
@@ -52,13 +51,6 @@ async fn prepared() -> tempfile::TempDir {
     assert_eq!(state.checkpoints.len(), 3, "one checkpoint a round, and two of them are one");
     harness.catalog.close().await;
     harness.folder
-}
-
-/// Makes the worker commit everything as one epoch when it is stopped.
-async fn settled(harness: &Harness, worker: basestream_tests::Worker) {
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    worker.finish().await.unwrap();
-    harness.committed("s", "s").await.unwrap();
 }
 
 /// An installation in a copy of a folder.
@@ -149,10 +141,13 @@ impl Copy {
         let node = self.installation.node(None).await.unwrap();
         let report = verify_view(&self.verifier(), "counts", &jobs::served::NodeServed(node), now()).await.unwrap();
         assert!(report.is_equal(), "{about}: {report:?}");
-        for line in jobs::ledger::partitions(&self.installation.storage, &state, &Vector::new()).await.unwrap() {
+        let lines = jobs::ledger::partitions(&self.installation.storage, &state, &Vector::new()).await.unwrap();
+        let reports = verify_log(&self.verifier(), &*self.installation.log, &[], now()).await.unwrap();
+        assert!(!lines.is_empty() && !reports.is_empty(), "{about}: nothing is committed");
+        for line in lines {
             assert_eq!(line.mismatch, None, "{about}: {line:?}");
         }
-        for report in verify_log(&self.verifier(), &*self.installation.log, &[], now()).await.unwrap() {
+        for report in reports {
             assert!(report.is_equal(), "{about}: {report:?}");
         }
     }
@@ -357,7 +352,7 @@ async fn rebuilt_states_are_read_in_the_damaged_ones_place() {
     let of = |kind: FileKind| state.files.iter().find(|file| file.kind == kind && file.checkpoint == Some(newest)).unwrap().clone();
     copy.damage(&of(FileKind::States), Way::Half).await;
     let before = copy.answers().await.rows.remove("scan").unwrap().unwrap();
-    assert_eq!(copy.state().await.damages.len(), 1, "the node told the catalog");
+    assert_eq!(copy.state().await.damages.len(), 1, "the node reported it to the catalog");
     copy.schedule().await;
     let state = copy.state().await;
     assert!(state.damages.is_empty());

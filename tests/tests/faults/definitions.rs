@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use basestream_tests::{Harness, now};
+use basestream_tests::{Harness, Worker, now, until};
 use batch::{RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Retired};
@@ -13,7 +13,7 @@ use serving::ServingClock;
 use types::ErrorKind;
 use uuid::Uuid;
 
-use crate::{put, record, table};
+use crate::{put, record, table, table_at};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
@@ -56,12 +56,11 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     worker.finish().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_refuses_is_not_answered_and_the_others_are() {
+/// A worker and a node with two events of one key, once `counts` has them beside a view that has no answer.
+async fn counts_beside(view: &str, sql: &str) -> (Harness, serving::Node, Worker) {
     crate::show_logs();
     let harness = Harness::new().await.unwrap();
-    let shares = "CREATE VIEW shares WITH (on_error = 'refuse') AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
-    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, view, sql), (View, "counts", COUNTS)]).await.unwrap();
     let fresh = Fresh::default();
     let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
     let worker = harness.worker("one", Duration::from_millis(50), Some(fresh));
@@ -70,10 +69,39 @@ async fn a_view_that_refuses_is_not_answered_and_the_others_are() {
     assert!(!worker.task.is_finished(), "the speed layer goes on");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 2"]);
+    (harness, node, worker)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_refuses_is_not_answered_and_the_others_are() {
+    let shares = "CREATE VIEW shares WITH (on_error = 'refuse') AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
+    let (harness, node, worker) = counts_beside("shares", shares).await;
     let refused = node.read_view().unwrap().view("shares").map(|_| ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "no answer, rather than a wrong one");
     assert!(harness.batch("shares", RunTime::EventClock).await.is_err());
     worker.finish().await.unwrap();
+}
+
+/// `check` and `apply` refuse such a view. One that was applied before they did is in the catalog.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_view_that_cannot_be_computed_stops_no_other() {
+    let odd = "CREATE VIEW odd AS SELECT k, count(*) AS n FROM s WHERE x > 'abc' GROUP BY k";
+    let (harness, node, worker) = counts_beside("odd", odd).await;
+    assert!(node.read_view().unwrap().view("odd").is_err(), "no answer, rather than a wrong one");
+    assert!(harness.batch("odd", RunTime::EventClock).await.is_err());
+    // The corrected view takes its place.
+    let corrected = odd.replace("'abc'", "1");
+    put(&harness, vec![record(View, "odd", 1, odd, Retired), record(View, "odd", 2, &corrected, Active)]).await;
+    until("the corrected view", async || {
+        harness.append("s", 2, vec![event("b", 7, "")]).await.unwrap();
+        harness.committed("s", "s").await.unwrap();
+        node.refresh().await.unwrap();
+        node.read_view().unwrap().view("odd").is_ok()
+    })
+    .await;
+    worker.finish().await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "odd")[0], "a 1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,6 +117,8 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
         harness.append("s", 2, (0..5).map(|i| event(["a", "b"][i % 2], 1, r#","c":"red""#)).collect()).await.unwrap();
         sent += 5;
         if round == 15 {
+            // What came before is read by the version before.
+            harness.committed("s", "s").await.unwrap();
             let wider = STREAM.replace("x BIGINT", "x BIGINT, c TEXT");
             let colours = "CREATE VIEW colours AS SELECT c, count(*) AS n FROM s GROUP BY c";
             let streams = [record(Stream, "s", 1, STREAM, Retired), record(Stream, "s", 2, &wider, Active)];
@@ -97,16 +127,25 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
         tokio::time::sleep(Duration::from_millis(25)).await;
         if round % 7 == 0 {
             node.refresh().await.unwrap();
-            let total =
-                |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
             let read_view = node.read_view().unwrap();
+            let count = |line: &String| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap();
+            let total = |name: &str| table_at(&read_view, name).iter().map(count).sum::<i64>();
             if read_view.loaded.registry.served("colours").is_some() && read_view.view("colours").is_ok() {
                 assert!((total("counts") - total("colours")).abs() <= 10, "both views count about the same events");
             }
         }
     }
     assert!(!worker.task.is_finished(), "the speed layer goes on");
-    harness.committed("s", "s").await.unwrap();
+    // However slow the machine is, the worker reads events by the version after.
+    until("an event with a colour", async || {
+        harness.append("s", 2, (0..5).map(|i| event(["a", "b"][i % 2], 1, r#","c":"red""#)).collect()).await.unwrap();
+        sent += 5;
+        harness.committed("s", "s").await.unwrap();
+        node.refresh().await.unwrap();
+        let is_answered = node.read_view().unwrap().view("colours").is_ok();
+        is_answered && table(&node, "colours").iter().any(|line| line.starts_with("red "))
+    })
+    .await;
     worker.finish().await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), [format!("a {}", sent / 5 * 3), format!("b {}", sent / 5 * 2)]);

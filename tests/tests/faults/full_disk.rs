@@ -42,7 +42,7 @@ impl Reader {
             if counted == expected {
                 return;
             }
-            assert!(begun.elapsed() < LONG, "{counted} of {expected}");
+            assert!(begun.elapsed() < LONG, "timed out: {counted} of {expected}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -71,7 +71,7 @@ async fn a_storage_without_room_costs_no_event_no_answer_and_no_file() {
     let begun = Instant::now();
     let outages = ["the object storage takes no files", "the speed layer cannot commit"];
     while reader.node.outages().iter().map(|outage| outage.what).collect::<Vec<_>>() != outages {
-        assert!(begun.elapsed() < LONG, "the disk was never full: {:?}", reader.node.outages());
+        assert!(begun.elapsed() < LONG, "timed out: the disk was never full: {:?}", reader.node.outages());
         assert_eq!(reader.ask().await, 30);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -262,12 +262,12 @@ async fn a_delta_that_was_left_out_is_found_and_the_archive_wins() {
     assert!(keys.contains(&"k=a") && !keys.contains(&"k=d"), "{comparison:?}");
     let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
     assert_eq!(table(&node, "counts")[..3], ["a 4", "b 2", "c 2"], "the archive wins");
-    let told = site.differences_in_status().await;
-    assert!(told[0].starts_with("counts (version 1): the recomputation of ") && told[0].contains("k="), "{told:?}");
+    let reported = site.differences_in_status().await;
+    assert!(reported[0].starts_with("counts (version 1): the recomputation of ") && reported[0].contains("k="), "{reported:?}");
     // Another run says nothing about it; one that compares again does.
     site.append("s", &["a"]).await;
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
-    assert_eq!(site.differences_in_status().await, told);
+    assert_eq!(site.differences_in_status().await, reported);
     assert_eq!(site.recompute("counts").await.found(), Some(0));
     assert_eq!(site.differences_in_status().await, Vec::<String>::new());
 }
@@ -362,10 +362,7 @@ async fn copies_of_edges_are_kept_once_they_are_published_and_while_their_versio
         let event = format!(r#"{{"id":"{name}","ts":"2026-03-01T10:00:00Z","u":"u","d":"{name}"}}"#);
         harness.append(name, 1, vec![(Some("u".to_owned()), event)]).await.unwrap();
     }
-    let worker = harness.worker("one", Duration::from_secs(3_600), None);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    worker.finish().await.unwrap();
-    harness.committed("a", "a").await.unwrap();
+    harness.commit_at_once("one", &[("a", "a"), ("b", "b")]).await.unwrap();
 
     let is_late = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let clock: types::tiles::Clock = {

@@ -18,23 +18,33 @@ mod incremental;
 mod memory;
 mod random;
 mod replay;
+mod run_memory;
 mod scheduling;
 mod sinks;
 mod site;
 mod small_disk;
 mod supernode;
+mod training;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::Harness;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use serving::{Node, StateSource, scan, scan_parts};
+use serving::{Node, ReadView, StateSource, scan, scan_parts};
 use uuid::Uuid;
 
 /// Enables logs as RUST_LOG requests.
 fn show_logs() {
     let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
     let _ = logs.try_init();
+}
+
+/// The seeds of a test: as many as `BASESTREAM_SEEDS` says, or this many.
+fn seeds(count: u64) -> std::ops::RangeInclusive<u64> {
+    let asked = std::env::var("BASESTREAM_SEEDS").ok();
+    let count = asked.map_or(count, |text| text.parse().unwrap_or_else(|_| panic!("BASESTREAM_SEEDS is {text}: expected a number")));
+    assert!(count > 0, "no seed is tried");
+    1..=count
 }
 
 fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
@@ -70,10 +80,14 @@ fn lines_of(rows: &RecordBatch) -> Vec<String> {
 
 /// All rows of a view as sorted lines of text.
 fn table(node: &Node, name: &str) -> Vec<String> {
-    let read_view = node.read_view().unwrap();
+    table_at(&node.read_view().unwrap(), name)
+}
+
+/// The same at one position.
+fn table_at(read_view: &ReadView, name: &str) -> Vec<String> {
     let view = read_view.view(name).unwrap();
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-    let source = StateSource::Layers { read_view: &read_view, view };
+    let source = StateSource::Layers { read_view, view };
     let t = read_view.t_of(&view.live);
     let mut lines: Vec<String> = Vec::new();
     for part in 0..scan_parts(&source) {

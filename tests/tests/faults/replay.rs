@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use basestream_tests::now;
+use basestream_tests::{now, until};
 use batch::{ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus, run_lease};
@@ -212,12 +212,8 @@ async fn a_replay_pins_what_it_reads_until_it_ends() {
         let state = site.harness.catalog.state().await.unwrap();
         state.leases.iter().find(|lease| lease.name == run_lease("counts", 1)).map(|lease| lease.pin.clone())
     };
-    let pin = loop {
-        match pinned().await {
-            Some(pin) => break pin.unwrap(),
-            None => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    };
+    until("the replay to begin", async || pinned().await.is_some()).await;
+    let pin = pinned().await.unwrap().unwrap();
     let begin = [0, 1].map(|partition| (PartitionId::new("s", partition), Offset(0)));
     assert_eq!(pin, begin.into_iter().collect());
     gate.set(Way::Fine);

@@ -76,7 +76,7 @@ async fn until(harness: &Harness, is_so: impl Fn(&CatalogState) -> bool) -> Arc<
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, waiting).await.expect("it never came")
+    tokio::time::timeout(LONG, waiting).await.expect("timed out: the catalog does not become what is awaited")
 }
 
 fn statuses(state: &CatalogState, view: &str) -> Vec<RunStatus> {
@@ -101,7 +101,8 @@ async fn a_long_run_leaves_a_place_to_others_and_what_has_none_waits() {
         async move { scheduler.run(stop).await }
     });
     let published = |view: &'static str| move |state: &CatalogState| state.snapshot(view, 1).is_some();
-    let state = until(&harness, |state| published("tenant")(state) && published("third")(state)).await;
+    let state =
+        until(&harness, |state| published("tenant")(state) && published("third")(state) && !statuses(state, "slow").is_empty()).await;
     assert_eq!(statuses(&state, "slow"), [RunStatus::Running]);
     let overlap = |view: &str| state.runs.iter().filter(|run| &*run.view == view).map(|run| (run.started_at, run.ended_at)).next().unwrap();
     let (tenant, third) = (overlap("tenant"), overlap("third"));
@@ -130,7 +131,7 @@ async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one()
         let mut runs = state.runs.iter().filter(|run| run.version == version);
         runs.any(|run| run.events_read == 5 && run.status == RunStatus::Succeeded)
     };
-    let state = until(&harness, |state| ended(state, 1)).await;
+    let state = until(&harness, |state| ended(state, 1) && state.runs.iter().any(|run| run.version == 2)).await;
     let of_second: Vec<_> = state.runs.iter().filter(|run| run.version == 2).map(|run| run.status).collect();
     assert_eq!(of_second, [RunStatus::Running]);
     let mut another = batch;

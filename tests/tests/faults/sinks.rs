@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use basestream_tests::services::needed;
 use basestream_tests::{Harness, now};
 use batch::{Known, RunTime};
 use catalog::DefinitionKind;
@@ -27,11 +28,15 @@ use types::vector::Offset;
 use types::{Error, Result};
 use uuid::Uuid;
 
-use super::show_logs;
+use super::{seeds, show_logs};
 
-mod backtest;
+mod ahead;
+pub(super) mod backtest;
+mod chains;
+pub(super) mod parameters;
 mod scoring;
 mod stalled;
+mod switches;
 
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
@@ -39,7 +44,7 @@ const BEGIN: Micros = 1_772_000_000_000_000;
 const PARTITIONS: u32 = 2;
 const KEYS: u8 = 4;
 
-// The topics `in`, `out`, `out_before` and `out_velocity` get a name of their own for each run.
+// The topics `in`, `out`, `out_before` and `out_other` get a name of their own for each run.
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, u TEXT, x BIGINT)
     WITH (topic = '{in}', event_time = 'ts', id = 'id', key = 'k', dedup_within = '1h')";
 const BY_KEY: &str = "CREATE VIEW by_key WITH (windows = '1h') AS
@@ -50,9 +55,6 @@ const INCLUSIVE: &str = "CREATE SINK after WITH (topic = '{out}', key = 'k') AS
     FROM s e LEFT JOIN by_key v ON v.k = e.k LEFT JOIN links l ON l.k = e.k WHERE e.x <> 5";
 const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = '{out_before}', features = 'exclusive') AS
     SELECT e.id, v.n_1h, v.total_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
-const VELOCITY: &str = "CREATE SINK velocity WITH (topic = '{out_velocity}') AS
-    SELECT e.id, e.k, v.n_1h, v.total_1h, v.last, CASE WHEN v.n_1h > 3 THEN 'review' ELSE 'allow' END AS decision
-    FROM s e LEFT JOIN by_key v ON v.k = e.k WHERE e.x <> 5";
 
 /// The log on which a run takes place, and the names of its topics.
 struct Place {
@@ -66,7 +68,7 @@ impl Place {
     }
 
     fn sql(&self, text: &str) -> String {
-        ["in", "out", "out_before", "out_velocity"]
+        ["in", "out", "out_before", "out_other"]
             .iter()
             .fold(text.to_owned(), |text, name| text.replace(&format!("{{{name}}}"), &self.topic(name)))
     }
@@ -275,7 +277,7 @@ impl Process {
         (speed.log, speed.settings.group) = (log.log.clone(), place.group());
         let (progress, functions) = (speed.progress.clone(), harness.functions.clone());
         let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
-        let sinks = Sinks::new(open_node(node.clone()), log, functions, settings);
+        let sinks = Sinks::new(open_node(node.clone()), log, harness.catalog.clone(), functions, settings);
         speed.sinks = Some(Arc::new(sinks.clone()));
         node.attach_scorer(Arc::new(sinks.clone()));
         let reads = node.clone();
@@ -316,11 +318,11 @@ async fn run(seed: u64, kafka: Option<String>) {
     let embedded = format!("file://{}", harness.path().join("log").display());
     let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
     harness.log = place.log().await;
-    for topic in ["in", "out", "out_before", "out_velocity"] {
+    for topic in ["in", "out", "out_before", "out_other"] {
         harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
     }
     let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE)), ("velocity", place.sql(VELOCITY))];
+    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE))];
     let sinks = sinks.each_ref().map(|(name, sql)| (DefinitionKind::Sink, *name, sql.as_str()));
     let stream = place.sql(STREAM);
     let stream = [(DefinitionKind::Stream, "s", stream.as_str())];
@@ -341,20 +343,20 @@ async fn run(seed: u64, kafka: Option<String>) {
         }
         if rng.random_ratio(1, 6) {
             let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
-            // Another process may run it.
-            let _ = harness.batch(view, RunTime::EventClock).await;
+            // Another process may run it. On a slow machine some events may be without a record, of a time that the snapshot does not
+            // keep any more: they would see a later one.
+            if harness.committed("s", &place.topic("in")).await.is_ok() {
+                let _ = harness.batch(view, RunTime::EventClock).await;
+            }
         }
     }
     let expected = expected(&harness, &place).await;
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
-    let velocity = after.iter().map(|(event, row)| (*event, without(row, "linked"))).collect::<BTreeMap<_, _>>();
     let began = Instant::now();
-    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len()
-        || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
-        || put_out(&harness, &place, VELOCITY).await.len() < velocity.len()
+    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
     {
-        assert!(began.elapsed() < Duration::from_secs(90), "seed {seed}: the records do not come");
+        assert!(began.elapsed() < Duration::from_secs(90), "timed out: seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;
@@ -365,7 +367,7 @@ async fn run(seed: u64, kafka: Option<String>) {
     process.finish().await;
     let failed = failed.load(Ordering::Relaxed);
     assert!(lives > 0 && failed > 0 && after.len() > 100, "seed {seed}: {lives} kills, {failed} failures, {} records", after.len());
-    for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before), (VELOCITY, velocity)] {
+    for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
         let found = put_out(&harness, &place, sql).await;
         for (event, row) in &expected {
             assert_eq!(found.get(event), Some(row), "seed {seed}, event {event:?} of {}, at {}", expected.len(), now());
@@ -378,7 +380,7 @@ async fn run(seed: u64, kafka: Option<String>) {
 /// What ran live, and what the same sinks say of it from the archive.
 async fn backtested(harness: &Harness, place: &Place, expected: &BTreeMap<(i32, i64), Expected>) {
     let all = (Micros::MIN, Micros::MAX);
-    for (name, sql) in [("before", EXCLUSIVE), ("velocity", VELOCITY)] {
+    for (name, sql) in [("before", EXCLUSIVE), ("after", INCLUSIVE)] {
         let live = put_out(harness, place, sql).await;
         assert_eq!(backtest::scored(harness, name, all, Known::Log).await, live);
         let (from, to) = (BEGIN + HOUR / 2, BEGIN + HOUR);
@@ -394,19 +396,11 @@ async fn backtested(harness: &Harness, place: &Place, expected: &BTreeMap<(i32, 
         assert_eq!((&found["n_1h"], &found["total_1h"]), (&json!(n), &json!(total)), "event {event:?}");
     }
     assert_eq!(by_time.len(), events.len());
-    backtest::refuses_links(harness).await;
-}
-
-fn without(row: &Value, member: &str) -> Value {
-    let mut row = row.clone();
-    row.as_object_mut().unwrap().remove(member);
-    row
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_accepted_event_has_one_record_with_what_it_saw() {
-    let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
-    for seed in 1..=seeds {
+    for seed in seeds(4) {
         run(seed, None).await;
     }
 }
@@ -414,9 +408,8 @@ async fn each_accepted_event_has_one_record_with_what_it_saw() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs services: just test-services"]
 async fn the_same_on_kafka() {
-    let url = std::env::var("BASESTREAM_TEST_KAFKA").expect("BASESTREAM_TEST_KAFKA names a broker: just services up");
-    let seeds = std::env::var("BASESTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2);
-    for seed in 1..=seeds {
+    let [url] = needed(["BASESTREAM_TEST_KAFKA"]);
+    for seed in seeds(2) {
         run(seed, Some(url.clone())).await;
     }
 }

@@ -1,7 +1,6 @@
 //! An installation over one stream, whose checkpoints a test makes one by one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use basestream_tests::{Harness, now};
 use catalog::CatalogState;
@@ -45,10 +44,7 @@ impl Site {
         let mut records: Vec<_> = ids.iter().map(|id| (Some(format!("{}", id % 2)), text(id))).collect();
         records.push((Some("0".into()), "{broken".into()));
         self.harness.append("s", 2, records).await.unwrap();
-        let worker = self.harness.worker(worker, Duration::from_secs(3_600), None);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        worker.finish().await.unwrap();
-        self.harness.committed("s", "s").await.unwrap();
+        self.harness.commit_at_once(worker, &[("s", "s")]).await.unwrap();
     }
 
     pub async fn state(&self) -> Arc<CatalogState> {

@@ -1,14 +1,20 @@
-//! The binary on a real file system that runs full. `BASESTREAM_TEST_SMALL_DISK` names a folder on one of
-//! 24 MiB: `tests/services/test disk` mounts it.
+//! The binary, and a run that spills, on a real file system that runs full. `BASESTREAM_TEST_SMALL_DISK` names a folder on
+//! one of 24 MiB: `tests/services/test disk` mounts it.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{Project, free_port};
+use basestream_tests::small_disk::SmallDisk;
+use basestream_tests::{Harness, now, until};
+use batch::{Batch, RunMode, RunRequest, RunTime};
+use catalog::{DefinitionKind, RunRecord};
 use serde_json::Value;
+use serving::ServingClock;
+use types::{ErrorKind, Result};
+
+use crate::table;
 
 const STREAM: &str = "CREATE STREAM payments (k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts', key = 'k');";
 const VIEW: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k;";
@@ -16,18 +22,9 @@ const EVENTS: usize = 20_000;
 /// What the ballast leaves: less than the events take.
 const ROOM_BYTES: u64 = 2 << 20;
 const LONG: Duration = Duration::from_secs(120);
-
-/// Fills the disk but for [`ROOM_BYTES`].
-fn fill(disk: &Path) -> PathBuf {
-    let path = disk.join("ballast");
-    let mut ballast = File::create(&path).unwrap();
-    let chunk = vec![1; 64 << 10];
-    while ballast.write_all(&chunk).is_ok() {}
-    let length = ballast.metadata().unwrap().len();
-    assert!(length < 64 << 20, "expected a small disk, found room for {length} bytes");
-    ballast.set_len(length - ROOM_BYTES).unwrap();
-    path
-}
+/// Keys of a thousand bytes each, and a run that cannot hold their states in memory, but on the disk.
+const LONG_KEYS: usize = 10_000;
+const LITTLE_MEMORY_BYTES: usize = 8 << 20;
 
 /// Asks a running node, and remembers how much it has counted: no answer counts less than one before it.
 struct Asked {
@@ -52,7 +49,7 @@ impl Asked {
     async fn until(&mut self, what: &str, mut is_so: impl AsyncFnMut(&mut Asked) -> bool) {
         let begun = Instant::now();
         while !is_so(self).await {
-            assert!(begun.elapsed() < LONG, "never: {what}; counted {}", self.counted);
+            assert!(begun.elapsed() < LONG, "timed out: {what}; counted {}", self.counted);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -61,8 +58,7 @@ impl Asked {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a small disk: tests/services/test disk"]
 async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_event_once() {
-    let disk = std::env::var("BASESTREAM_TEST_SMALL_DISK").expect("BASESTREAM_TEST_SMALL_DISK names a folder: tests/services/test disk");
-    let disk = tempfile::tempdir_in(disk).unwrap();
+    let mut disk = SmallDisk::seen().expect("BASESTREAM_TEST_SMALL_DISK names a folder: tests/services/test disk");
     let at = |name: &str| disk.path().join(name).display().to_string();
     let http = format!("127.0.0.1:{}", free_port().unwrap());
     let settings = format!(
@@ -86,7 +82,7 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     let mut asked = Asked { http, counted: 0 };
     asked.until("ready", async |asked| asked.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
 
-    let ballast = fill(disk.path());
+    disk.fill(ROOM_BYTES).unwrap();
     let events = project.folder.path().join("events.jsonl").display().to_string();
     let mut ingest = project.command(&["ingest", "payments", &events]).unwrap();
     let mut waiting = ingest.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -104,7 +100,7 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    std::fs::remove_file(ballast).unwrap();
+    disk.give_space().unwrap();
     // The first one ends by itself or gave up; another one sends what is missing, and nothing twice.
     waiting.wait().unwrap();
     project.ok(&["ingest", "payments", &events]).unwrap();
@@ -119,4 +115,52 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     assert_eq!(asked.look_up().await, EVENTS as i64);
     project.ok(&["verify", "counts"]).unwrap();
     assert_eq!(up.terminate().unwrap(), Some(0), "{}", project.log_of("up"));
+}
+
+async fn run(batch: &Batch) -> Result<RunRecord> {
+    let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("counts", RunTime::EventClock) };
+    batch.run(request, Arc::new(now), &|_| {}).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a small disk: tests/services/test disk"]
+async fn a_run_that_spills_on_a_small_disk_fails_while_it_is_full_and_leaves_nothing_there() {
+    let mut disk = SmallDisk::seen().expect("BASESTREAM_TEST_SMALL_DISK names a folder: tests/services/test disk");
+    let room_bytes = disk.room_bytes().unwrap();
+    let temp_dir = disk.path().join("spilled");
+    // All else is on another disk.
+    let harness = Harness::new().await.unwrap();
+    let definitions = [(DefinitionKind::Stream, "payments", STREAM), (DefinitionKind::View, "counts", VIEW)];
+    harness.define(&definitions.map(|(kind, name, sql)| (kind, name, sql.trim_end_matches(';')))).await.unwrap();
+    for first in (0..LONG_KEYS).step_by(1_000) {
+        let event = |number: usize| (Some(number.to_string()), format!(r#"{{"k":"{number:x<1000}","ts":"2026-01-01T00:00:00Z"}}"#));
+        harness.append("payments", 1, (first..first + 1_000).map(event).collect()).await.unwrap();
+    }
+    harness.commit_at_once("one", &[("payments", "payments")]).await.unwrap();
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
+    let expected = table(&node, "counts");
+    assert_eq!(expected.len(), LONG_KEYS);
+
+    let mut batch = harness.batch_layer(LITTLE_MEMORY_BYTES);
+    batch.settings.temp_dir = Some(temp_dir.clone());
+    batch.settings.events_per_bucket = LONG_KEYS as u64 / 20;
+    disk.fill(0).unwrap();
+    let error = run(&batch).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.message().contains("No space left"), "{error}");
+    assert_eq!(error.fact("folder"), Some(&*temp_dir.display().to_string()), "{error}");
+    assert_eq!(error.fact("setting"), Some("batch.temp_dir"), "{error}");
+    assert!(harness.catalog.state().await.unwrap().snapshot("counts", 1).is_none());
+    node.refresh().await.unwrap();
+    assert!(table(&node, "counts") == expected, "another answer after a run that failed");
+
+    disk.give_space().unwrap();
+    let is_empty = || std::fs::read_dir(&temp_dir).unwrap().next().is_none();
+    until("what the failed run spilled to be gone", async || is_empty() && disk.room_bytes().unwrap() >= room_bytes).await;
+    let made = run(&batch).await.unwrap();
+    assert_eq!(made.events_read, LONG_KEYS as i64);
+    assert!(harness.catalog.state().await.unwrap().snapshot("counts", 1).is_some());
+    node.refresh().await.unwrap();
+    assert!(table(&node, "counts") == expected, "another answer from the snapshot");
+    until("what the run spilled to be gone", async || is_empty() && disk.room_bytes().unwrap() >= room_bytes).await;
 }

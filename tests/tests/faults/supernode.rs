@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use basestream_tests::{Harness, Worker, now};
+use basestream_tests::{Harness, Worker, now, until};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use engine::events::format_timestamp;
@@ -244,12 +244,4 @@ fn number(rows: &RecordBatch, column: &str, row: usize) -> i64 {
 fn bounded(what: &str, bytes: usize, most: usize) {
     println!("{what}: {:.1} MiB, at most {}", bytes as f64 / f64::from(1 << 20), most >> 20);
     assert!(bytes <= most, "{what} held {bytes} bytes more than before, expected at most {most}");
-}
-
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

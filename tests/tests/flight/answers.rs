@@ -146,7 +146,7 @@ async fn tickets_and_handles_are_answered_by_any_server() {
     assert_eq!(read(&mut other).await, ["2"]);
     drop((client, other, statement));
     stop.cancel();
-    tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(SOON, task).await.expect("timed out: the server does not stop").unwrap().unwrap();
     server.stop().await;
 }
 

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use serving::http::Protection;
 use tonic::Code;
 
-use crate::server::{Client, Server, batches, fetch, one, refused, rows, status_of};
+use crate::server::{Client, SOON, Server, batches, fetch, one, refused, rows, status_of};
 
 pub fn token(name: &str, role: Role, views: &[&str]) -> (String, TokenRecord) {
     let views = views.iter().map(ToString::to_string).collect();
@@ -130,12 +130,14 @@ async fn a_revoked_token_ends_what_it_began() {
     answer.next().await.unwrap().unwrap();
     // Another token of the same name does not let the first one go on.
     protection.authenticator.keyring.set(vec![token("gone", Role::Reader, &[]).1]);
-    let error = loop {
-        match answer.next().await.unwrap() {
-            Ok(_) => {}
-            Err(error) => break status_of(error),
+    let ended = async {
+        loop {
+            if let Err(error) = answer.next().await.unwrap() {
+                break status_of(error);
+            }
         }
     };
+    let error = tokio::time::timeout(SOON, ended).await.expect("timed out: the rows go on");
     assert_eq!((error.code(), error.message()), (Code::Unauthenticated, "the token was revoked, or has expired"));
     assert!(batches(&mut client, "SELECT 1").await.is_err());
     server.stop().await;

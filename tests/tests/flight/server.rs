@@ -33,7 +33,7 @@ pub const UNIT: &str = "00112233-4455-6677-8899-aabbccddeeff";
 /// A query that would take hours.
 pub const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
 /// No test waits longer for what is to happen soon.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(60);
 
 pub type Client = FlightSqlServiceClient<Channel>;
 
@@ -100,7 +100,7 @@ impl Server {
     /// Waits until every answer under way is over.
     pub async fn stop(mut self) {
         self.stop.cancel();
-        tokio::time::timeout(SOON, self.task).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(SOON, self.task).await.expect("timed out: the server does not stop").unwrap().unwrap();
         self.worker.take().unwrap().finish().await.unwrap();
     }
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use event_log::{Log, TopicPartition};
+use basestream_tests::records_of;
+use event_log::Log;
 use event_sinks::source_of;
 use serde_json::Value;
 use types::{Error, Result};
@@ -18,11 +19,14 @@ SELECT p.event_id, p.device_id, s.payments, d.payments_1m
 FROM payments p LEFT JOIN seen s ON s.device_id = p.device_id LEFT JOIN devices d ON d.device_id = p.device_id;\n";
 
 /// A partition and an offset.
-type Place = (i64, i64);
+pub type Place = (i64, i64);
 
 /// Compares the records with the accepted events. Returns what was found, for people.
 pub async fn check(site: &Site, log: &dyn Log) -> Result<String> {
     let accepted = accepted(site)?;
+    if accepted.is_empty() {
+        return Err(Error::internal("no event was accepted"));
+    }
     let found = records(site, log).await?;
     let missing = accepted.keys().find(|place| !found.contains_key(place));
     if let Some(place) = missing {
@@ -55,7 +59,7 @@ pub async fn check(site: &Site, log: &dyn Log) -> Result<String> {
 }
 
 /// The device of each accepted event.
-fn accepted(site: &Site) -> Result<BTreeMap<Place, Value>> {
+pub fn accepted(site: &Site) -> Result<BTreeMap<Place, Value>> {
     let text = site.project.ok(&["query", "SELECT __partition, __offset, device_id FROM payments", "--json"])?;
     let mut answer: Value = serde_json::from_str(&text)?;
     let Value::Array(rows) = answer["rows"].take() else { return Err(Error::internal("a query without rows")) };
@@ -65,24 +69,16 @@ fn accepted(site: &Site) -> Result<BTreeMap<Place, Value>> {
 
 /// The record of each event.
 async fn records(site: &Site, log: &dyn Log) -> Result<BTreeMap<Place, Value>> {
-    let (topic, mut found) = (site.sink_topic(), BTreeMap::new());
-    for bounds in log.bounds(&topic).await? {
-        let source = TopicPartition { topic: topic.as_str().into(), partition: bounds.partition };
-        let (mut position, mut last) = (bounds.begin, HashMap::new());
-        while position < bounds.end {
-            let fetched = log.read(&source, position, 10_000).await?;
-            for record in fetched.records {
-                let (events, offset) = source_of(&record.headers).ok_or_else(|| Error::corrupt("a record does not name its event"))?;
-                let event = format!("{events}/{offset}");
-                if last.insert(events.partition, offset).is_some_and(|last| last >= offset) {
-                    return Err(Error::corrupt("a record is out of order").with("event", event).with("partition", &source));
-                }
-                let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())?;
-                if found.insert((events.partition.into(), offset.0), value).is_some() {
-                    return Err(Error::corrupt("an event has two records").with("event", event));
-                }
-            }
-            position = fetched.position;
+    let (mut found, mut last) = (BTreeMap::new(), HashMap::new());
+    for (source, record) in records_of(log, &site.topic_put_out("scored")).await? {
+        let (events, offset) = source_of(&record.headers).ok_or_else(|| Error::corrupt("a record does not name its event"))?;
+        let event = format!("{events}/{offset}");
+        if last.insert((source.partition, events.partition), offset).is_some_and(|last| last >= offset) {
+            return Err(Error::corrupt("a record is out of order").with("event", event).with("partition", &source));
+        }
+        let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())?;
+        if found.insert((events.partition.into(), offset.0), value).is_some() {
+            return Err(Error::corrupt("an event has two records").with("event", event));
         }
     }
     Ok(found)

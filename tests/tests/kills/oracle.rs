@@ -16,7 +16,7 @@ use crate::site::{STREAMS, Site};
 /// The oracle's input.
 pub struct Question<'a> {
     pub site: &'a Site,
-    pub told: &'a [LoggedRecord],
+    pub records: &'a [LoggedRecord],
     pub samples: &'a [Sample],
     pub ledger: &'a [PartitionLine],
     /// Ids that were sent once, and ids that may have been sent more than once; all were acknowledged.
@@ -58,9 +58,9 @@ fn source(question: &Question<'_>, stream: &str, folder: &Path) -> Result<Value>
     use base64::Engine;
     let path = folder.join(format!("{stream}.ndjson"));
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
-    for told in question.told.iter().filter(|told| told.stream == stream) {
-        let value = told.value.as_ref().map(|value| base64::engine::general_purpose::STANDARD.encode(value));
-        let record = json!({"partition": told.partition, "offset": told.offset.0, "timestamp": told.timestamp, "value": value});
+    for record in question.records.iter().filter(|record| record.stream == stream) {
+        let value = record.value.as_ref().map(|value| base64::engine::general_purpose::STANDARD.encode(value));
+        let record = json!({"partition": record.partition, "offset": record.offset.0, "timestamp": record.timestamp, "value": value});
         writeln!(file, "{record}")?;
     }
     file.flush()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use types::failpoint::{APPEND, BATCH, COLLECTOR, COMPACTION, COMPARISON, INGEST, SERVING, SPEED};
+use types::failpoint::{ALERTS, APPEND, BATCH, COLLECTOR, COMPACTION, COMPARISON, INGEST, SERVING, SPEED};
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,10 +65,10 @@ impl Role {
     pub fn steps(self, is_kafka: bool) -> Vec<&'static str> {
         let append: &[&str] = if is_kafka { &[] } else { &APPEND };
         let parts: Vec<&[&'static str]> = match self {
-            Role::Speed => vec![&SPEED],
+            Role::Speed => vec![&SPEED, &ALERTS],
             Role::Scheduler => vec![&BATCH, &COLLECTOR, &COMPACTION],
             Role::Serve => vec![&SERVING],
-            Role::Up => vec![&SPEED, &BATCH, &COLLECTOR, &COMPACTION, &SERVING],
+            Role::Up => vec![&SPEED, &ALERTS, &BATCH, &COLLECTOR, &COMPACTION, &SERVING],
             Role::Batch => vec![&BATCH, &COMPARISON],
             Role::Ingest => vec![&INGEST, append],
         };
@@ -110,6 +110,22 @@ pub fn choose(
     }
     let role = *free.choose_weighted(random, |role| role.weight()).ok()?;
     Some((role, fault(random, role, zombies, is_kafka)))
+}
+
+/// How long a process lives that creates work for the one that is to be killed.
+const HELPER_LIFE: Duration = Duration::from_secs(60);
+
+/// Chooses the next life where only `step` is wanted: the process to be killed there, unless one is tried already; then a
+/// process that creates work for it, of a role that no process has.
+pub fn focused(step: &'static str, is_tried: bool, is_free: impl Fn(Role) -> bool, is_kafka: bool) -> Option<(Role, Fault)> {
+    let role = Role::ALL.into_iter().find(|role| role.steps(is_kafka).contains(&step))?;
+    if !is_tried {
+        return Some((role, Fault::At { step, skip: 0, action: Action::Kill }));
+    }
+    // What a worker does waits for no other process.
+    let helpers: &[Role] = if role == Role::Speed { &[] } else { &[Role::Speed, Role::Batch] };
+    let helper = helpers.iter().copied().find(|helper| *helper != role && is_free(*helper))?;
+    Some((helper, Fault::KillAfter(HELPER_LIFE)))
 }
 
 fn fault(random: &mut StdRng, role: Role, zombies: usize, is_kafka: bool) -> Fault {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use basestream_tests::records_of;
 use bytes::Bytes;
-use event_log::{Log, NewRecord, TopicPartition};
+use event_log::{Log, NewRecord};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use types::vector::Offset;
@@ -15,9 +16,12 @@ use types::{Error, Result};
 use crate::records::Maker;
 use crate::site::{STREAMS, Site};
 
-/// The interval between two appends to one stream.
+/// The first interval between two appends to one stream. It grows with the number of records, because every record is
+/// checked at the end: a machine that needs three times as long for all steps has less than twice as much to check.
 const EVERY: Duration = Duration::from_millis(40);
 const RECORDS: usize = 30;
+/// The number of records of a stream at which the interval has doubled.
+const DOUBLED_AT: f64 = 8_000.0;
 
 /// The acknowledged values, by stream, partition and offset.
 pub type Acknowledged = BTreeMap<(&'static str, i32, Offset), Option<Bytes>>;
@@ -29,7 +33,7 @@ pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<Atomic
         let (log, topic, stop) = (log.clone(), site.topic_of(stream), stop.clone());
         tokio::spawn(async move {
             let mut maker = Maker::new("p", StdRng::seed_from_u64(seed ^ stream.len() as u64));
-            let mut acknowledged = Acknowledged::new();
+            let (mut acknowledged, mut made) = (Acknowledged::new(), 0.0);
             while !stop.load(Ordering::Relaxed) {
                 let now_ms = chrono::Utc::now().timestamp_millis();
                 let records: Vec<NewRecord> =
@@ -38,14 +42,15 @@ pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<Atomic
                     let places = places.into_iter().map(|(partition, offset)| (stream, partition, offset));
                     acknowledged.extend(places.zip(records.into_iter().map(|record| record.value)));
                 }
-                tokio::time::sleep(EVERY).await;
+                made += RECORDS as f64;
+                tokio::time::sleep(EVERY.mul_f64(1.0 + made / DOUBLED_AT)).await;
             }
             acknowledged
         })
     });
     let mut all = Acknowledged::new();
     for stream in streams {
-        all.append(&mut stream.await.unwrap_or_default());
+        all.append(&mut stream.await.unwrap());
     }
     all
 }
@@ -64,24 +69,14 @@ pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledge
     let mut all = Vec::new();
     for stream in STREAMS {
         let topic = site.topic_of(stream);
-        for bounds in log.bounds(&topic).await? {
-            let source = TopicPartition { topic: topic.as_str().into(), partition: bounds.partition };
-            let mut position = bounds.begin;
-            while position < bounds.end {
-                let fetched = log.read(&source, position, 10_000).await?;
-                for record in fetched.records {
-                    if let Some(sent) = acknowledged.remove(&(stream, bounds.partition, record.offset))
-                        && sent != record.value
-                    {
-                        return Err(Error::corrupt("an acknowledged record changed")
-                            .with("partition", &source)
-                            .with("offset", record.offset));
-                    }
-                    let (partition, offset) = (bounds.partition, record.offset);
-                    all.push(LoggedRecord { stream, partition, offset, timestamp: record.timestamp, value: record.value });
-                }
-                position = fetched.position;
+        for (source, record) in records_of(log, &topic).await? {
+            let (partition, offset) = (source.partition, record.offset);
+            if let Some(sent) = acknowledged.remove(&(stream, partition, offset))
+                && sent != record.value
+            {
+                return Err(Error::corrupt("an acknowledged record changed").with("partition", &source).with("offset", offset));
             }
+            all.push(LoggedRecord { stream, partition, offset, timestamp: record.timestamp, value: record.value });
         }
     }
     match acknowledged.first_key_value() {

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use basestream_tests::process::free_port;
 use rand::Rng;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use types::failpoint::ALERTS;
 use types::{Error, Result};
 
-use crate::plan::{Action, Fault, Role, all_steps, choose};
-use crate::site::{Site, VIEWS};
+use crate::disk::Disk;
+use crate::plan::{Action, Fault, Role, all_steps, choose, focused};
+use crate::site::{ALL_VIEWS, Site};
 
 /// How many processes live at once, not counting the zombies.
 const SEATS: usize = 4;
@@ -43,10 +45,11 @@ pub struct Seats<'a> {
     servers: Servers,
     files: Vec<IngestFile>,
     make_file: Box<dyn FnMut(usize) -> Result<std::path::PathBuf> + 'a>,
+    disk: Option<&'a mut Disk>,
     pub tally: Tally,
-    /// Only the collector still has to be killed: besides it, only roles that create work for it get a seat, without
-    /// faults.
-    pub is_calm: bool,
+    /// The only step at which a process is to be killed. Besides that process, only roles that create work for it get a
+    /// seat, without faults.
+    focus: Option<&'static str>,
 }
 
 /// A file for `ingest`, ingested repeatedly until a process finishes it.
@@ -77,21 +80,43 @@ struct Zombie {
 impl<'a> Seats<'a> {
     /// `make_file` writes the next file for `ingest`.
     pub fn new(
-        site: &'a Site,
+        (site, disk): (&'a Site, Option<&'a mut Disk>),
         random: StdRng,
         servers: Servers,
         make_file: impl FnMut(usize) -> Result<std::path::PathBuf> + 'a,
     ) -> Seats<'a> {
         let (seats, zombies, files) = (Vec::new(), Vec::new(), Vec::new());
-        Seats { site, random, seats, zombies, servers, files, make_file: Box::new(make_file), tally: Tally::default(), is_calm: false }
+        let (make_file, tally) = (Box::new(make_file), Tally::default());
+        Seats { site, random, seats, zombies, servers, files, make_file, disk, tally, focus: None }
     }
 
     pub fn kills(&self) -> u64 {
         self.tally.killed.values().sum()
     }
 
-    /// Fills the free seats and checks every process once.
+    /// Fills the free seats and checks every process once. `missing` are the steps at which nothing was killed yet.
     pub fn step(&mut self, missing: &BTreeSet<&'static str>) -> Result<()> {
+        self.focus = None;
+        self.step_with(missing)
+    }
+
+    /// The same, but only one process has a fault: at one of the steps that are `wanted`, and the next one once that occurred
+    /// or did not occur in its time. A step that is rarely reached among the faults of others is reached like this, however
+    /// slow the machine is.
+    pub fn step_focused(&mut self, wanted: &BTreeSet<&'static str>) -> Result<()> {
+        if !self.focus.is_some_and(|step| wanted.contains(step) && self.is_tried(step)) {
+            self.focus = wanted.iter().copied().choose(&mut self.random);
+        }
+        self.step_with(wanted)
+    }
+
+    /// Whether a process is to be killed at this step.
+    fn is_tried(&self, step: &str) -> bool {
+        self.seats.iter().any(|life| life.fault.is_at(step))
+    }
+
+    fn step_with(&mut self, missing: &BTreeSet<&'static str>) -> Result<()> {
+        self.disk.as_mut().map_or(Ok(()), |disk| disk.step())?;
         while self.seats.len() < SEATS {
             if !self.sit_down(missing)? {
                 break;
@@ -114,7 +139,7 @@ impl<'a> Seats<'a> {
             let status = life.child.wait()?;
             self.bury(life, status)?;
         }
-        Ok(())
+        self.disk.as_mut().map_or(Ok(()), |disk| disk.give_space())
     }
 
     /// Files that no process finished.
@@ -124,12 +149,14 @@ impl<'a> Seats<'a> {
 
     fn sit_down(&mut self, missing: &BTreeSet<&'static str>) -> Result<bool> {
         let count = |role: Role| self.seats.iter().filter(|life| life.role == role).count();
-        let has_seat = |role: Role| !self.is_calm || matches!(role, Role::Scheduler | Role::Batch | Role::Speed);
-        let free: Vec<Role> = Role::ALL.into_iter().filter(|role| has_seat(*role) && count(*role) < role.at_most()).collect();
-        let Some((role, fault)) = choose(&mut self.random, &free, missing, self.zombies.len(), self.site.is_kafka) else {
-            return Ok(false);
+        let free: Vec<Role> = Role::ALL.into_iter().filter(|role| count(*role) < role.at_most()).collect();
+        let chosen = match self.focus {
+            Some(step) => focused(step, self.is_tried(step), |role| count(role) == 0, self.site.is_kafka),
+            None => choose(&mut self.random, &free, missing, self.zombies.len(), self.site.is_kafka),
         };
-        let fault = if self.is_calm && role != Role::Scheduler { Fault::KillAfter(Duration::from_secs(15)) } else { fault };
+        let Some((role, fault)) = chosen else { return Ok(false) };
+        let number: u64 = self.tally.lives.values().sum();
+        self.disk.as_mut().map_or(Ok(()), |disk| disk.begin(number))?;
         let life = self.start(role, fault)?;
         self.seats.push(life);
         Ok(true)
@@ -139,9 +166,9 @@ impl<'a> Seats<'a> {
         let mut arguments = vec![role.arguments().to_owned()];
         match role {
             Role::Batch => {
-                // When calm, views take turns: the collector deletes states only once every view's snapshot holds them.
-                let next = VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % VIEWS.len()];
-                let view = VIEWS.choose(&mut self.random).copied().filter(|_| !self.is_calm).unwrap_or(next);
+                // In focus, views take turns: the collector deletes states only once every view's snapshot holds them.
+                let next = ALL_VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % ALL_VIEWS.len()];
+                let view = ALL_VIEWS.choose(&mut self.random).copied().filter(|_| self.focus.is_none()).unwrap_or(next);
                 arguments.extend(["run".to_owned(), view.to_owned()]);
                 if fault.is_at("run.compared") || self.random.random_bool(0.25) {
                     arguments.push("--full".to_owned());
@@ -165,14 +192,23 @@ impl<'a> Seats<'a> {
         }
         *self.tally.lives.entry(role).or_default() += 1;
         let began = Instant::now();
-        Ok(Life { child, role, port, fault, began, until: began + self.patience(role), terminated: false })
+        let until = began + self.patience(role, &fault);
+        Ok(Life { child, role, port, fault, began, until, terminated: false })
     }
 
     /// How long to wait for a fault. A Kafka group reassigns partitions only after it notices a dead member. It has to
-    /// settle between two deaths, or no worker ever commits.
-    fn patience(&self, role: Role) -> Duration {
+    /// settle between two deaths, or no worker ever commits. An alert is taken over when the lease of a dead process ends.
+    /// On a slow machine a process takes seconds to get to its work.
+    fn patience(&self, role: Role, fault: &Fault) -> Duration {
         let is_member = matches!(role, Role::Speed | Role::Up);
-        Duration::from_secs(if self.site.is_kafka && is_member { 12 } else { 5 })
+        let waits = (self.site.is_kafka && is_member) || ALERTS.iter().any(|step| fault.is_at(step));
+        Duration::from_secs(match fault {
+            // By the clock of events, an alert waits until all is read that the log had received when its process began.
+            Fault::At { step, .. } if self.focus == Some(*step) => 120,
+            Fault::KillAfter(after) => after.as_secs() + 1,
+            _ if waits => 12,
+            _ => 5,
+        })
     }
 
     fn file(&mut self) -> Result<std::path::PathBuf> {
@@ -202,7 +238,9 @@ impl<'a> Seats<'a> {
             }
             Fault::TerminateAfter(after) if age >= after && !life.terminated => life.terminate()?,
             // This step is passed in an orderly shutdown.
-            Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role) / 4 && !life.terminated => life.terminate()?,
+            Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role, &life.fault) / 4 && !life.terminated => {
+                life.terminate()?
+            }
             _ => {}
         }
         let is_due = matches!(life.fault, Fault::KillAfter(after) if age >= after) || Instant::now() >= life.until;
@@ -255,7 +293,8 @@ impl<'a> Seats<'a> {
         }
         self.tally.terminated += u64::from(life.terminated);
         let may_end = matches!(life.role, Role::Batch | Role::Ingest);
-        let may_fail = may_end || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
+        let is_of_disk = self.disk.as_ref().is_some_and(|disk| disk.excuses(life.began, life.terminated));
+        let may_fail = may_end || is_of_disk || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
         // A process that gets SIGTERM before it handles signals dies by the signal.
         if (life.terminated && status.signal() == Some(SIGTERM))
             || (status.success() && (may_end || life.terminated))

@@ -1,4 +1,4 @@
-//! The installation under test: two streams, seven views, two of them linked, a sink, and settings that make everything
+//! The installation under test: two streams, seven views, two of them linked, a sink, an alert, and settings that make everything
 //! happen often.
 
 use std::path::Path;
@@ -10,10 +10,13 @@ use engine::functions::Functions;
 use jobs::Installation;
 use types::Result;
 
+use crate::alerts::BUSY;
 use crate::decisions::{SCORED, SEEN};
 
 /// The views, in the order in which they are queried.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
+/// The same, and the one that the sink alone reads: until each of them has a snapshot, the collector deletes no states.
+pub const ALL_VIEWS: [&str; 7] = ["totals", "devices", "users", "activity", "links", "shared", "seen"];
 /// The linked ones, each with the table of its last run's join.
 pub const LINKED: [(&str, &str); 2] = [("links", "links__batch"), ("shared", "shared__batch")];
 /// The time after which a Kafka group notices that a member died.
@@ -111,6 +114,7 @@ impl Site {
             ("views/shared.sql", SHARED.to_owned()),
             ("views/seen.sql", SEEN.to_owned()),
             ("sinks/scored.sql", with_topic(SCORED)),
+            ("alerts/busy.sql", with_topic(BUSY)),
         ];
         let project = Project::of_files(&files, http)?;
         project.ok(&["apply"])?;
@@ -121,9 +125,9 @@ impl Site {
         format!("{}_{stream}", self.topic)
     }
 
-    /// Each group has a topic of its own: it puts out a record for each event.
-    pub fn sink_topic(&self) -> String {
-        format!("{}_{}_scored", self.topic, self.group)
+    /// The topic of a sink or an alert. Each group has its own: it puts out records of its own.
+    pub fn topic_put_out(&self, name: &str) -> String {
+        format!("{}_{}_{name}", self.topic, self.group)
     }
 
     /// The same services, opened in this process, for proofs that read files and the log.

@@ -169,11 +169,8 @@ impl Installation {
         let worker = self.harness.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
         while !self.node.read_view().unwrap().vector.covers(&self.ends) {
-            assert!(
-                began.elapsed() < Duration::from_secs(30) && !worker.task.is_finished(),
-                "the worker does not get on: {:?}",
-                self.trace
-            );
+            assert!(!worker.task.is_finished(), "the worker ended: {:?}", self.trace);
+            assert!(began.elapsed() < Duration::from_secs(120), "timed out: the worker does not get on: {:?}", self.trace);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.check().await;
@@ -244,6 +241,7 @@ impl Installation {
         let about = || format!("{} at {}\n{}", view.live.definition.sql, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}", about());
         for (key, columns) in &expected {
+            assert!((1..=columns.len()).contains(&served[key].len()), "columns of {}", about());
             for ((name, expected), (_, served)) in columns.iter().zip(&served[key]) {
                 assert!(
                     same(served, expected, inputs.scale_of(&view.live.plan, name)),

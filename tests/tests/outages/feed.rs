@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
 
 const ACCOUNTS: u64 = 61;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, n BIGINT NOT NULL, ts TIMESTAMPTZ NOT NULL, account TEXT NOT NULL, \
     amount DECIMAL(18,2) NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '1h', key = 'account')";
@@ -91,7 +92,7 @@ impl Feed {
 
     pub async fn finish(self) -> Fed {
         self.stop.cancel();
-        self.task.await.unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("timed out: the log takes no records").unwrap();
         Fed { events: self.sent.load(Ordering::SeqCst), failed_appends: self.failed.load(Ordering::SeqCst) }
     }
 }

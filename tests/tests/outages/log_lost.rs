@@ -49,7 +49,7 @@ impl Read {
     /// committed does not change.
     async fn is_refused(&self, words: &[&str]) {
         let worker = self.engines.worker("two", CHECKPOINTS, None);
-        let ended = tokio::time::timeout(Duration::from_secs(60), worker.task).await.expect("the worker goes on").unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(60), worker.task).await.expect("timed out: the worker goes on").unwrap();
         let error = ended.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         for word in words.iter().chain(&["payments/0"]) {

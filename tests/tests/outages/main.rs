@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use basestream_tests::until;
+
 mod feed;
 mod front;
 mod harness;
@@ -26,14 +28,4 @@ static SERVICES: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
 fn show_logs() {
     let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
     let _ = logs.try_init();
-}
-
-/// Polls until `holds` returns true; fails after a minute and a half. (`.ci/late` matches the first words of the
-/// message.)
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !holds().await {
-        assert!(began.elapsed().as_secs() < 90, "timed out: waited 90 s for {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
 }

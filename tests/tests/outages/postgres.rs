@@ -73,9 +73,7 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
         let catalog = engines.harness.catalog.clone();
         let committing = tokio::spawn(async move { catalog.commit_with_retry(commit).await });
         // The server has committed and its reply is held back: the connection is cut before the reply arrives.
-        while revision(&direct).await == before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the commit", async || revision(&direct).await > before).await;
         proxy.close().await;
         lost += u32::from(!committing.is_finished());
         proxy.heal().await;

@@ -72,7 +72,7 @@ async fn client(address: SocketAddr, seed: u64) -> Result<(), String> {
         let mut answer = vec![0; 64 << 10];
         while stream.read(&mut answer).await.is_ok_and(|read| read > 0) {}
     };
-    tokio::time::timeout(ANSWER, talking).await.map_err(|_| "it was neither answered nor closed".to_owned())
+    tokio::time::timeout(ANSWER, talking).await.map_err(|_| "timed out: it was neither answered nor closed".to_owned())
 }
 
 /// A startup, then messages; some of them, or all, changed.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basestream_tests::until;
 use serving::ServingLimits;
 use serving::http::Protection;
 
@@ -9,6 +10,8 @@ use crate::server::{Server, error_of, one};
 
 const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
 const BRIEF: Duration = Duration::from_millis(100);
+/// Long enough for a place to become free, on a busy machine, after the query in it has ended.
+const TURN: Duration = Duration::from_secs(2);
 
 async fn server(limits: ServingLimits) -> Server {
     let mut server = Server::limited(&Protection::none(std::sync::Arc::new(|| 0)).unwrap(), limits).await;
@@ -18,17 +21,18 @@ async fn server(limits: ServingLimits) -> Server {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_whose_turn_does_not_come_is_refused_and_a_lookup_is_answered() {
-    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: BRIEF, ..ServingLimits::default() }).await;
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: TURN, ..ServingLimits::default() }).await;
     let (busy, other) = (server.connect().await, server.connect().await);
     let cancel = busy.cancel_token();
     let running = tokio::spawn(async move { busy.simple_query(ENDLESS).await });
-    let error = loop {
-        match other.simple_query("SELECT * FROM per_device").await {
-            // The other one is not under way yet.
-            Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            Err(error) => break error_of(&error),
-        }
-    };
+    let mut refused = None;
+    // It is answered while the other one is not under way yet.
+    until("the query to be refused", async || {
+        refused = other.simple_query("SELECT * FROM per_device").await.err();
+        refused.is_some()
+    })
+    .await;
+    let error = error_of(&refused.unwrap());
     assert_eq!(error.0, "53000", "{}", error.1);
     assert_eq!(one(&other, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
     cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
@@ -40,7 +44,7 @@ async fn a_query_whose_turn_does_not_come_is_refused_and_a_lookup_is_answered() 
 /// A portal that waits for its client must not keep others from their turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_between_two_fetches_takes_no_place() {
-    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: BRIEF, ..ServingLimits::default() }).await;
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: TURN, ..ServingLimits::default() }).await;
     let (mut one_client, other) = (server.connect().await, server.connect().await);
     let transaction = one_client.transaction().await.unwrap();
     let portal = transaction.bind("SELECT value FROM range(0, 100000)", &[]).await.unwrap();
@@ -71,9 +75,7 @@ async fn past_the_most_clients_others_are_refused() {
     let (state, message, _) = error_of(&refused);
     assert!(state == "53300" && message.contains("at most 2"), "{state}: {message}");
     drop(second);
-    while tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("a place", async || tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_ok()).await;
     server.stop().await;
 }
 

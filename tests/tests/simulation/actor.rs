@@ -40,6 +40,7 @@ pub enum Kind {
     Reader,
     Runner,
     Collector,
+    Alerter,
 }
 
 impl Actor {

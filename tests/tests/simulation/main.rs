@@ -1,22 +1,26 @@
-//! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a log,
-//! a store and a group, with faults at every step. It drives the product's own decisions (partitions, checkpoint
-//! commits, leases, publications, collection, layers, fresh chains) and the real catalog's SQL on SQLite in memory. A
-//! schedule is a function of its seed.
+//! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a sink,
+//! an alert, a log, a store and a group, with faults at every step. It drives the product's own decisions (partitions,
+//! checkpoint commits, leases, publications, collection, layers, fresh chains, the claims and switches of sinks, the
+//! outbox of alerts) and the real catalog's SQL on SQLite in memory. A schedule is a function of its seed.
 //!
 //! `BASESTREAM_SCHEDULES=100000` runs more schedules, `BASESTREAM_SEED=17` repeats one and prints its trace.
 
 #![allow(clippy::unwrap_used)]
 
 mod actor;
+mod alerter;
 mod collector;
 mod compactor;
+mod features;
 mod group;
 mod links;
 mod log;
+mod outputs;
 mod reader;
 mod runner;
 mod sabotage;
 mod schedule;
+mod sinks;
 mod views;
 mod worker;
 mod world;
@@ -97,13 +101,13 @@ fn schedules_lose_nothing_and_count_nothing_twice() {
     if let Some((seed, outcome)) = found {
         panic!("seed {seed}: {}\n{}", outcome.violation.unwrap_or_default(), outcome.trace.join("\n"));
     }
-    let told = format!(
+    let reported = format!(
         "simulation: {schedules} schedules in {:.0} s: {:?}, and crashes {:?}",
         began.elapsed().as_secs_f64(),
         fired.faults,
         fired.crashes
     );
-    let _ = writeln!(std::io::stderr(), "{told}");
+    let _ = writeln!(std::io::stderr(), "{reported}");
     let missing: Vec<&Fault> = FAULTS.iter().filter(|fault| !fired.faults.contains_key(fault)).collect();
     assert!(missing.is_empty(), "these faults never fired: {missing:?}");
     if schedules < EVERY_STEP_FROM {
@@ -194,4 +198,39 @@ fn without_the_newest_read_view_a_schedule_fails() {
 #[test]
 fn a_rollback_in_two_commits_makes_a_schedule_fail() {
     is_noticed(Sabotage::RollbackInTwoCommits);
+}
+
+#[test]
+fn an_alert_that_does_not_ask_the_log_what_it_has_makes_a_schedule_fail() {
+    is_noticed(Sabotage::LogIsNotAsked);
+}
+
+#[test]
+fn an_alert_that_notes_what_it_has_not_put_out_makes_a_schedule_fail() {
+    is_noticed(Sabotage::NotedBeforePutOut);
+}
+
+#[test]
+fn an_alert_that_goes_back_makes_a_schedule_fail() {
+    is_noticed(Sabotage::AlertGoesBack);
+}
+
+#[test]
+fn a_worker_that_does_not_ask_what_of_a_sink_is_out_makes_a_schedule_fail() {
+    is_noticed(Sabotage::OutputIsNotAsked);
+}
+
+#[test]
+fn a_worker_that_appends_to_an_output_that_it_lost_makes_a_schedule_fail() {
+    is_noticed(Sabotage::OutputHasNoOwner);
+}
+
+#[test]
+fn a_checkpoint_before_the_records_of_its_events_makes_a_schedule_fail() {
+    is_noticed(Sabotage::RecordsAfterTheCheckpoint);
+}
+
+#[test]
+fn a_switch_of_a_sink_before_what_is_out_makes_a_schedule_fail() {
+    is_noticed(Sabotage::SwitchBeforeWhatIsOut);
 }

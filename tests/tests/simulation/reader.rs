@@ -70,9 +70,9 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
                 Ok(())
             }
             (_, Some(now)) => match stood.pop() {
-                Some(long) => answer(&ctx, &Read::of(&long, fresh.as_ref()), fresh.as_ref()).await,
+                Some(long) => answer(&ctx, &Read::new(&long, fresh.as_ref()), fresh.as_ref()).await,
                 None => {
-                    let read = read_next(&ctx, Read::of(now, fresh.as_ref()), newest.take());
+                    let read = read_next(&ctx, Read::new(now, fresh.as_ref()), newest.take());
                     newest = Some(read.clone());
                     answer(&ctx, &read, fresh.as_ref()).await
                 }
@@ -95,7 +95,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Read {
+    fn new(loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Read {
         let chain = fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
         Read { loaded: loaded.clone(), chain: chain.into() }
     }
@@ -245,7 +245,7 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result
     for (at, name) in VIEWS.into_iter().enumerate() {
         let mut present = read.clone();
         if at > 0 && ctx.sim.is_sabotaged(Sabotage::TwoStatesPerQuery) {
-            present = Read::of(&Arc::new(load(ctx, None).await?), fresh);
+            present = Read::new(&Arc::new(load(ctx, None).await?), fresh);
         }
         let (loaded, own) = (&present.loaded, &present.chain);
         let Some(served) = loaded.state.active(DefinitionKind::View, name) else {

@@ -4,14 +4,17 @@ use catalog::{Add, Commit, DefinitionStatus, ledger_difference, serve_version, v
 use engine::fresh::Fresh;
 use rand::Rng;
 use types::files::FileKind;
+use types::tiles::Micros;
 use types::vector::Vector;
 
 use crate::actor::{Actor, Kind};
+use crate::alerter;
 use crate::collector::collect;
 use crate::links::plan_links;
 use crate::reader::serve;
 use crate::runner::run_views;
 use crate::sabotage::Sabotage;
+use crate::sinks;
 use crate::views::{define, keep_old};
 use crate::worker::work;
 use crate::world::{Content, Fault, Fired, Places, Sim};
@@ -20,6 +23,8 @@ use crate::world::{Content, Fault, Fired, Places, Sim};
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
 /// Steps of a schedule in which checkpoints become old enough to be compacted.
 const LONG: u64 = 900;
+/// With a sink, one step in this many is a user who changes it.
+const SINK_CHANGES: usize = 50;
 /// How many steps everything may take to come to rest once there are no more faults.
 const STEPS_TO_REST: u64 = 4_000;
 
@@ -48,6 +53,10 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     for view in views {
         sim.catalog.commit(define(sim.id(), view, 1, sim.now())).await.unwrap();
     }
+    let has_sink = sim.world.borrow().has_sink;
+    if has_sink {
+        sim.catalog.commit(sinks::first(&sim)).await.unwrap();
+    }
     let mut schedule =
         Schedule { sim: sim.clone(), actors: Vec::new(), fresh: [Fresh::default(), Fresh::default()], step: 0, lives: 0, versions: 1 };
     schedule.fill();
@@ -61,6 +70,10 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     }
     if !schedule.is_violated() {
         schedule.check_catalog().await;
+        alerter::check(&sim).await;
+    }
+    if has_sink && !schedule.is_violated() {
+        sinks::check(&sim).await;
     }
     schedule.actors.clear();
     let mut world = sim.world.borrow_mut();
@@ -70,7 +83,8 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
 impl Schedule {
     /// Starts missing actors: a dead process is started again under another name.
     fn fill(&mut self) {
-        let wanted = [(Kind::Worker, 2), (Kind::Reader, 3), (Kind::Runner, 2), (Kind::Collector, 1)];
+        let alerters = if self.sim.world.borrow().has_alert { 2 } else { 0 };
+        let wanted = [(Kind::Worker, 2), (Kind::Reader, 3), (Kind::Runner, 2), (Kind::Collector, 1), (Kind::Alerter, alerters)];
         for (kind, count) in wanted {
             for place in 0..count {
                 let prefix = format!("{}{place}", name_of(kind));
@@ -85,6 +99,7 @@ impl Schedule {
                     Kind::Reader => Actor::new(&self.sim, &name, kind, |ctx| serve(ctx, fresh)),
                     Kind::Runner => Actor::new(&self.sim, &name, kind, run_views),
                     Kind::Collector => Actor::new(&self.sim, &name, kind, collect),
+                    Kind::Alerter => Actor::new(&self.sim, &name, kind, alerter::watch),
                 };
                 self.actors.push(actor);
             }
@@ -98,6 +113,10 @@ impl Schedule {
     /// Performs one action.
     async fn happen(&mut self) {
         self.step += 1;
+        let has_sink = self.sim.world.borrow().has_sink;
+        if has_sink && self.sim.pick(SINK_CHANGES) == 0 {
+            return sinks::change(&self.sim).await;
+        }
         let what = self.sim.pick(1_000);
         match what {
             0..780 => self.advance_one().await,
@@ -125,6 +144,9 @@ impl Schedule {
         let weight = |actor: &Actor| match actor.kind {
             Kind::Worker if is_calm => 24,
             Kind::Worker => 3,
+            // Its lease lasts as long as at any other time.
+            Kind::Alerter if is_calm => 12,
+            Kind::Alerter => 3,
             Kind::Collector if compacts => 5,
             Kind::Runner if compacts => 2,
             _ => 1,
@@ -164,8 +186,14 @@ impl Schedule {
             _ => (Fault::ClockForward, 3_700),
         };
         self.sim.fired(fault);
-        self.sim.world.borrow_mut().now += seconds * 1_000_000;
+        self.step_clock(seconds * 1_000_000);
         self.sim.trace("clock", format!("stepped by {seconds} s"));
+    }
+
+    fn step_clock(&self, by: Micros) {
+        let mut world = self.sim.world.borrow_mut();
+        world.now += by;
+        world.set_back += (-by).max(0);
     }
 
     fn crash(&mut self) {
@@ -183,6 +211,7 @@ impl Schedule {
             (Kind::Reader, _) => Fault::ReaderCrashed,
             (Kind::Runner, _) => Fault::RunCrashed,
             (Kind::Collector, _) => Fault::CollectorCrashed,
+            (Kind::Alerter, _) => Fault::AlerterCrashed,
         });
         self.actors.remove(at);
         if whole {
@@ -280,10 +309,13 @@ impl Schedule {
         self.sim.catalog.commit(commit).await.unwrap();
     }
 
-    /// No more faults: everything reaches the log's end and is answered.
+    /// No more faults: everything reaches the log's end and is answered. The clock is set right too: else a lease that was
+    /// taken before it was set back, by a process that died, would hold for so much longer.
     async fn rest(&mut self) {
         self.sim.trace("schedule", "no more faults");
         self.sim.world.borrow_mut().calm = true;
+        let set_back = std::mem::take(&mut self.sim.world.borrow_mut().set_back);
+        self.step_clock(set_back);
         self.actors.iter_mut().for_each(|actor| actor.frozen_until = 0);
         let end = self.sim.world.borrow().log.end();
         for step in 0..STEPS_TO_REST {
@@ -301,7 +333,8 @@ impl Schedule {
             self.advance_one().await;
         }
         let vector = self.sim.catalog.state().await.unwrap().vector();
-        self.sim.violated(format!("did not come to rest: {vector} of {end}"));
+        let alert = self.sim.catalog.alert_progress().await.unwrap();
+        self.sim.violated(format!("did not come to rest: {vector} of {end}, alert {alert:?}"));
     }
 
     fn tick_if(&self, is_due: bool) {
@@ -311,7 +344,9 @@ impl Schedule {
     }
 
     async fn is_at(&self, end: &Vector) -> bool {
-        self.sim.catalog.state().await.unwrap().vector().covers(end)
+        let is_committed = self.sim.catalog.state().await.unwrap().vector().covers(end);
+        let has_alert = self.sim.world.borrow().has_alert;
+        is_committed && (!has_alert || alerter::is_settled(&self.sim, end).await)
     }
 
     /// A new node without fresh layers answers at the log's end.
@@ -380,6 +415,7 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Reader => "node",
         Kind::Runner => "runner",
         Kind::Collector => "collector",
+        Kind::Alerter => "alert",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{CatalogState, DefinitionKind, checkpoint_commit};
+use catalog::{CatalogState, DefinitionKind, Expect, checkpoint_commit};
 use engine::fresh::{Fresh, FreshLayer, ViewVersion};
 use speed::{Decider, Decision, DedupSettings, IdSpace, PartitionState, Start, checkpoint_record, files_since, start_of};
 use types::files::ObjectName;
@@ -15,6 +15,7 @@ use crate::group::Notice;
 use crate::log::{DEDUP_WITHIN, MAX_FUTURE};
 use crate::reader::archived;
 use crate::sabotage::Sabotage;
+use crate::sinks::{Accepted, Sinks};
 use crate::views::streams_of;
 use crate::world::{Archived, Content, Fault, Place, Places};
 
@@ -29,6 +30,7 @@ pub struct Worker {
     open: Places,
     dead_letters: BTreeMap<Arc<str>, usize>,
     layers: Vec<Arc<FreshLayer<Places>>>,
+    sinks: Sinks,
 }
 
 /// Works until it is killed: joins, follows, and starts again from the catalog after a failure.
@@ -54,6 +56,7 @@ pub async fn work(ctx: Ctx, fresh: Fresh<Places>) {
 impl Worker {
     fn new(ctx: Ctx, member: String, fresh: Fresh<Places>) -> Self {
         Self {
+            sinks: Sinks::new(ctx.clone()),
             ctx,
             member,
             fresh,
@@ -70,6 +73,7 @@ impl Worker {
     async fn follow(&mut self) -> Result<()> {
         let state = self.ctx.state().await?;
         self.views = live_views(&state);
+        self.sinks.begin(&state);
         loop {
             self.ctx.step("looks for what is next").await;
             let notice = self.ctx.sim.world.borrow_mut().group.next_notice(&self.member);
@@ -78,11 +82,13 @@ impl Worker {
                 Some(Notice::Revoked(partitions)) => {
                     self.checkpoint().await?;
                     self.partitions.retain(|id, _| !partitions.contains(id));
+                    self.sinks.partitions_revoked(&partitions);
                     self.ctx.sim.world.borrow_mut().group.let_go(&self.member, &partitions);
                 }
                 Some(Notice::Lost(partitions)) => {
                     if self.ctx.sim.is_sabotaged(Sabotage::PartOfAnEpoch) {
                         self.partitions.retain(|id, _| !partitions.contains(id));
+                        self.sinks.partitions_revoked(&partitions);
                         continue;
                     }
                     return Ok(());
@@ -97,11 +103,8 @@ impl Worker {
         match self.ctx.sim.pick(12) {
             _ if is_calm && self.is_at_end() => self.checkpoint().await,
             0 | 1 => self.checkpoint().await,
-            2 | 3 => {
-                self.close_micro_batch();
-                Ok(())
-            }
-            4 => self.look().await,
+            2 | 3 => self.close_micro_batch().await,
+            4 => self.poll_definitions().await,
             _ => self.fetch(),
         }
     }
@@ -177,22 +180,29 @@ impl Worker {
         Ok(())
     }
 
-    fn close_micro_batch(&mut self) {
+    /// The records of sinks are made before the states can be read, and put out after that.
+    async fn close_micro_batch(&mut self) -> Result<()> {
         let (mut start, mut end) = (Vector::new(), Vector::new());
+        let mut accepted = Vec::new();
         for partition in self.partitions.values_mut() {
             let Some((from, to)) = partition.close() else { continue };
             start.set(partition.id.clone(), from);
             end.set(partition.id.clone(), to);
+            accepted.push(Accepted::new(&partition.id, &partition.identity, from, &self.open));
         }
         if start.is_empty() {
-            return;
+            return Ok(());
         }
         let open = std::mem::take(&mut self.open);
+        self.sinks.make_records(accepted).await?;
         let of = |view: &ViewVersion| open.iter().filter(|place| streams_of(&view.0).contains(&place.partition.stream)).cloned().collect();
         let states = self.views.iter().map(|view| (view.clone(), Arc::new(of(view)))).collect();
         let layer = FreshLayer { start, end, states, failures: BTreeMap::new(), max_event_time: BTreeMap::new() };
         self.layers.push(Arc::new(layer.clone()));
         self.fresh.publish(layer, Vec::new());
+        if !self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
+            self.sinks.append_records().await?;
+        }
         while let [.., older, newer] = self.layers.as_slice()
             && self.layers.len() > 2
         {
@@ -203,11 +213,12 @@ impl Worker {
             self.layers.push(Arc::new(merged.clone()));
             self.fresh.compact(merged);
         }
+        Ok(())
     }
 
     /// Writes files first, under fresh names, then commits the one transaction.
     async fn checkpoint(&mut self) -> Result<()> {
-        self.close_micro_batch();
+        self.close_micro_batch().await?;
         if !self.partitions.values().any(PartitionState::has_work) {
             return Ok(());
         }
@@ -228,9 +239,14 @@ impl Worker {
         if !states.is_empty() {
             files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
         }
-        self.ctx.commit(checkpoint_commit(record, files, &identities)).await?;
+        let (mut commit, claims) = (checkpoint_commit(record, files, &identities), self.sinks.output_claims());
+        commit.expect.extend((!claims.is_empty()).then_some(Expect::SinkClaims(claims)));
+        self.ctx.commit(commit).await?;
         self.partitions.values_mut().for_each(PartitionState::begin_next_epoch);
         self.clear();
+        if self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
+            self.sinks.append_records().await?;
+        }
         Ok(())
     }
 
@@ -239,11 +255,13 @@ impl Worker {
     }
 
     /// New definitions begin with a new epoch.
-    async fn look(&mut self) -> Result<()> {
+    async fn poll_definitions(&mut self) -> Result<()> {
         let state = self.ctx.state().await?;
         let views = live_views(&state);
-        if views != self.views {
+        if views != self.views || self.sinks.has_other(&state) {
             self.checkpoint().await?;
+            let positions: Vector = self.partitions.values().map(|partition| (partition.id.clone(), partition.position)).collect();
+            self.sinks.switch_definitions(&state, &positions).await?;
             self.views = views;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use catalog::Catalog;
+use catalog::{AlertTransition, Catalog};
 use engine::fresh::ViewVersion;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -18,9 +18,12 @@ use types::vector::PartitionId;
 use uuid::Uuid;
 
 use crate::actor::Kind;
+use crate::features::Features;
 use crate::group::Group;
 use crate::log::SimLog;
+use crate::outputs::{Guard, Output};
 use crate::sabotage::Sabotage;
+use crate::sinks::Version;
 use crate::views::VIEWS;
 
 /// One event's place: the unit that a state counts here. States are the places of the events they hold, so that nothing
@@ -51,11 +54,6 @@ pub struct Archived {
     pub timestamp: Micros,
 }
 
-/// One schedule in this many has a small disk.
-const SMALL_DISKS: u64 = 10;
-/// One schedule in this many is made for compaction.
-const COMPACTING: u64 = 4;
-
 /// The faults that a schedule may have; each has to fire over many schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -64,6 +62,7 @@ pub enum Fault {
     RunCrashed,
     CollectorCrashed,
     ReaderCrashed,
+    AlerterCrashed,
     Frozen,
     RequestLost,
     ReplyLost,
@@ -86,14 +85,23 @@ pub enum Fault {
     KeptVersionRetired,
     /// Two versions of a view are run at a time: no fault either.
     VersionsRunTogether,
+    /// Who took an alert over found transitions that were committed and not put out.
+    TransitionsLeft,
+    /// Who took the output of a sink over found records that no checkpoint has the events of.
+    RecordsOut,
+    /// A worker was held up for long before it put records of a sink out: its partitions may be another one's by then.
+    HeldUpBeforeRecords,
+    /// Another version of a sink made the records from there on, or none did: no fault.
+    SinkSwitched,
 }
 
-pub const FAULTS: [Fault; 24] = [
+pub const FAULTS: [Fault; 29] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
     Fault::CollectorCrashed,
     Fault::ReaderCrashed,
+    Fault::AlerterCrashed,
     Fault::Frozen,
     Fault::RequestLost,
     Fault::ReplyLost,
@@ -113,6 +121,10 @@ pub const FAULTS: [Fault; 24] = [
     Fault::RolledBack,
     Fault::KeptVersionRetired,
     Fault::VersionsRunTogether,
+    Fault::TransitionsLeft,
+    Fault::RecordsOut,
+    Fault::HeldUpBeforeRecords,
+    Fault::SinkSwitched,
 ];
 
 /// What happened in schedules, and how often.
@@ -149,6 +161,17 @@ pub struct World {
     pub defined: Vec<&'static str>,
     /// It is long, and only one view is defined, which runs often: checkpoints become old enough to be compacted.
     pub compacts: bool,
+    pub has_alert: bool,
+    /// The output of the alert, and whether what ceases is put out too.
+    pub alert: Output<AlertTransition>,
+    pub resolves: bool,
+    pub has_sink: bool,
+    /// The outputs of the sink, and what keeps a record from being in one twice: who lost it is always refused, as it may make
+    /// records that are not there yet, by another version.
+    pub sinks: BTreeMap<PartitionId, Output<Version>>,
+    pub sink_guard: Guard,
+    /// By how much the clock was set back: nobody has set it right yet.
+    pub set_back: Micros,
     /// No more faults: everything should come to rest.
     pub calm: bool,
     /// Its disk runs full at times.
@@ -177,7 +200,7 @@ impl Sim {
         let now = 1_710_000_000_000_000 + rng.random_range(0..86_400_000_000i64);
         let mut run = VIEWS;
         run.shuffle(&mut rng);
-        let compacts = seed % COMPACTING == 1;
+        let Features { small_disk, compacts, has_alert, alert_guard, resolves, has_sink, sink_guard } = Features::from_seed(seed);
         let run = if compacts || sabotage.is_some_and(Sabotage::leaves_orphans) { [run[0]; 2] } else { [run[0], run[1]] };
         let defined = if compacts { vec![run[0]] } else { VIEWS.to_vec() };
         let world = World {
@@ -192,8 +215,15 @@ impl Sim {
             run,
             defined,
             compacts,
+            has_alert,
+            alert: Output::new(alert_guard),
+            resolves,
+            has_sink: has_sink || sabotage.is_some_and(Sabotage::is_of_sinks),
+            sinks: BTreeMap::new(),
+            sink_guard,
+            set_back: 0,
             calm: false,
-            small_disk: seed.is_multiple_of(SMALL_DISKS),
+            small_disk,
             full_for: 0,
             violation: None,
             deleted: BTreeSet::new(),

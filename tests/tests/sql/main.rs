@@ -49,6 +49,7 @@ files!(
     limits,
     refused_definitions,
     refused_queries,
+    alerts,
 );
 
 #[test]

@@ -6,10 +6,12 @@
 //! | `APPEND TO stream`, then a record a line | appends to the log, and waits until the speed layer has read it: fresh, not checkpointed |
 //! | `CHECKPOINT` | has the speed layer commit what it read |
 //! | `RUN BATCH view` | recomputes the view from the archive and publishes its snapshot |
+//! | `RUN ALERTS` | looks at each alert once, and puts out what began or ceased |
 //! | `SET clock = '..'` | moves the clock forward; it begins at 2026-03-02T12:00:00Z |
 //! | `LOOKUP view key=value ..` | looks a key up, as `basestream lookup` does; the answer is the row if the key is found |
 //! | anything else | is a query, as `basestream query` takes it |
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,7 +23,9 @@ use batch::RunTime;
 use definitions::Definitions;
 use definitions::parse::{parse_definitions, parse_stream};
 use engine::fresh::Fresh;
+use event_alerts::{Alerts, StalledAlerts};
 use serving::{Keys, Node, ServingClock};
+use tokio_util::sync::CancellationToken;
 use types::vector::PartitionId;
 use types::{Error, Result};
 
@@ -68,6 +72,7 @@ impl Project {
             ["APPEND", "TO", stream] => self.append(stream, rest).await?,
             ["CHECKPOINT"] => self.checkpoint().await?,
             ["RUN", "BATCH", view] => self.run_batch(view).await?,
+            ["RUN", "ALERTS"] => self.run_alerts().await?,
             ["SET", "clock", "=", time] => self.move_clock(time)?,
             ["LOOKUP", view, keys @ ..] => return self.lookup(view, keys).await,
             _ => return self.query(text).await,
@@ -143,6 +148,35 @@ impl Project {
     async fn run_batch(&self, view: &str) -> Result<()> {
         self.harness.batch(view, RunTime::At(self.clock.load(Ordering::Relaxed))).await?;
         self.node.refresh().await
+    }
+
+    /// As a process does that holds their leases for as long as it takes.
+    async fn run_alerts(&mut self) -> Result<()> {
+        self.node.refresh().await?;
+        let alerts: BTreeSet<Arc<str>> = self.node.read_view()?.loaded.registry.alerts.iter().map(|alert| alert.name.clone()).collect();
+        self.workers += 1;
+        let owner = format!("alerts-{}", self.workers);
+        let (node, log, group) = (self.node.clone(), self.harness.log.clone(), "basestream".to_owned());
+        let (lease, clock, stalled) = (Duration::from_secs(6), Arc::new(basestream_tests::now), StalledAlerts::default());
+        let runner = Alerts { node, log, group, partitions: PARTITIONS, owner: owner.clone(), lease, clock, stalled };
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(runner.run(stop.clone()));
+        let begun = Instant::now();
+        loop {
+            // A runner looks at nothing older than the lease that it took.
+            self.node.refresh().await?;
+            let runners = self.harness.catalog.alert_runners().await?;
+            let looked = runners.into_iter().filter(|runner| runner.owner == owner && runner.looked_at.is_some());
+            if looked.map(|runner| runner.alert).collect::<BTreeSet<_>>() == alerts {
+                break;
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err(Error::unavailable("timed out: not every alert was looked at in 60 s"));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        stop.cancel();
+        running.await.map_err(|error| Error::internal(error.to_string()))
     }
 
     fn move_clock(&self, time: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The picture of the crates in `ARCHITECTURE.md`, against the Cargo.toml files.
+//! The picture of the crates in `ARCHITECTURE.md`, against the Cargo.toml files, and the tree of their modules.
 //!
 //! An arrow `a --> b` means that b depends on a. The crates are those with a path in `[workspace.dependencies]`, by the
 //! names under which code imports them; `tests` and `bench` are not among them. Dev-dependencies are no arrows, and an
@@ -41,6 +41,28 @@ fn the_layers_do_not_depend_on_one_another() {
     assert_eq!(cycles(&graph), BTreeSet::new());
 }
 
+/// It says less of tests and benchmarks.
+#[test]
+fn the_tree_names_every_module_of_the_product() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let tree = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    for member in members().iter().filter(|member| !["tests", "bench"].contains(&member.as_str())) {
+        let lines = lines_of(tree, member);
+        let words: BTreeSet<&str> = lines.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+        let modules = read(&root().join(member).join("src/lib.rs")).modules();
+        let missing: Vec<&String> = modules.iter().filter(|module| !words.contains(module.as_str())).collect();
+        assert!(missing.is_empty(), "the tree in ARCHITECTURE.md does not name {missing:?} of {member}");
+    }
+}
+
+/// The lines of a tree that are of a folder: from its name to the next line that is not indented.
+fn lines_of(tree: &str, folder: &str) -> String {
+    let name = format!("{folder}/ ");
+    let mut lines = tree.lines().skip_while(|line| !line.starts_with(&name));
+    let first = lines.next().unwrap_or_default();
+    std::iter::once(first).chain(lines.take_while(|line| line.starts_with(' '))).collect::<Vec<_>>().join("\n")
+}
+
 /// README's first command names no binary.
 #[test]
 fn cargo_run_has_one_binary_to_run() {
@@ -62,6 +84,21 @@ fn the_decoding_of_events_needs_no_datafusion() {
     assert!(product.len() > 5, "found {} files", product.len());
     let needing: Vec<_> = product.into_iter().filter(|file| read(file).contains("datafusion")).collect();
     assert!(needing.is_empty(), "{needing:?}");
+}
+
+/// The folders of the workspace's crates.
+pub fn members() -> Vec<String> {
+    let workspace = manifest("Cargo.toml");
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    members.iter().flat_map(|member| folders(member.as_str().unwrap())).collect()
+}
+
+/// The folders that one entry names: itself, or all crates in a folder.
+fn folders(entry: &str) -> Vec<String> {
+    let Some(parent) = entry.strip_suffix("/*") else { return vec![entry.to_owned()] };
+    let entries = std::fs::read_dir(root().join(parent)).unwrap();
+    let folders = entries.map(|entry| format!("{parent}/{}", entry.unwrap().file_name().to_string_lossy()));
+    folders.filter(|folder| root().join(folder).join("Cargo.toml").exists()).collect()
 }
 
 /// From each crate of ours to those that its Cargo.toml names.

@@ -1,10 +1,11 @@
-//! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, and the modules
-//! of a crate import one another in one direction.
+//! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, the modules of
+//! each folder import one another in one direction, and links of pages lead somewhere.
 
 #![allow(clippy::unwrap_used)]
 
 mod crates;
 mod graph;
+mod links;
 mod modules;
 mod source;
 

@@ -1,157 +1,141 @@
-//! The modules of a crate import one another in one direction, and so do those in a module's folder.
+//! The modules of a crate import one another in one direction, and so do those in each module's folder.
 //!
-//! Nodes are the modules that `lib.rs` declares; what is in their folders belongs to them. `lib.rs` is a node too,
-//! where it holds more than `mod` and `use` lines. Tests are left out.
+//! `crate::a::b::X` in `a/c.rs` is an import of b by c, in the folder `a`. A module's own file is no node of its folder:
+//! what it declares may use it, and it uses them. `lib.rs` is a node of its crate. Tests are left out.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use crate::crates::members;
 use crate::graph::{Graph, cycles, reached};
-use crate::source::{Source, paths, paths_below, read, without_tests};
-use crate::{files_below, root};
-
-const CRATES: [&str; 13] = [
-    "schemas/types",
-    "schemas/definitions",
-    "schemas/log",
-    "schemas/catalog",
-    "schemas/access",
-    "schemas/storage",
-    "schemas/engine",
-    "schemas/feed",
-    "schemas/committed",
-    "speed",
-    "batch",
-    "serving",
-    "jobs",
-];
-
-/// Cycles that are known and not undone yet. The list only gets shorter: the test fails when one is not there any more.
-const KNOWN: &[(&str, &[&str])] = &[];
-
-/// The same of the modules in a module's folder.
-const KNOWN_BELOW: &[(&str, &str, &[&str])] = &[
-    ("schemas/catalog", "sql", &["meta", "migrations"]),
-    ("schemas/engine", "functions", &["calls", "last_n", "top_k"]),
-    // A view's codec of keys has that of the nodes, which encodes parts of keys.
-    ("schemas/engine", "states", &["nodes", "rows"]),
-];
+use crate::root;
+use crate::source::{ModulePath, Source, read};
 
 /// The node that `lib.rs` is.
 const LIB: &str = "lib.rs";
 
-#[test]
-fn the_modules_of_a_crate_have_no_cycle() {
-    let known: BTreeSet<(String, BTreeSet<String>)> =
-        KNOWN.iter().map(|(name, modules)| ((*name).to_owned(), modules.iter().map(|module| (*module).to_owned()).collect())).collect();
-    let mut found = BTreeSet::new();
-    let mut report = String::new();
-    for name in CRATES {
-        let imports = imports(&root().join(name).join("src"));
-        for cycle in cycles(&graph_of(&imports)) {
-            let entry = (name.to_owned(), cycle);
-            if !known.contains(&entry) {
-                report.push_str(&explained(&entry, &imports));
-            }
-            found.insert(entry);
-        }
-    }
-    for (name, modules) in known.difference(&found) {
-        report.push_str(&format!("\n{name}: the cycle of {modules:?} is not there any more: take it out of KNOWN\n"));
-    }
-    assert!(report.is_empty(), "{report}");
-}
+/// How often in a row a name is followed to the module that it was taken from.
+const MOST_TAKEN: usize = 8;
 
-/// One level below: what a module's folder has. The module itself is no node: what it declares may use it, and it uses
-/// them.
-#[test]
-fn the_modules_in_a_folder_have_no_cycle() {
-    let mut known: BTreeSet<(String, BTreeSet<String>)> = BTreeSet::new();
-    for (name, parent, modules) in KNOWN_BELOW {
-        known.insert((format!("{name}/src/{parent}"), modules.iter().map(|module| (*module).to_owned()).collect()));
-    }
-    let (mut found, mut report) = (BTreeSet::new(), String::new());
-    for name in CRATES {
-        let src = root().join(name).join("src");
-        for parent in read(&src.join("lib.rs")).modules() {
-            let imports = imports_below(&src, &parent);
-            for cycle in cycles(&graph_of(&imports)) {
-                let entry = (format!("{name}/src/{parent}"), cycle.clone());
-                if !known.contains(&entry) {
-                    report.push_str(&explained(&(name.to_owned(), cycle), &imports));
-                }
-                found.insert(entry);
-            }
-        }
-    }
-    for (folder, modules) in known.difference(&found) {
-        report.push_str(&format!("\n{folder}: the cycle of {modules:?} is not there any more: take it out of KNOWN_BELOW\n"));
-    }
-    assert!(report.is_empty(), "{report}");
-}
-
-#[test]
-fn every_folder_is_looked_at() {
-    let graph = graph_of(&imports_below(&root().join("speed/src"), "worker"));
-    assert!(graph.len() >= 3, "{graph:?}");
-    let graph = graph_of(&imports_below(&root().join("jobs/src"), "ingest"));
-    assert!(graph["csv_rows"].contains("bytes") && reached(&graph, "input").contains("numbers"), "{graph:?}");
-}
-
-#[test]
-fn every_crate_is_looked_at() {
-    let manifests = files_below(&root().join("schemas"), "Cargo.toml");
-    assert_eq!(manifests.len(), CRATES.iter().filter(|name| name.starts_with("schemas/")).count());
-    assert!(reached(&graph_of(&imports(&root().join("speed/src"))), "subscriptions").contains("decide"));
-}
-
-/// Each module's imports of others: the other module, and where it is imported first.
+/// Of the modules in one folder: the others that each imports, and where it does so first.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
-fn imports(src: &Path) -> Imports {
-    let lib = read(&src.join("lib.rs"));
-    let modules = lib.modules();
-    let mut imports: Imports = modules.iter().map(|module| (module.clone(), BTreeMap::new())).collect();
-    for file in files_below(src, ".rs") {
-        let relative = file.strip_prefix(src).unwrap();
-        let place: Vec<String> = relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        if place == ["main"] || without_tests(src, relative).is_none() {
-            continue;
-        }
-        let source = read(&file);
-        let place = if place == ["lib"] { Vec::new() } else { place };
-        let from = place.first().cloned().unwrap_or_else(|| LIB.to_owned());
-        for (path, line) in paths(&source, &place, &modules) {
-            let to = owner(&path, &modules, &lib);
-            if to != from && (to != LIB || lib.has_items()) {
-                let at = format!("{}:{line}", relative.display());
-                imports.entry(from.clone()).or_default().entry(to).or_insert(at);
+#[test]
+fn modules_have_no_cycle_in_any_folder() {
+    let mut report = String::new();
+    for member in members() {
+        for (folder, imports) in imports(&root().join(&member).join("src")) {
+            for cycle in cycles(&graph_of(&imports)) {
+                let names: Vec<&str> = cycle.iter().map(String::as_str).collect();
+                let place = [member.as_str(), "src"].into_iter().chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/");
+                report.push_str(&format!("\n{place}: these modules import one another: {}\n", names.join(", ")));
+                for from in &names {
+                    for (to, at) in imports[*from].iter().filter(|(to, _)| cycle.contains(*to)) {
+                        report.push_str(&format!("  {from} -> {to}  ({member}/src/{at})\n"));
+                    }
+                }
             }
         }
     }
-    imports
+    assert!(report.is_empty(), "{report}");
 }
 
-/// The same among the modules that a module of the crate declares.
-fn imports_below(src: &Path, parent: &str) -> Imports {
-    let declaring = read(&src.join(parent).with_extension("rs"));
-    let modules = declaring.modules();
-    let mut imports: Imports = modules.iter().map(|module| (module.clone(), BTreeMap::new())).collect();
-    if !src.join(parent).is_dir() {
-        return imports;
-    }
-    for file in files_below(&src.join(parent), ".rs") {
-        let relative = file.strip_prefix(src).unwrap();
-        let place: Vec<String> = relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        let Some(from) = place.get(1).filter(|from| modules.contains(*from)) else { continue };
-        if without_tests(src, relative).is_none() {
-            continue;
+#[test]
+fn imports_are_found_in_every_folder() {
+    let graphs = |member: &str| -> BTreeMap<String, Graph> {
+        let imports = imports(&root().join(member).join("src"));
+        imports.into_iter().map(|(folder, imports)| (folder.join("/"), graph_of(&imports))).collect()
+    };
+    let speed = graphs("speed");
+    assert!(reached(&speed[""], "subscriptions").contains("decide"), "{speed:?}");
+    let jobs = &graphs("jobs")["ingest"];
+    assert!(jobs["csv_rows"].contains("bytes") && reached(jobs, "input").contains("numbers"), "{jobs:?}");
+    let sequences = &graphs("schemas/engine")["functions/sequences"];
+    assert!(sequences["search"].contains("event"), "{sequences:?}");
+    let log = &graphs("schemas/log")[""];
+    assert!(log["opening"].contains("kafka") && log["kafka"].contains(LIB), "{log:?}");
+}
+
+/// The modules of a crate, by their paths from its root. `lib.rs` has the empty one.
+struct Modules {
+    sources: BTreeMap<ModulePath, Source>,
+    /// What each takes from others of the crate: the name, and its path.
+    taken: BTreeMap<ModulePath, BTreeMap<String, ModulePath>>,
+}
+
+impl Modules {
+    fn load(src: &Path) -> Modules {
+        let (mut sources, mut taken) = (BTreeMap::new(), BTreeMap::new());
+        let mut next = vec![ModulePath::new()];
+        while let Some(place) = next.pop() {
+            let source = read(&src.join(file_of(&place)));
+            next.extend(source.modules().into_iter().map(|module| [place.clone(), vec![module]].concat()));
+            taken.insert(place.clone(), source.taken(&place));
+            sources.insert(place, source);
         }
-        for (path, line) in paths_below(&read(&file), &place, parent) {
-            let to = if modules.contains(&path) { path } else { declaring.exports().get(&path).cloned().unwrap_or_default() };
-            if to != *from && modules.contains(&to) {
-                let at = format!("{}:{line}", relative.display());
-                imports.entry(from.clone()).or_default().entry(to).or_insert(at);
+        Modules { sources, taken }
+    }
+
+    /// The modules that have what a path names: the one that the path leads to and, if that one has it from another, the
+    /// other too. `lib.rs` only if the name is its own.
+    fn owners(&self, path: &[String]) -> Vec<ModulePath> {
+        let (mut owners, mut path) = (Vec::new(), path.to_vec());
+        for _ in 0..MOST_TAKEN {
+            let length = (1..=path.len()).take_while(|length| self.sources.contains_key(&path[..*length])).count();
+            let owner = path[..length].to_vec();
+            let taken = path.get(length).and_then(|name| self.taken[&owner].get(name));
+            let Some(taken) = taken else {
+                owners.push(owner);
+                break;
+            };
+            if !owner.is_empty() {
+                owners.push(owner);
+            }
+            path = [taken.as_slice(), &path[length + 1..]].concat();
+        }
+        owners
+    }
+
+    /// What `lib.rs` names in its items: its modules, and what it takes from them.
+    fn named_in_lib(&self) -> Vec<ModulePath> {
+        let lib = ModulePath::new();
+        let mut named = Vec::new();
+        for (name, goes_on) in self.sources[&lib].names_in_items() {
+            let is_taken = self.taken[&lib].contains_key(&name);
+            let path = vec![name];
+            if is_taken || (goes_on && self.sources.contains_key(&path)) {
+                named.push(path);
+            }
+        }
+        named
+    }
+}
+
+fn file_of(place: &[String]) -> PathBuf {
+    if place.is_empty() { PathBuf::from(LIB) } else { PathBuf::from(format!("{}.rs", place.join("/"))) }
+}
+
+/// Of each folder of a crate, by the path of its module.
+fn imports(src: &Path) -> BTreeMap<ModulePath, Imports> {
+    let modules = Modules::load(src);
+    let node = |place: &ModulePath| if place.is_empty() { vec![LIB.to_owned()] } else { place.clone() };
+    let mut imports: BTreeMap<ModulePath, Imports> = BTreeMap::new();
+    for (place, source) in &modules.sources {
+        let mut named = source.paths(place);
+        if place.is_empty() {
+            named.extend(modules.named_in_lib().into_iter().map(|path| (path, 1)));
+        }
+        let from = node(place);
+        for (path, line) in named {
+            let at = format!("{}:{line}", file_of(place).display());
+            for owner in modules.owners(&path) {
+                let to = node(&owner);
+                let shared = from.iter().zip(&to).take_while(|(from, to)| from == to).count();
+                // Otherwise one is in the other's folder, or they are the same.
+                if let (Some(importing), Some(imported)) = (from.get(shared), to.get(shared)) {
+                    let of_folder = imports.entry(from[..shared].to_vec()).or_default();
+                    of_folder.entry(importing.clone()).or_default().entry(imported.clone()).or_insert_with(|| at.clone());
+                }
             }
         }
     }
@@ -160,23 +144,4 @@ fn imports_below(src: &Path, parent: &str) -> Imports {
 
 fn graph_of(imports: &Imports) -> Graph {
     imports.iter().map(|(module, to)| (module.clone(), to.keys().cloned().collect())).collect()
-}
-
-/// The module that a path from the crate's root leads to: one that it names, one that `lib.rs` exports the name from,
-/// or `lib.rs`.
-fn owner(path: &str, modules: &BTreeSet<String>, lib: &Source) -> String {
-    if modules.contains(path) {
-        return path.to_owned();
-    }
-    lib.exports().get(path).cloned().unwrap_or_else(|| LIB.to_owned())
-}
-
-fn explained((name, cycle): &(String, BTreeSet<String>), imports: &Imports) -> String {
-    let mut text = format!("\n{name}: these modules import one another: {}\n", cycle.iter().cloned().collect::<Vec<_>>().join(", "));
-    for from in cycle {
-        for (to, at) in imports[from].iter().filter(|(to, _)| cycle.contains(*to)) {
-            text.push_str(&format!("  {from} -> {to}  ({name}/src/{at})\n"));
-        }
-    }
-    text
 }

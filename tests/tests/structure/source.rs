@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// The names that lead from a crate's root to a module, or to what a module has.
+pub type ModulePath = Vec<String>;
+
 /// A file's text without comments, texts and what only tests compile. Its lines are where they were.
 pub struct Source(String);
 
@@ -46,106 +49,133 @@ impl Source {
         self.modules().contains(module)
     }
 
-    /// What `pub use` lines take from modules: the name, and the module.
-    pub fn exports(&self) -> BTreeMap<String, String> {
-        let mut exports = BTreeMap::new();
-        for statement in self.0.split(';').filter_map(|statement| statement.split_once("use ").map(|(_, path)| path)) {
-            let Some((module, names)) = statement.trim().split_once("::") else { continue };
-            for name in names.split(|c: char| !is_name(c)).filter(|name| !name.is_empty()) {
-                exports.insert(name.to_owned(), module.to_owned());
+    /// What `use` lines take from modules of the crate: the name, and its path from the root.
+    pub fn taken(&self, place: &[String]) -> BTreeMap<String, ModulePath> {
+        let modules = self.modules();
+        let mut taken = BTreeMap::new();
+        for (at, word) in self.0.match_indices("use ").filter(|(at, _)| !self.0[..*at].ends_with(is_name)) {
+            for path in branches(self.0[at + word.len()..].trim_start()).0 {
+                let Some(mut path) = from_root(&path, place, &modules) else { continue };
+                if path.last().is_some_and(|name| name == "self") {
+                    path.pop();
+                }
+                if let Some(name) = path.last().cloned() {
+                    taken.insert(name, path);
+                }
             }
         }
-        exports
+        taken
     }
 
     pub fn contains(&self, text: &str) -> bool {
         self.0.contains(text)
     }
 
-    /// True where there is more than `mod` and `use`.
-    pub fn has_items(&self) -> bool {
-        ["fn ", "struct ", "enum ", "trait "].iter().any(|item| self.0.contains(item))
-    }
-}
-
-/// The first name of each path that begins at the crate's root, with its line: `crate::a::B` and `super::a` of a file
-/// in `a/` name a. `place` is the file's module path. In `lib.rs` itself paths begin with a module's name, or with an
-/// exported one.
-pub fn paths(source: &Source, place: &[String], modules: &BTreeSet<String>) -> Vec<(String, usize)> {
-    let mut found = Vec::new();
-    let line_of = |at: usize| source.0[..at].matches('\n').count() + 1;
-    let mut add = |at: usize, rest: &str| found.extend(first_names(rest).into_iter().map(|name| (name, line_of(at))));
-    for (at, _) in source.0.match_indices("crate::").filter(|(at, _)| !source.0[..*at].ends_with(is_name)) {
-        add(at, &source.0[at + "crate::".len()..]);
-    }
-    // As many `super` as the file is deep lead to the root.
-    if !place.is_empty() {
-        through_super(source, place.len()).into_iter().for_each(|at| add(at, &source.0[at..]));
-        return found;
-    }
-    found.extend(named_in_lib(source, modules).into_iter().map(|name| (name, 1)));
-    found
-}
-
-/// The same for paths that begin in the crate's module `parent`, of a file in its folder.
-pub fn paths_below(source: &Source, place: &[String], parent: &str) -> Vec<(String, usize)> {
-    let from_root = format!("crate::{parent}::");
-    let named = source.0.match_indices(&from_root).map(|(at, _)| at + from_root.len());
-    let starts = named.chain(through_super(source, place.len().saturating_sub(1)));
-    let line_of = |at: usize| source.0[..at].matches('\n').count() + 1;
-    starts.flat_map(|at| first_names(&source.0[at..]).into_iter().map(move |name| (name, line_of(at)))).collect()
-}
-
-/// Where paths go on after exactly this many `super`.
-fn through_super(source: &Source, count: usize) -> Vec<usize> {
-    let supers = "super::".repeat(count);
-    let places = source.0.match_indices(&supers).filter(|(at, _)| {
-        let (before, after) = (&source.0[..*at], &source.0[at + supers.len()..]);
-        count > 0 && !before.ends_with(is_name) && !before.ends_with("::") && !after.starts_with("super::")
-    });
-    places.map(|(at, _)| at + supers.len()).collect()
-}
-
-/// What `lib.rs` exports from its modules and also uses in its own items.
-fn named_in_lib(source: &Source, modules: &BTreeSet<String>) -> BTreeSet<String> {
-    let exports = source.exports();
-    let mut items = String::new();
-    let mut is_inside_use = false;
-    for line in source.0.lines() {
-        is_inside_use |= ["use ", "pub use ", "mod ", "pub mod "].iter().any(|word| line.starts_with(word));
-        if !is_inside_use {
-            items.push_str(line);
-            items.push('\n');
+    /// The paths that begin with `crate` or `super`, as they are from the crate's root, each with its line. `place` is the
+    /// file's own path.
+    pub fn paths(&self, place: &[String]) -> Vec<(ModulePath, usize)> {
+        let text = &self.0;
+        let mut begins: Vec<(usize, &[String])> = Vec::new();
+        for (at, word) in text.match_indices("crate::").filter(|(at, _)| !text[..*at].ends_with(is_name)) {
+            begins.push((at + word.len(), &place[..0]));
         }
-        is_inside_use &= !line.ends_with(';');
-    }
-    let names = items.split(|c: char| !is_name(c));
-    names.filter(|name| exports.get(*name).is_some_and(|module| modules.contains(module))).map(str::to_owned).collect()
-}
-
-/// The first name of a path, or of each path in its braces.
-fn first_names(rest: &str) -> Vec<String> {
-    let name = |text: &str| text.chars().take_while(|c| is_name(*c)).collect::<String>();
-    if !rest.starts_with('{') {
-        return Vec::from_iter(Some(name(rest)).filter(|name| !name.is_empty()));
-    }
-    let mut names = Vec::new();
-    let mut depth = 0;
-    let mut is_first = true;
-    for (at, letter) in rest.char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' if depth == 1 => break,
-            '}' => depth -= 1,
-            ',' if depth == 1 => is_first = true,
-            _ if is_name(letter) && is_first => {
-                names.push(name(&rest[at..]));
-                is_first = false;
+        for (at, word) in text.match_indices("super::").filter(|(at, _)| !text[..*at].ends_with(is_name)) {
+            // The others of a chain are counted with its first.
+            let supers = text[at..].split("::").take_while(|name| *name == "super").count();
+            if let Some(depth) = place.len().checked_sub(supers).filter(|_| !text[..at].ends_with("::")) {
+                begins.push((at + supers * word.len(), &place[..depth]));
             }
-            _ => {}
         }
+        let mut found = Vec::new();
+        for (at, parent) in begins {
+            let line = text[..at].matches('\n').count() + 1;
+            found.extend(branches(&text[at..]).0.into_iter().map(|path| ([parent, path.as_slice()].concat(), line)));
+        }
+        found
     }
-    names
+
+    /// The names in the file's items, without its `mod` and `use` lines: those that begin a path or stand alone. True if a
+    /// path goes on from it.
+    pub fn names_in_items(&self) -> BTreeSet<(String, bool)> {
+        const LEFT_OUT: [&str; 6] = ["use ", "pub use ", "pub(crate) use ", "mod ", "pub mod ", "pub(crate) mod "];
+        let mut items = String::new();
+        let mut is_left_out = false;
+        for line in self.0.lines() {
+            is_left_out |= LEFT_OUT.iter().any(|word| line.starts_with(word));
+            if !is_left_out {
+                items.push_str(line);
+                items.push('\n');
+            }
+            is_left_out &= !line.ends_with(';');
+        }
+        let mut names = BTreeSet::new();
+        let mut at = 0;
+        while let Some(length) = items[at..].find(is_name) {
+            let name = name_at(&items[at + length..]);
+            let (begin, end) = (at + length, at + length + name.len());
+            if !items[..begin].ends_with("::") {
+                names.insert((name, items[end..].starts_with("::")));
+            }
+            at = end;
+        }
+        names
+    }
+}
+
+/// A path as it is from the crate's root; `None` if it leads to another crate.
+fn from_root(path: &[String], place: &[String], modules: &BTreeSet<String>) -> Option<ModulePath> {
+    let supers = path.iter().take_while(|name| *name == "super").count();
+    let (parent, rest) = match path.first()?.as_str() {
+        "crate" => (&place[..0], &path[1..]),
+        "self" => (place, &path[1..]),
+        "super" => (&place[..place.len().checked_sub(supers)?], &path[supers..]),
+        name if modules.contains(name) => (place, path),
+        _ => return None,
+    };
+    Some([parent, rest].concat())
+}
+
+/// The paths that begin here, `a::B` or `a::{B, c::D}`, and the length of their text.
+fn branches(text: &str) -> (Vec<ModulePath>, usize) {
+    let mut path = ModulePath::new();
+    let mut at = 0;
+    loop {
+        if text[at..].starts_with('{') {
+            let (below, length) = in_braces(&text[at..]);
+            return (below.into_iter().map(|below| [path.clone(), below].concat()).collect(), at + length);
+        }
+        let name = name_at(&text[at..]);
+        at += name.len();
+        if !name.is_empty() {
+            path.push(name);
+            if text[at..].starts_with("::") {
+                at += "::".len();
+                continue;
+            }
+        }
+        return (vec![path], at);
+    }
+}
+
+fn in_braces(text: &str) -> (Vec<ModulePath>, usize) {
+    let mut paths = Vec::new();
+    let mut at = 1;
+    loop {
+        let is_path = |letter: char| !letter.is_whitespace() && letter != ',';
+        at += text[at..].find(is_path).unwrap_or(text.len() - at);
+        if at == text.len() || text[at..].starts_with('}') {
+            return (paths, (at + 1).min(text.len()));
+        }
+        let (found, length) = branches(&text[at..]);
+        paths.extend(found);
+        at += length;
+        // Past a `*`, or another name that it gets.
+        at += text[at..].find([',', '}']).unwrap_or(text.len() - at);
+    }
+}
+
+fn name_at(text: &str) -> String {
+    text.chars().take_while(|letter| is_name(*letter)).collect()
 }
 
 fn is_name(letter: char) -> bool {
@@ -216,30 +246,30 @@ fn end_of_item(item: &str) -> usize {
     item.len()
 }
 
+fn place(path: &str) -> ModulePath {
+    path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 #[test]
 fn paths_from_the_root_are_found_in_every_spelling() {
-    let text = "use crate::a::X;\nuse crate::{b::Y, c::{d, e}, F};\n// crate::no\nfn f() { super::super::g::h(); super::near(); crate::i::j(\"crate::no\"); }\n\
+    let text = "use crate::a::X;\nuse crate::{b::Y, c::{d, e as z, *}, F};\n// crate::no\n\
+        fn f() { super::super::g::h(); super::near(); crate::i::j(\"crate::no\"); super::super::super::no(); }\n\
         #[cfg(test)]\nmod tests { use crate::no; }\n#[cfg(test)]\nuse crate::no;\n";
-    let place = ["here".to_owned(), "below".to_owned()];
-    let mut found = paths(&Source::new(text), &place, &BTreeSet::new());
+    let mut found = Source::new(text).paths(&place("here::below"));
     found.sort();
-    let expected = [("F", 2), ("a", 1), ("b", 2), ("c", 2), ("g", 4), ("i", 4)].map(|(name, line)| (name.to_owned(), line));
-    assert_eq!(found, expected);
+    let expected = [("F", 2), ("a::X", 1), ("b::Y", 2), ("c", 2), ("c::d", 2), ("c::e", 2), ("g::h", 4), ("here::near", 4), ("i::j", 4)];
+    assert_eq!(found, expected.map(|(path, line)| (place(path), line)));
 }
 
 #[test]
-fn paths_from_a_module_are_found_in_its_folder() {
-    let text = "use crate::a::b::X;\nuse crate::a::{c, d::Y};\nuse crate::e::f;\nuse super::{g::Z, W};\nfn f() { super::super::h(); }\n";
-    let found = |place: [&str; 2]| -> Vec<String> {
-        paths_below(&Source::new(text), &place.map(str::to_owned), "a").into_iter().map(|(name, _)| name).collect()
-    };
-    assert_eq!(found(["a", "here"]), ["b", "c", "d", "g", "W"]);
-}
-
-#[test]
-fn a_file_says_its_modules_and_what_it_exports() {
-    let lib = Source::new("mod a;\npub mod b;\n#[cfg(test)]\nmod c;\npub use a::{X, Y};\npub use b::Z;\npub struct W { x: X }\n");
-    assert_eq!(lib.modules(), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
-    assert_eq!(lib.exports()["Y"], "a");
-    assert_eq!(paths(&lib, &[], &lib.modules()), [("X".to_owned(), 1)]);
+fn a_file_says_its_modules_and_what_it_takes_from_others() {
+    let text = "mod a;\npub mod b;\n#[cfg(test)]\nmod c;\npub use a::{X, d::{self, Y}};\nuse super::e::Z;\nuse std::fmt;\n\
+        pub struct W { x: X }\nfn f() { b::g(fmt::h()) }\n";
+    let source = Source::new(text);
+    assert_eq!(source.modules(), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+    let expected = [("X", "in::a::X"), ("Y", "in::a::d::Y"), ("Z", "e::Z"), ("d", "in::a::d")];
+    assert_eq!(source.taken(&place("in")), BTreeMap::from(expected.map(|(name, path)| (name.to_owned(), place(path)))));
+    let names = source.names_in_items();
+    assert!(names.contains(&("X".to_owned(), false)) && names.contains(&("b".to_owned(), true)), "{names:?}");
+    assert!(!names.iter().any(|(name, _)| ["a", "g", "Y"].contains(&name.as_str())), "{names:?}");
 }

@@ -61,7 +61,7 @@ async fn a_window_of_one_column_and_what_ends_before_now_count_as_well() {
 
 #[tokio::test]
 async fn all_time_over_a_stream_that_forgets_is_refused() {
-    let told = "and the view counts them for ever (all time): events that count would be deleted\n  \
+    let reported = "and the view counts them for ever (all time): events that count would be deleted\n  \
         help: no retention for \"pay\" (streams/pay.sql:1), or a window for every aggregate";
     for (options, column) in [
         ("", "count(*) AS n"),
@@ -69,7 +69,7 @@ async fn all_time_over_a_stream_that_forgets_is_refused() {
         ("", "count(*) FILTER (WHERE within(ts, 'all', '1d')) AS older"),
     ] {
         let found = refused("400d", options, column).await;
-        assert!(found.ends_with(told), "{column}: {found}");
+        assert!(found.ends_with(reported), "{column}: {found}");
     }
 }
 
@@ -101,6 +101,6 @@ async fn every_stream_of_a_union_is_looked_at_also_below_a_staging_view() {
         ),
     ];
     let found = check(&files).await.diagnostics;
-    let streams: Vec<bool> = ["\"pay\" keeps", "\"refund\" keeps"].map(|told| found.to_string().contains(told)).into();
+    let streams: Vec<bool> = ["\"pay\" keeps", "\"refund\" keeps"].map(|reported| found.to_string().contains(reported)).into();
     assert_eq!((found.len(), streams), (2, vec![true, true]), "{found}");
 }

@@ -70,13 +70,16 @@ fn every_ring_opens_its_accounts_in_a_burst_and_is_declined_more_often() {
 
 #[test]
 fn broken_records_are_no_events_and_accepted_ones_are() {
+    let mut broken = 0;
     for event in traffic(11, 5_000).take(6_000) {
         let parsed: Option<BTreeMap<String, Value>> = serde_json::from_str(&event.value).ok();
         let is_event = parsed.is_some_and(|fields| {
             fields.contains_key("user_id") && fields["ts"].as_str().is_some_and(|ts| engine::events::parse_timestamp(ts).is_ok())
         });
         assert_eq!(is_event, event.outcome != ExpectedDecision::Broken, "{}", event.value);
+        broken += usize::from(!is_event);
     }
+    assert!((1..6_000).contains(&broken), "{broken} broken records");
 }
 
 proptest! {

@@ -23,6 +23,9 @@ pub(super) struct Seen {
     exponents: usize,
     longest_whole: usize,
     longest_fraction: usize,
+    shortest_fraction: Option<usize>,
+    /// Numbers whose last digit after the decimal point is 0.
+    closing_zeros: usize,
     smallest: f64,
     largest: f64,
     /// Counts of the strings.
@@ -43,7 +46,7 @@ pub(super) struct Seen {
 const LONGEST_FRACTION: usize = 4;
 /// Prices with one digit in the sample have two elsewhere.
 const LEAST_PLACES: usize = 2;
-/// A type is final, and the sample is only the beginning of the file.
+/// Archived events are decoded again when a type changes, and the sample is only the beginning of the file.
 const SPARE_PLACES: usize = 2;
 
 impl Seen {
@@ -74,8 +77,9 @@ impl Seen {
         self.longest_fraction
     }
 
-    pub(super) fn all_distinct(&self) -> bool {
-        self.distinct.len() == self.values()
+    /// Returns how many values came before.
+    pub(super) fn repeats(&self) -> usize {
+        self.values() - self.distinct.len()
     }
 
     /// Adds a JSON value that is not null.
@@ -140,9 +144,9 @@ impl Seen {
             ColumnType::TimestampTz
         } else if all(self.uuids) {
             ColumnType::Uuid
-        } else if all(self.decimals) && !words(name).iter().any(|word| word == "version") {
-            // Not a number in JSON, so no digit is lost.
-            self.decimal().unwrap_or(ColumnType::Text)
+        } else if self.are_amounts() && !words(name).iter().any(|word| word == "version") {
+            // A string in JSON loses no digit. Some producers write amounts as numbers where they can.
+            self.decimal().unwrap_or(if self.numbers == 0 { ColumnType::Text } else { ColumnType::Json })
         } else if all(self.texts) || self.values() == 0 {
             ColumnType::Text
         } else if all(self.arrays) {
@@ -171,11 +175,24 @@ impl Seen {
         (column_type, None)
     }
 
-    /// Returns a decimal type that holds all numbers, with spare places.
+    /// Returns whether all values are strings with a decimal point, or some of them are and the others are plain numbers.
+    fn are_amounts(&self) -> bool {
+        let are_short = self.exponents == 0 && self.longest_fraction <= LONGEST_FRACTION;
+        self.decimals > 0 && (self.decimals == self.values() || are_short && self.decimals + self.numbers == self.values())
+    }
+
+    /// Returns a decimal type that holds all numbers, with spare places unless the places are fixed.
     fn decimal(&self) -> Option<ColumnType> {
-        let scale = self.longest_fraction.max(LEAST_PLACES) + SPARE_PLACES;
+        let scale = self.fixed_places().unwrap_or(self.longest_fraction.max(LEAST_PLACES) + SPARE_PLACES);
         let precision = [18u8, 38].into_iter().find(|precision| self.longest_whole + scale <= usize::from(*precision))?;
         Some(ColumnType::Decimal { precision, scale: scale as i8 })
+    }
+
+    /// Returns how many places each number is written with, zeros included, as amounts of money are: a sum of 6027.90 is
+    /// answered as 6027.90.
+    fn fixed_places(&self) -> Option<usize> {
+        let is_fixed = self.shortest_fraction == Some(self.longest_fraction) && self.closing_zeros > 0;
+        (is_fixed && self.longest_fraction >= LEAST_PLACES).then_some(self.longest_fraction)
     }
 
     /// Returns the unit in which all numbers are times from 2000 to 2100, if the name suggests a time.
@@ -211,6 +228,8 @@ impl Seen {
         self.exponents += usize::from(mantissa.len() < text.len());
         self.longest_whole = self.longest_whole.max(whole.trim_start_matches('-').len());
         self.longest_fraction = self.longest_fraction.max(fraction.len());
+        self.shortest_fraction = Some(self.shortest_fraction.map_or(fraction.len(), |shortest| shortest.min(fraction.len())));
+        self.closing_zeros += usize::from(fraction.ends_with('0'));
     }
 
     fn add_text(&mut self, text: &str, is_time: bool) {

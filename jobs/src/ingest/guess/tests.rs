@@ -83,6 +83,17 @@ fn values_of_several_kinds_are_json_or_in_csv_text() {
 }
 
 #[test]
+fn amounts_that_are_numbers_and_strings_are_decimals() {
+    let guess = |values: [&str; 3]| {
+        let lines = values.map(|value| format!("{{\"ts\":\"2024-05-01T12:00:00Z\",\"amount\":{value}}}\n"));
+        guessed("p.jsonl", &lines.concat()).1.columns.remove(1).column_type
+    };
+    assert_eq!(guess(["12.50", "\"7.10\"", "3"]), ColumnType::Decimal { precision: 18, scale: 4 });
+    assert_eq!(guess(["12.50", "\"7.10\"", "\"unknown\""]), ColumnType::Json);
+    assert_eq!(guess(["1e3", "\"7.10\"", "3"]), ColumnType::Json);
+}
+
+#[test]
 fn a_repeated_id_is_no_id() {
     let (text, parsed) = guessed("p.csv", "id,ts\n1,2024-05-01\n1,2024-05-02\n");
     assert_eq!(parsed.id, None, "{text}");
@@ -168,6 +179,25 @@ fn types_leave_room_and_say_what_they_were_guessed_from() {
 }
 
 #[test]
+fn money_keeps_the_places_that_each_amount_is_written_with() {
+    let of = |amounts: &[&str]| {
+        let rows: String = amounts.iter().map(|amount| format!("2024-05-01,{amount}\n")).collect();
+        let guessed = guess_of("p.csv", &format!("ts,amount\n{rows}"));
+        (types(&guessed)[1].clone(), guessed.types.join(""))
+    };
+    let (fixed, said) = of(&["6027.90", "0.10", "10.25"]);
+    assert_eq!(fixed, "amount DECIMAL(18,2)");
+    assert_eq!(said, "amount DECIMAL(18,2): every value has 2 places; records with more will be dead letters");
+    assert_eq!(of(&["1.5000", "2.1250"]).0, "amount DECIMAL(18,4)");
+    // Zeros at the end may have been left out, and one place may become two.
+    for amounts in [&["6027.9", "0.10"][..], &["10.25", "3.75"], &["10", "3.50"], &["1.0", "2.5"]] {
+        assert_eq!(of(amounts).0, "amount DECIMAL(18,4)", "{amounts:?}");
+    }
+    let json = guess_of("p.jsonl", "{\"ts\":\"2024-05-01\",\"a\":\"12.30\",\"b\":12.30}\n");
+    assert_eq!(types(&json)[1..], ["a DECIMAL(18,2)", "b DECIMAL(18,2)"]);
+}
+
+#[test]
 fn a_time_in_another_form_is_named_with_what_to_do() {
     let refused = |name: &str, content: &str| {
         let (_folder, path) = file(name, content);
@@ -191,7 +221,7 @@ fn a_time_in_another_form_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_format_and_a_delimiter_that_are_told_are_used() {
+fn a_format_and_a_delimiter_that_are_given_are_used() {
     let (_folder, path) = file("p.txt", "user|ts|note\nu1|2024-05-01|a,b,c\n");
     let shape = Shape { format: Some(crate::ingest::Format::Csv), delimiter: Some(b'|'), numbers: None };
     let parsed = parse_stream(&guess_stream(&path, shape, "p").unwrap().sql).unwrap();
@@ -252,6 +282,26 @@ fn a_column_that_is_different_in_each_record_is_proposed_as_the_id() {
     assert_eq!(guess_of("p.csv", &rows(99)).proposed_id, None, "too few records say little");
     let with_id = rows(100).replace("beleg_nr", "event_id");
     assert_eq!(guess_of("p.csv", &with_id).proposed_id, None, "a typical name is taken");
+}
+
+#[test]
+fn a_column_that_would_be_the_id_but_for_a_few_repeats_is_named_with_their_number() {
+    let rows = |name: &str, repeats: usize| {
+        let row = |i: usize| format!("2024-05-01,{},u{}\n", if i < repeats { 99 } else { i }, i % 7);
+        format!("ts,{name},user_id\n") + &(0..100).map(row).collect::<String>()
+    };
+    for (name, repeats, expected) in [
+        ("payment_id", 1, Some(1)),
+        ("beleg_id", 5, Some(5)),
+        ("uuid", 2, Some(2)),
+        ("payment_id", 6, None),
+        ("payment_id", 0, None),
+        ("units", 1, None),
+    ] {
+        let guessed = guess_of("p.csv", &rows(name, repeats));
+        assert_eq!(guessed.repeated_id, expected.map(|repeats| (name.to_owned(), repeats)), "{name} {repeats}");
+        assert_eq!(parse_stream(&guessed.sql).unwrap().id.is_some(), repeats == 0, "it is for the user to decide");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn likelihood(column: &Guess) -> u8 {
     let separators = first.chars().filter(|character| "-/.: T".contains(*character)).count();
     let named = if names_a_time(&column.name) { 2 } else { 0 };
     let formed = if looks(column).is_some() { 4 } else { u8::from(digits >= 6 && separators >= 2) };
-    // A number means little without a telling name.
+    // A number means little unless the column's name is that of a time.
     if formed == 4 && first.parse::<f64>().is_ok() && named == 0 { 2 } else { named + formed }
 }
 

@@ -29,35 +29,35 @@ fn record(line: u64, cells: &str) -> (u64, String) {
 
 #[test]
 fn a_quote_that_is_never_closed_ends_the_reading_before_its_record() {
-    let told = |line: u32| Some(format!("the quote opened on line {line} is never closed"));
-    assert_eq!(read(b"a,b\n1,\"x\n2,y\n3,z\n"), (vec![record(1, "a|b")], told(2)));
-    assert_eq!(read(b"\"a,b\n1,2\n"), (vec![], told(1)));
-    assert_eq!(read(b"a\n\"x\ny\",\"z\n"), (vec![record(1, "a")], told(3)));
-    assert_eq!(read(b"a\n\"he said \"\"no\"\"\n"), (vec![record(1, "a")], told(2)));
+    let reported = |line: u32| Some(format!("the quote opened on line {line} is never closed"));
+    assert_eq!(read(b"a,b\n1,\"x\n2,y\n3,z\n"), (vec![record(1, "a|b")], reported(2)));
+    assert_eq!(read(b"\"a,b\n1,2\n"), (vec![], reported(1)));
+    assert_eq!(read(b"a\n\"x\ny\",\"z\n"), (vec![record(1, "a")], reported(3)));
+    assert_eq!(read(b"a\n\"he said \"\"no\"\"\n"), (vec![record(1, "a")], reported(2)));
 }
 
 #[test]
-fn a_stray_quote_that_the_next_quoted_cell_closes_is_told() {
-    let (records, told) = read(b"1,\"x,2\n3,y,4\n5,\"z\",6\n");
+fn a_stray_quote_that_the_next_quoted_cell_closes_is_reported() {
+    let (records, reported) = read(b"1,\"x,2\n3,y,4\n5,\"z\",6\n");
     assert!(records.is_empty());
-    assert_eq!(told.unwrap(), "the quote opened on line 1 is closed in the middle of a cell on line 3: one of the two is stray");
+    assert_eq!(reported.unwrap(), "the quote opened on line 1 is closed in the middle of a cell on line 3: one of the two is stray");
 }
 
 #[test]
-fn a_record_of_too_many_lines_or_bytes_is_told_and_one_at_the_bound_is_read() {
+fn a_record_of_too_many_lines_or_bytes_is_reported_and_one_at_the_bound_is_read() {
     let lines = |count: usize| format!("a\n\"{}\"\nb\n", "x\n".repeat(count - 1));
     assert_eq!(read(lines(1_000).as_bytes()).0.len(), 3);
-    let (records, told) = read(lines(1_001).as_bytes());
+    let (records, reported) = read(lines(1_001).as_bytes());
     assert_eq!(
-        (records.len(), told.unwrap().as_str()),
+        (records.len(), reported.unwrap().as_str()),
         (1, "the record has more than 1000 lines: the quote opened on line 2 may be stray")
     );
     let bytes = |count: usize| format!("a\n{}\nb\n", "x".repeat(count));
     assert_eq!(read(bytes(1 << 20).as_bytes()).0.len(), 3);
-    let (records, told) = read(bytes((1 << 20) + 1).as_bytes());
-    assert_eq!((records.len(), told.unwrap().as_str()), (1, "the record is longer than 1 MiB"));
-    let (_, told) = read(format!("a\n\"{}", "x".repeat(2 << 20)).as_bytes());
-    assert_eq!(told.unwrap(), "the record is longer than 1 MiB: the quote opened on line 2 may be stray");
+    let (records, reported) = read(bytes((1 << 20) + 1).as_bytes());
+    assert_eq!((records.len(), reported.unwrap().as_str()), (1, "the record is longer than 1 MiB"));
+    let (_, reported) = read(format!("a\n\"{}", "x".repeat(2 << 20)).as_bytes());
+    assert_eq!(reported.unwrap(), "the record is longer than 1 MiB: the quote opened on line 2 may be stray");
 }
 
 #[test]
@@ -98,7 +98,7 @@ proptest! {
         let is_open = last.iter().collect::<Vec<_>>() != ["mark"];
         match stopped {
             None => prop_assert!(!is_open && cells.len() == expected.len()),
-            Some(told) => prop_assert!(!told.ends_with("is never closed") || (is_open && cells.len() + 1 == expected.len())),
+            Some(reported) => prop_assert!(!reported.ends_with("is never closed") || (is_open && cells.len() + 1 == expected.len())),
         }
         for (line, _) in &records {
             let before = text.split('\n').take(*line as usize - 1).map(|line| line.len() + 1).sum::<usize>();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use catalog::{CheckpointRecord, DefinitionKind};
 use engine::events::format_timestamp;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 use types::vector::{Offset, PartitionId};
 
 use super::log::bounds;
-use super::{Facts, Fault, Problem, Severity, for_time, micros};
+use super::{Facts, Fault, Problem, Severity, for_time};
 
 /// A partition is stuck if it has more records but made no checkpoint for this many intervals, and at least this long.
 const INTERVALS: u32 = 6;

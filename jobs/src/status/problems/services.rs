@@ -14,7 +14,10 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
             found.push(unreachable(&Unreachable { service: Service::Log, error: error.clone() }));
         }
     }
-    found.extend(facts.failing.iter().map(failing));
+    // What the catalog says of alerts is said of each.
+    let is_said =
+        |failing: &&Failing| failing.what != event_alerts::ALERT_STALLED || facts.alerts.iter().all(|alert| alert.running().is_none());
+    found.extend(facts.failing.iter().filter(is_said).map(failing));
     found.extend(facts.workers.iter().filter(|link| !link.followed && link.seconds >= LOST_FOR_S).map(not_followed));
     if let Some(Err(error)) = &facts.registry {
         found.push(Problem {

@@ -1,6 +1,6 @@
 use catalog::{
-    CheckpointRange, CheckpointRecord, Checkpoints, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus,
-    GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
+    AlertRunner, CheckpointRange, CheckpointRecord, Checkpoints, Comparison, DamageRecord, DefinitionKind, DefinitionRecord,
+    DefinitionStatus, GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 use engine::functions::Functions;
 use types::vector::Offset;
@@ -113,6 +113,14 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
     }
 }
 
+/// An alert that w1 looked at a moment ago.
+fn alert(name: &str, run_by: Option<&str>, since: Micros) -> AlertFacts {
+    let (alert, owner) = (std::sync::Arc::from(name), "w1".to_owned());
+    let runner = AlertRunner { alert, version: 1, owner, looked_at: Some(NOW - 5 * SECOND), at: Some(NOW - 6 * SECOND), waits: None };
+    let (run_by, refused) = (run_by.map(str::to_owned), None);
+    AlertFacts { alert: name.into(), version: 1, since, open: 2, transitions: 7, run_by, runner: Some(runner), is_paused: false, refused }
+}
+
 fn differing() -> Comparison {
     let first = StateDifference {
         key: "k=a".into(),
@@ -154,7 +162,7 @@ fn damage(path: &str) -> DamageRecord {
 }
 
 fn end(facts: &mut Facts, partition: i32, begin: i64, end: i64) {
-    let Some(Ok(all)) = facts.ends.get_mut("pay") else { panic!("the log told its ends") };
+    let Some(Ok(all)) = facts.ends.get_mut("pay") else { panic!("the log reported its ends") };
     all[partition as usize] = ends(partition, begin, end);
 }
 
@@ -439,8 +447,8 @@ const CASES: &[Case] = &[
                 comparison: Some(comparison),
                 ..run(RunStatus::Succeeded, 1)
             };
-            let told_nothing = Comparison { error: Some("a file is damaged".into()), ..clean.clone() };
-            facts.state.runs.extend([compared(2, differing()), compared(3, clean), compared(1, told_nothing)]);
+            let not_compared = Comparison { error: Some("a file is damaged".into()), ..clean.clone() };
+            facts.state.runs.extend([compared(2, differing()), compared(3, clean), compared(1, not_compared)]);
         },
         [
             "v (version 1): the recomputation of 2026-01-02T04:00:00Z differs from the states that incremental runs had kept, in 3 of 40 rows \
@@ -510,6 +518,99 @@ const CASES: &[Case] = &[
             "the sink \"scored\" over the stream \"pay\", which is not read meanwhile: no such topic",
             "the stream that the sink reads is not decided, and its answers get older; other streams go on, and nothing is lost",
             "remove the cause (a topic that is missing, a right, a definition), or drop the sink and run `basestream apply`; it is tried again at least every 30 s",
+        ],
+    ),
+    (
+        Fault::AlertUnrun,
+        Severity::Error,
+        |facts| {
+            // One whose process has gone, and one that nobody has taken up in the seconds since.
+            facts.alerts = vec![alert("silent", None, NOW - HOUR), alert("new", None, NOW - 3 * SECOND)];
+        },
+        [
+            "no process runs the alert \"silent\"; 2 keys are open",
+            "no `up` or `speed` runs, or none can run it; w1 did, and last looked at 2026-01-02T05:59:55Z",
+            "no alerts are opened or resolved, and no records are put out; the next process to run it continues from there",
+            "start `basestream up` or `basestream speed`; if one runs, its log and its /readyz say why it cannot",
+        ],
+    ),
+    (
+        Fault::AlertUnrun,
+        Severity::Error,
+        |facts| {
+            let found = Some("there is no view \"v\"".into());
+            facts.alerts = vec![AlertFacts { refused: found, open: 1, ..alert("silent", None, NOW - HOUR) }];
+        },
+        [
+            "no process runs the alert \"silent\"; 1 key is open",
+            "it cannot be planned any more: there is no view \"v\"",
+            "no alerts are opened or resolved, and no records are put out; the next process to run it continues from there",
+            "change the alert or the view that it watches, and run `basestream apply`",
+        ],
+    ),
+    (
+        Fault::AlertWaits,
+        Severity::Error,
+        |facts| {
+            let mut waiting = alert("silent", Some("w1"), NOW - HOUR);
+            waiting.runner.as_mut().unwrap().waits = Some("the log was replaced: ..".into());
+            facts.alerts = vec![waiting];
+            // The process says the same.
+            let error = "the alert \"silent\": the log was replaced: ..".into();
+            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+        },
+        [
+            "the alert \"silent\" is not evaluated; 2 keys are open",
+            "the log was replaced: .. (w1)",
+            "no alerts are opened or resolved, and no records are put out, because they could contradict earlier ones",
+            "point log.url at the log that it was evaluated with; if that is lost, define the alert under a new name and run `basestream \
+             apply`: it begins anew",
+        ],
+    ),
+    (
+        Fault::AlertBehind,
+        Severity::Warning,
+        |facts| {
+            let mut late = alert("silent", Some("w1"), NOW - HOUR);
+            late.runner.as_mut().unwrap().looked_at = Some(NOW - 5 * MINUTE);
+            facts.alerts = vec![late];
+        },
+        [
+            "the alert \"silent\" is 5 min behind",
+            "w1 looks at many keys, or cannot read the view: its log says which",
+            "its records come that late; none is left out, and lag is not taken for silence",
+            "see the lag of the partitions above; more workers read more partitions at a time",
+        ],
+    ),
+    (
+        Fault::AlertBehind,
+        Severity::Warning,
+        |facts| {
+            let mut late = alert("silent", Some("w1"), NOW - HOUR);
+            late.runner.as_mut().unwrap().at = Some(NOW - 3 * HOUR);
+            facts.alerts = vec![late];
+        },
+        [
+            "the alert \"silent\" is 3 h behind",
+            "the records of its view's streams after that are not counted yet: workers are behind, or a partition has none",
+            "its records come that late; none is left out, and lag is not taken for silence",
+            "see the lag of the partitions above; more workers read more partitions at a time",
+        ],
+    ),
+    (
+        Fault::AlertBehind,
+        Severity::Warning,
+        |facts| {
+            let mut waiting = alert("silent", Some("w1"), NOW - HOUR);
+            let runner = waiting.runner.as_mut().unwrap();
+            (runner.looked_at, runner.at) = (None, None);
+            facts.alerts = vec![waiting];
+        },
+        [
+            "the alert \"silent\" is 60 min behind",
+            "the records of its view's streams after that are not counted yet: workers are behind, or a partition has none",
+            "its records come that late; none is left out, and lag is not taken for silence",
+            "see the lag of the partitions above; more workers read more partitions at a time",
         ],
     ),
     (
@@ -671,7 +772,7 @@ const CASES: &[Case] = &[
 ];
 
 #[tokio::test]
-async fn each_fault_is_told_with_its_cause_its_effect_and_the_next_step() {
+async fn each_fault_is_reported_with_its_cause_its_effect_and_the_next_step() {
     for (fault, severity, come_about, said) in CASES {
         let mut facts = healthy().await;
         come_about(&mut facts);
@@ -683,14 +784,14 @@ async fn each_fault_is_told_with_its_cause_its_effect_and_the_next_step() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_an_installation_that_is_well() {
+async fn nothing_is_reported_about_an_installation_that_is_well() {
     assert_eq!(problems(&healthy().await), []);
 }
 
 #[tokio::test]
-async fn what_is_no_fault_is_not_told() {
+async fn what_is_no_fault_is_not_reported() {
     type Change = fn(&mut Facts);
-    let quiet: [(&str, Change); 9] = [
+    let quiet: [(&str, Change); 11] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);
@@ -717,6 +818,13 @@ async fn what_is_no_fault_is_not_told() {
             facts.state.leases.push(lease("run/v@1", NOW + 1, "pay/0:1"));
         }),
         ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
+        ("an alert that is run", |facts| facts.alerts = vec![alert("silent", Some("w1"), NOW - HOUR)]),
+        ("an alert by the event clock, after an hour without events", |facts| {
+            facts.event_clock = true;
+            let mut running = alert("silent", Some("w1"), NOW - HOUR);
+            running.runner.as_mut().unwrap().at = Some(NOW - HOUR);
+            facts.alerts = vec![running];
+        }),
         ("a node that answers from the published snapshot, and one that is gone", |facts| {
             facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:60,pay/1:70"));
             facts.state.leases.push(lease("serve/p-2", NOW - MINUTE, "pay/0:0"));
@@ -730,7 +838,7 @@ async fn what_is_no_fault_is_not_told() {
 }
 
 #[tokio::test]
-async fn the_worst_is_told_first() {
+async fn the_worst_is_reported_first() {
     let mut facts = healthy().await;
     facts.marked_for_deletion = Some((1, NOW - HOUR));
     facts.state.gaps = vec![GapRecord { partition: id(0), start: Offset(0), end: Offset(1), reason: "r".into(), accepted_at: 0 }];

@@ -30,7 +30,7 @@ async fn until(url: &str, token: &str, expected: impl Fn(u16) -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("the process follows the catalog");
+    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("timed out: the process does not follow the catalog");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,12 +12,12 @@ async fn a_stop_reports_every_few_seconds_what_it_waits_for() {
         }
         "ended"
     };
-    let mut waiting = Waiting::reporting(Duration::from_millis(1));
+    let mut waiting = StopWait::reporting(Duration::from_millis(1));
     assert_eq!(waiting.until_reporting(end, || reports.send(()).unwrap()).await, "ended");
 }
 
 #[tokio::test]
 async fn what_ends_at_once_is_not_reported() {
-    let mut waiting = Waiting::reporting(Duration::ZERO);
+    let mut waiting = StopWait::reporting(Duration::ZERO);
     waiting.until_reporting(std::future::ready(()), || panic!("reported")).await;
 }

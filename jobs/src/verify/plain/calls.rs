@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    ObjectNamePart, OrderByExpr, Select, VisitMut, VisitorMut, visit_expressions,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, OrderByExpr, Select, VisitMut, VisitorMut, visit_expressions,
 };
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
@@ -111,6 +111,42 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
         ControlFlow::Continue(())
     });
     counts
+}
+
+/// The functions over a t-digest.
+const MEDIAN: &str = "approx_median";
+const PERCENTILES: [&str; 2] = ["approx_percentile_cont", "approx_percentile_cont_with_weight"];
+
+/// Where an expression is one call of a function over a t-digest: SQL for the same at percentiles that are `apart` below and
+/// above its own.
+pub(super) fn near_percentiles(expr: &Expr, apart: f64) -> Option<[String; 2]> {
+    let Expr::Function(call) = expr else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let name = name_of(call);
+    // `f(value, percentile)` or `f(percentile) WITHIN GROUP (ORDER BY value)`, the one with a weight before the percentile.
+    let place = match name.as_str() {
+        MEDIAN => list.args.len(),
+        _ if PERCENTILES.contains(&name.as_str()) => usize::from(call.within_group.is_empty()) + usize::from(name == PERCENTILES[1]),
+        _ => return None,
+    };
+    let percentile: f64 = match list.args.get(place) {
+        Some(argument) => argument.to_string().parse().ok()?,
+        None => 0.5,
+    };
+    let at = |percentile: f64| {
+        let mut call = call.clone();
+        let FunctionArguments::List(list) = &mut call.args else { return None };
+        let text = FunctionArg::Unnamed(FunctionArgExpr::Expr(parse_expr(&format!("{:.6}", percentile.clamp(0.0, 1.0))).ok()?));
+        match list.args.get_mut(place) {
+            Some(argument) => *argument = text,
+            None => list.args.push(text),
+        }
+        if name == MEDIAN {
+            call.name = ObjectName::from(vec![Ident::new(PERCENTILES[0])]);
+        }
+        Some(format!("CAST({call} AS DOUBLE)"))
+    };
+    Some([at(percentile - apart)?, at(percentile + apart)?])
 }
 
 /// How to rewrite the calls of one column.

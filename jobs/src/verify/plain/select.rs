@@ -11,6 +11,10 @@ use super::sides::{Reach, Sides};
 use super::span::{Span, longest, timestamp};
 use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
+/// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest was
+/// merged.
+const PERCENTILES_APART: f64 = 0.05;
+
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainColumn {
@@ -26,6 +30,8 @@ pub struct PlainColumn {
     /// The name of an additional column with the greatest number of different values that a `top_k` of this column
     /// counts. Past its capacity `top_k` estimates.
     pub distinct: Option<String>,
+    /// The names of additional columns: where it is a percentile over a t-digest, percentiles a little below and above it.
+    pub near: Option<[String; 2]>,
 }
 
 pub(super) struct Rewritten {
@@ -167,10 +173,17 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
+        let near = calls::near_percentiles(&expr, PERCENTILES_APART);
+        let near = near.map(|near| ["below", "above"].into_iter().zip(near).map(|(which, sql)| (format!("__{which}_{name}"), sql)));
+        let near: Option<Vec<(String, String)>> = near.map(Iterator::collect);
+        for (helper, sql) in near.iter().flatten() {
+            self.helpers.push(parse_item(&format!("{sql} AS {}", quoted(helper)))?);
+        }
+        let near = near.and_then(|near| <[_; 2]>::try_from(near).ok()).map(|near| near.map(|(helper, _)| helper));
         let limit_bytes = self.view.max_state_bytes.unwrap_or(limits::MAX_STATE_BYTES);
         let is_past = limits::is_past(&expr, (!self.sides.is_joined()).then_some(limit_bytes));
         self.past.extend(is_past.map(|is_past| (name.clone(), is_past)));
-        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper });
+        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper, near });
         Ok(())
     }
 

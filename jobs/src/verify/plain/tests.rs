@@ -298,3 +298,32 @@ proptest! {
         prop_assert_eq!(counted[0].column(0).as_primitive::<Int64Type>().value(0), events.len() as i64);
     }
 }
+
+#[test]
+fn percentiles_near_another_one_are_asked_for_where_a_column_is_one_call() {
+    let near = |sql: &str| calls::near_percentiles(&parse_expr(sql).unwrap(), 0.05);
+    let calls = [
+        ("approx_median(x)", "approx_percentile_cont(x, 0.450000)", "approx_percentile_cont(x, 0.550000)"),
+        (
+            "approx_percentile_cont(x, 0.98) FILTER (WHERE x > 1)",
+            "approx_percentile_cont(x, 0.930000) FILTER (WHERE x > 1)",
+            "approx_percentile_cont(x, 1.000000) FILTER (WHERE x > 1)",
+        ),
+        (
+            "approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+            "approx_percentile_cont(0.450000) WITHIN GROUP (ORDER BY x)",
+            "approx_percentile_cont(0.550000) WITHIN GROUP (ORDER BY x)",
+        ),
+        (
+            "approx_percentile_cont_with_weight(x, w, 0.02)",
+            "approx_percentile_cont_with_weight(x, w, 0.000000)",
+            "approx_percentile_cont_with_weight(x, w, 0.070000)",
+        ),
+    ];
+    for (call, below, above) in calls {
+        assert_eq!(near(call), Some([below, above].map(|near| format!("CAST({near} AS DOUBLE)"))), "{call}");
+    }
+    for other in ["sum(x)", "approx_median(x) + 1", "approx_percentile_cont(x, p)"] {
+        assert_eq!(near(other), None, "{other}");
+    }
+}

@@ -127,8 +127,8 @@ impl Weights<'_> {
 
     /// Returns the condition that a side's event is in its longest range and can be in a pair.
     fn alive(&self, side: usize) -> String {
-        let of = &self.sides.sides[side];
-        let live = self.rewritten.existence.0[side].condition(&of.event_time(), self.moment.t);
+        let table = &self.sides.sides[side];
+        let live = self.rewritten.existence.0[side].condition(&table.event_time(), self.moment.t);
         let conditions: Vec<String> = self.passing.conditions[side].iter().cloned().chain(live).collect();
         conditions.join(" AND ")
     }
@@ -154,8 +154,8 @@ impl Weights<'_> {
 }
 
 /// Returns SQL for the number of different values, with NULL as one of them.
-fn different(of: &[String]) -> String {
-    if of.is_empty() { "1".to_owned() } else { format!("count(DISTINCT struct({}))", of.join(", ")) }
+fn different(expressions: &[String]) -> String {
+    if expressions.is_empty() { "1".to_owned() } else { format!("count(DISTINCT struct({}))", expressions.join(", ")) }
 }
 
 /// Returns what a far edge leads to: what is counted by its different values, or must differ from the near side. A join

@@ -17,6 +17,7 @@ fn column(functions: &[&str]) -> PlainColumn {
         is_total: functions == ["count"] || functions == ["sum"],
         sql: String::new(),
         distinct: None,
+        near: None,
     }
 }
 
@@ -81,4 +82,16 @@ fn an_estimate_is_held_to_its_bound_and_one_of_different_values_from_above() {
     assert_eq!([8_999, 9_000, 11_000, 11_001].map(|served| holds(&pairs, served)), [false, true, true, false]);
     assert_eq!([1, 11_998, 12_000].map(|served| holds(&different, served)), [true, true, false]);
     assert!(holds(&means, -7));
+}
+
+#[test]
+fn a_percentile_may_be_another_one_near_it_and_no_farther() {
+    let digest = Tolerance::for_column(&column(&["approx_percentile_cont"]));
+    assert!(same(101.0, 100.0, digest) && !same(104.0, 100.0, digest));
+    let near = digest.between(Some([90.0, 110.0]));
+    assert!(same(104.0, 100.0, near) && same(91.0, 100.0, near));
+    assert!(!same(114.0, 100.0, near) && !same(86.0, 100.0, near));
+    // In descending order what is above is less.
+    assert!(same(104.0, 100.0, digest.between(Some([110.0, 90.0]))));
+    assert!(!same(104.0, 100.0, Tolerance::EXACT.between(Some([90.0, 110.0]))));
 }

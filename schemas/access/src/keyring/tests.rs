@@ -76,19 +76,19 @@ async fn what_the_catalog_creates_and_revokes_is_known_at_the_next_look() {
     let keyring = Keyring::open(&catalog).await.unwrap();
     let (text, record) = token("grafana", None);
     let mut seen = None;
-    keyring.look(&catalog, &mut seen).await.unwrap();
+    keyring.refresh(&catalog, &mut seen).await.unwrap();
     assert!(keyring.principal(&text, 0).is_err() && !keyring.has_any(0));
 
     let expect = vec![Expect::TokenFree { name: "grafana".to_owned() }];
     let create = Commit { id: Uuid::new_v4(), expect, add: vec![Add::Token(record)], ..Commit::default() };
     catalog.commit(create).await.unwrap();
-    keyring.look(&catalog, &mut seen).await.unwrap();
+    keyring.refresh(&catalog, &mut seen).await.unwrap();
     let principal = keyring.principal(&text, 0).unwrap();
     assert!(keyring.is_still_valid(&principal, 0) && keyring.has_any(0));
 
     let revoke = Commit { id: Uuid::new_v4(), remove: vec![Remove::Token { name: "grafana".to_owned(), at: 1 }], ..Commit::default() };
     catalog.commit(revoke).await.unwrap();
-    keyring.look(&catalog, &mut seen).await.unwrap();
+    keyring.refresh(&catalog, &mut seen).await.unwrap();
     assert!(keyring.principal(&text, 0).is_err() && !keyring.is_still_valid(&principal, 0));
     assert!(keyring.scram("grafana", 0).token.is_none());
 }

@@ -27,6 +27,8 @@ fn the_table_of_rights() {
         (Operate, View("v"), "..yy", "..y"),
         (Operate, View("w"), "..yy", "..."),
         (Operate, Installation, "..yy", "..."),
+        (Operate, Parameter("p"), "..yy", "..."),
+        (Read, Parameter("p"), "y.yy", "..."),
         (Administer, Installation, "...y", "..."),
     ];
     for (action, object, all, limited) in table {

@@ -110,7 +110,9 @@ pub(super) struct Need<'s> {
     retention: &'s BTreeMap<Arc<str>, Retention>,
     now: Micros,
     runs: HashMap<Uuid, &'s RunRecord>,
-    /// Vectors that work in progress depends on: pins of unexpired leases, cuts of running runs.
+    /// Pins of unexpired leases.
+    leased: Vec<&'s Vector>,
+    /// Vectors that work in progress depends on: these pins, and the cuts of running runs.
     pins: Vec<&'s Vector>,
     /// What each live view version has published.
     published: Vec<Published<'s>>,
@@ -118,7 +120,8 @@ pub(super) struct Need<'s> {
 
 impl<'s> Need<'s> {
     pub(super) fn new(state: &'s CatalogState, reads: &'s StreamsRead, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
-        let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
+        let leases = state.leases.iter().filter(|lease| lease.expires_at > now);
+        let leased: Vec<&Vector> = leases.filter_map(|lease| lease.pin.as_ref()).collect();
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
         let cut_of = |view: &DefinitionRecord| state.snapshot(&view.name, view.version).map(|snapshot| &snapshot.cut);
@@ -127,7 +130,8 @@ impl<'s> Need<'s> {
             retention,
             now,
             runs: state.runs.iter().map(|run| (run.id, run)).collect(),
-            pins: leases.chain(running).collect(),
+            pins: leased.iter().copied().chain(running).collect(),
+            leased,
             published: live.map(|view| reads.published(&view.name, view.version, cut_of(view))).collect(),
         }
     }
@@ -184,9 +188,10 @@ impl<'s> Need<'s> {
     fn is_behind_readers(&self, successor: Option<Successor<'_>>) -> bool {
         match successor {
             Some(successor) => {
-                let settled = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+                let grace_passed = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
                 // A reader of another view may pin an older cut for as long as that view has no newer snapshot.
-                settled && (self.pins.iter().all(|pin| pin.covers(successor.cut)) || self.is_read_by_none_of_before(successor.published_at))
+                grace_passed
+                    && (self.pins.iter().all(|pin| pin.covers(successor.cut)) || self.is_read_by_none_of_before(successor.published_at))
             }
             None => self.pins.is_empty(),
         }
@@ -202,21 +207,21 @@ impl<'s> Need<'s> {
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
         // A question that began before the version was retired may still read it.
         let retired_at = definition.map_or(snapshot.published_at, |view| view.since.max(snapshot.published_at));
-        let settled = retired_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+        let grace_passed = retired_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
         let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
         let is_left_behind = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
-        !is_live && settled && !is_run_pending && (self.pins.iter().all(is_past) || is_left_behind)
+        !is_live && grace_passed && !is_run_pending && (self.pins.iter().all(is_past) || is_left_behind)
     }
 
-    /// True if no reader is left of a state from before `time`. Who reads one for long pins everything.
+    /// True if no reader of a state from before `time` is left. A long reader pins everything.
     fn is_read_by_none_of_before(&self, time: Micros) -> bool {
-        let settled = time.saturating_add(GRACE.as_micros() as Micros) <= self.now;
-        settled && self.pins.iter().all(|pin| !pin.is_empty())
+        let grace_passed = time.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+        grace_passed && self.pins.iter().all(|pin| !pin.is_empty())
     }
 
-    /// True for a states object whose states every live view's snapshot already holds. So it is where its checkpoint is
-    /// gone: that was compacted while the object was rebuilt.
+    /// True for a states object whose states every live view's snapshot already holds. Also true if its checkpoint no
+    /// longer exists: it was compacted while the object was rebuilt.
     fn is_published_everywhere(&self, file: &FileRecord) -> bool {
         self.checkpoint_of(file).is_none_or(|checkpoint| self.is_below_all(checkpoint))
     }
@@ -234,8 +239,9 @@ impl<'s> Need<'s> {
             && checkpoint.ranges.iter().all(|range| self.is_past_duplicates(checkpoint, range, retention.kept))
     }
 
-    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records.
-    /// Where these are about the time, time tells it; records of long ago age as their partition goes on.
+    /// True if no duplicate of a checkpoint's events can come within `kept` any more, by the timestamps of records. If
+    /// record timestamps are near the commit time, the age of the commit is enough. Otherwise the partition's clock
+    /// decides.
     fn is_past_duplicates(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, kept: Duration) -> bool {
         let Some(clock) = range.clock else { return true };
         let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
@@ -248,11 +254,10 @@ impl<'s> Need<'s> {
     /// before is done, and what every pin depends on begins after the file. (A pin that holds everything is at 0.)
     fn is_left_behind(&self, file: &FileRecord) -> bool {
         let (Some(switched_at), Some(checkpoint)) = (file.run.and_then(made_at), self.checkpoint_of(file)) else { return false };
-        let settled_at = switched_at.saturating_add(GRACE.as_micros() as Micros);
+        let grace_ends_at = switched_at.saturating_add(GRACE.as_micros() as Micros);
         let mut running = self.state.runs.iter().filter(|run| run.status == RunStatus::Running);
-        let began_after = |run: &RunRecord| run.started_at.is_some_and(|at| at >= settled_at);
-        let mut leases = self.state.leases.iter().filter(|lease| lease.expires_at > self.now).filter_map(|lease| lease.pin.as_ref());
-        settled_at <= self.now && running.all(began_after) && leases.all(|pin| checkpoint.is_within(pin))
+        let began_after = |run: &RunRecord| run.started_at.is_some_and(|at| at >= grace_ends_at);
+        grace_ends_at <= self.now && running.all(began_after) && self.leased.iter().all(|pin| checkpoint.is_within(pin))
     }
 
     /// Returns the checkpoints without a file that are past the retention of all their streams and in every snapshot.

@@ -66,22 +66,22 @@ pub fn compactions<'s>(
 /// the rows of the others' files, in any order.
 ///
 /// The commit's id is of version 7, as it says when the files were superseded.
-pub fn compaction_commit(id: Uuid, state: &CatalogState, compacted: CheckpointRecord, of: &[Uuid], files: Vec<FileRecord>) -> Commit {
-    let superseded: Vec<String> = of.iter().flat_map(|id| state.files.of_checkpoint(*id)).map(|file| file.path.clone()).collect();
+pub fn compaction_commit(id: Uuid, state: &CatalogState, compacted: CheckpointRecord, replaced: &[Uuid], files: Vec<FileRecord>) -> Commit {
+    let superseded: Vec<String> = replaced.iter().flat_map(|id| state.files.of_checkpoint(*id)).map(|file| file.path.clone()).collect();
     let files_before = superseded.len();
     let expect = vec![
         Expect::Named { paths: superseded },
         Expect::NotMarkedForDeletion { paths: files.iter().map(|file| file.path.clone()).collect() },
     ];
-    let mut add = vec![Add::Compacted { checkpoint: compacted, of: of.to_vec(), files: files_before }];
+    let mut add = vec![Add::Compacted { checkpoint: compacted, of: replaced.to_vec(), files: files_before }];
     add.extend(files.into_iter().map(Add::File));
     Commit { id, expect, add, ..Commit::default() }
 }
 
 /// Returns the record of the checkpoint that takes the place of these, which are in the order of commits.
-pub fn compacted(id: Uuid, of: &[&CheckpointRecord]) -> Option<CheckpointRecord> {
-    let last = of.last()?;
-    let mut ranges: Vec<CheckpointRange> = of.iter().flat_map(|checkpoint| checkpoint.ranges.iter().cloned()).collect();
+pub fn compacted(id: Uuid, replaced: &[&CheckpointRecord]) -> Option<CheckpointRecord> {
+    let last = replaced.last()?;
+    let mut ranges: Vec<CheckpointRange> = replaced.iter().flat_map(|checkpoint| checkpoint.ranges.iter().cloned()).collect();
     ranges.sort_by(|a, b| (&a.partition, a.start, a.end).cmp(&(&b.partition, b.start, b.end)));
     let mut joined: Vec<CheckpointRange> = Vec::new();
     for range in ranges {
@@ -158,8 +158,8 @@ fn sequences<'s>(
 ) -> Vec<(i64, Vec<Sized<'s>>)> {
     let retention = BTreeMap::new();
     let need = Need::new(state, reads, &retention, now);
-    let of = |snapshot: &'s SnapshotRecord| reads.published(&snapshot.view, snapshot.version, Some(&snapshot.cut));
-    let snapshots: Vec<Published<'_>> = state.snapshots.iter().map(of).collect();
+    let published = |snapshot: &'s SnapshotRecord| reads.published(&snapshot.view, snapshot.version, Some(&snapshot.cut));
+    let snapshots: Vec<Published<'_>> = state.snapshots.iter().map(published).collect();
     let damaged: HashSet<&str> = state.damages.iter().map(|damage| &*damage.path).collect();
     let mut sequences: Vec<(i64, Vec<Sized<'_>>)> = Vec::new();
     let mut goes_on = false;

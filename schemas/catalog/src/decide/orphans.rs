@@ -29,8 +29,8 @@ const WRITES_END_WITHIN: Duration = Duration::from_secs(60);
 
 /// Returns the runs that ended without a snapshot some time ago: no transaction can name what they wrote.
 pub fn ended_without_snapshot(state: &CatalogState, now: Micros) -> impl Iterator<Item = &RunRecord> {
-    let settled = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
-    let has_ended = move |run: &&RunRecord| run.ended_at.is_some_and(|at| at <= settled);
+    let ended_before = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
+    let has_ended = move |run: &&RunRecord| run.ended_at.is_some_and(|at| at <= ended_before);
     state.runs.iter().filter(|run| matches!(run.status, RunStatus::Failed | RunStatus::Dropped)).filter(has_ended)
 }
 

@@ -1,12 +1,15 @@
-//! Tables `alert_progress`, `open_alert` and `alert_transition`: how far alerts are, what is open, and what happened.
+//! Tables `alert_progress`, `open_alert`, `alert_transition` and `alert_runner`: how far alerts are, what is open, what
+//! happened, and what those who run them say.
 //!
 //! A version of an alert has a row of progress from its first transition on.
 
 use std::sync::Arc;
 
-use super::Catalog;
 use super::session::{Row, Session, SharedNames, values};
-use crate::{AlertProgress, AlertTransition, CommittedTransition, OpenAlert, Revision};
+use super::{Catalog, meta};
+use crate::{
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, Revision, TransitionPlace, TransitionsAfter,
+};
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, TransitionKind};
@@ -39,15 +42,38 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns the transitions of all alerts that were committed after this one, in their order: by revision, then by alert,
-    /// version and sequence number.
-    pub async fn transitions_after(
+    /// Returns up to `limit` open alerts of these versions, in their order, those of one version by key, and the catalog's
+    /// revision; after a key of a version, if it is given.
+    pub async fn open_alerts_of(
         &self,
-        (revision, alert, version, seq): (Revision, &str, u32, i64),
+        versions: &[AlertVersion],
+        after: Option<(&str, u32, &str)>,
         limit: u32,
-    ) -> Result<Vec<CommittedTransition>> {
+    ) -> Result<(Revision, Vec<OpenAlert>)> {
         let mut session = Box::pin(self.engine.read()).await?;
-        let found = after(&mut session, (revision, alert, version, seq), limit).await;
+        let found = open_of(&mut session, versions, after, limit).await;
+        session.finish(found).await
+    }
+
+    /// Returns how many keys are open, by alert and version.
+    pub async fn open_alert_counts(&self) -> Result<Vec<(Arc<str>, u32, i64)>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = open_counts(&mut session).await;
+        session.finish(found).await
+    }
+
+    /// Returns what the processes that run alerts say of them, ordered by alert.
+    pub async fn alert_runners(&self) -> Result<Vec<AlertRunner>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = all_runners(&mut session).await;
+        session.finish(found).await
+    }
+
+    /// Returns up to `limit` transitions of all alerts that were committed after a place, in their order: by revision, then
+    /// by sequence number.
+    pub async fn transitions_after(&self, place: TransitionPlace, limit: u32) -> Result<TransitionsAfter> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = after(&mut session, place, limit).await;
         session.finish(found).await
     }
 }
@@ -100,35 +126,107 @@ pub(super) async fn made_from(session: &mut Session, (alert, version): (&str, u3
     session.execute(sql, values![alert, i64::from(version), position, at]).await.map(drop)
 }
 
-/// Takes note that the transitions before this one are in the topic.
+/// Takes note that the transitions before this one are in the topic. The next one has no number of theirs, also if the catalog
+/// does not know them.
 pub(super) async fn published(session: &mut Session, alert: &str, version: u32, before: i64) -> Result<()> {
-    let sql = "UPDATE alert_progress SET published = $3 WHERE alert = $1 AND version = $2 AND published < $3";
+    let sql = "INSERT INTO alert_progress (alert, version, next_seq, published, position, at) VALUES ($1, $2, $3, $3, '', 0)
+        ON CONFLICT (alert, version) DO UPDATE SET published = excluded.published,
+            next_seq = CASE WHEN alert_progress.next_seq < excluded.next_seq THEN excluded.next_seq ELSE alert_progress.next_seq END
+        WHERE alert_progress.published < excluded.published";
     session.execute(sql, values![alert, i64::from(version), before]).await.map(drop)
 }
 
-/// Deletes transitions of an alert that are in its topic and happened before this time.
+/// Deletes transitions of an alert that are in its topic and happened before this time. By the clock of events that may be all:
+/// a key that ceased and had begun at the time of the last look stays, so that it does not begin at that time once more.
 pub(super) async fn forget(session: &mut Session, alert: &str, version: u32, before: Micros, most: u32) -> Result<()> {
     let sql = "DELETE FROM alert_transition WHERE alert = $1 AND version = $2 AND seq IN (
             SELECT seq FROM alert_transition WHERE alert = $1 AND version = $2
                 AND seq < (SELECT published FROM alert_progress WHERE alert = $1 AND version = $2)
             ORDER BY seq LIMIT $4)
-        AND at < $3";
-    session.execute(sql, values![alert, i64::from(version), before, i64::from(most)]).await.map(drop)
+        AND at < $3
+        AND (kind <> $5 OR since < (SELECT at FROM alert_progress WHERE alert = $1 AND version = $2))
+        RETURNING revision";
+    let values = values![alert, i64::from(version), before, i64::from(most), TransitionKind::Resolved.word()];
+    let forgotten = session.rows(sql, values).await?;
+    note_forgotten(session, &forgotten).await
 }
 
 /// Deletes what there is of a version of an alert: its progress last, so that a later call finds what is left.
-pub(super) async fn remove(session: &mut Session, alert: &str, version: u32, most: u32) -> Result<()> {
+///
+/// With it, who followed the alert begins again: nothing says that the keys of this version are open no more.
+pub(super) async fn remove(session: &mut Session, (alert, version): (&str, u32), most: u32, revision: Revision) -> Result<()> {
     let version = i64::from(version);
     let open = "DELETE FROM open_alert WHERE alert = $1 AND version = $2 AND keys IN (
             SELECT keys FROM open_alert WHERE alert = $1 AND version = $2 ORDER BY keys LIMIT $3)";
     let transitions = "DELETE FROM alert_transition WHERE alert = $1 AND version = $2 AND seq IN (
-            SELECT seq FROM alert_transition WHERE alert = $1 AND version = $2 ORDER BY seq LIMIT $3)";
-    let removed = session.execute(open, values![alert, version, i64::from(most)]).await?
-        + session.execute(transitions, values![alert, version, i64::from(most)]).await?;
-    if removed == 0 {
+            SELECT seq FROM alert_transition WHERE alert = $1 AND version = $2 ORDER BY seq LIMIT $3)
+        RETURNING revision";
+    let closed = session.execute(open, values![alert, version, i64::from(most)]).await?;
+    let forgotten = session.rows(transitions, values![alert, version, i64::from(most)]).await?;
+    note_forgotten(session, &forgotten).await?;
+    if closed == 0 && forgotten.is_empty() {
         session.execute("DELETE FROM alert_progress WHERE alert = $1 AND version = $2", values![alert, version]).await?;
+        session.execute("DELETE FROM alert_runner WHERE alert = $1 AND version = $2", values![alert, version]).await?;
+        meta::forget_alerts(session, revision).await?;
     }
     Ok(())
+}
+
+/// Takes note of the last of the revisions whose transitions were deleted.
+async fn note_forgotten(session: &mut Session, deleted: &[Row]) -> Result<()> {
+    let mut last = None;
+    for row in deleted {
+        last = last.max(Some(row.integer("revision")?));
+    }
+    match last {
+        Some(last) => meta::forget_alerts(session, last).await,
+        None => Ok(()),
+    }
+}
+
+pub(super) async fn put_runner(session: &mut Session, runner: &AlertRunner) -> Result<()> {
+    let AlertRunner { alert, version, owner, looked_at, at, waits } = runner;
+    let sql = "INSERT INTO alert_runner (alert, version, owner, looked_at, at, waits) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (alert) DO UPDATE SET version = excluded.version, owner = excluded.owner, looked_at = excluded.looked_at,
+            at = excluded.at, waits = excluded.waits";
+    let values = values![&**alert, i64::from(*version), owner.as_str(), *looked_at, *at, waits.as_deref()];
+    session.execute(sql, values).await.map(drop)
+}
+
+async fn all_runners(session: &mut Session) -> Result<Vec<AlertRunner>> {
+    let sql = "SELECT alert, version, owner, looked_at, at, waits FROM alert_runner ORDER BY alert";
+    session.rows(sql, values![]).await?.iter().map(runner).collect()
+}
+
+async fn open_counts(session: &mut Session) -> Result<Vec<(Arc<str>, u32, i64)>> {
+    let sql = "SELECT alert, version, count(*) AS open FROM open_alert GROUP BY alert, version ORDER BY alert, version";
+    let rows = session.rows(sql, values![]).await?;
+    rows.iter().map(|row| Ok((Arc::from(row.text("alert")?), row.number("version")?, row.integer("open")?))).collect()
+}
+
+/// One question a version that is looked at: what is open of others is not read.
+async fn open_of(
+    session: &mut Session,
+    versions: &[AlertVersion],
+    after: Option<(&str, u32, &str)>,
+    limit: u32,
+) -> Result<(Revision, Vec<OpenAlert>)> {
+    let revision = meta::revision(session).await?;
+    let (mut names, mut found) = (SharedNames::default(), Vec::new());
+    let is_left = |version: &&AlertVersion| after.is_none_or(|(alert, number, _)| (&*version.0, version.1) >= (alert, number));
+    for (alert, version) in versions.iter().filter(is_left) {
+        let last = after.filter(|(known, number, _)| (*known, *number) == (&**alert, *version)).map_or("", |(_, _, keys)| keys);
+        let left = i64::from(limit) - found.len() as i64;
+        if left <= 0 {
+            break;
+        }
+        let sql = "SELECT alert, version, keys, since, last_put_out, seq, record FROM open_alert
+            WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4";
+        for row in &session.rows(sql, values![&**alert, i64::from(*version), last, left]).await? {
+            found.push(open_record(row, &mut names)?);
+        }
+    }
+    Ok((revision, found))
 }
 
 async fn open(session: &mut Session, alert: Option<&str>, after: Option<&OpenAlert>, limit: u32) -> Result<Vec<OpenAlert>> {
@@ -157,17 +255,15 @@ async fn transitions(session: &mut Session, (alert, version): (&str, u32), from:
     rows.iter().map(|row| transition(row, &mut names)).collect()
 }
 
-async fn after(
-    session: &mut Session,
-    (revision, alert, version, seq): (Revision, &str, u32, i64),
-    limit: u32,
-) -> Result<Vec<CommittedTransition>> {
+async fn after(session: &mut Session, place: TransitionPlace, limit: u32) -> Result<TransitionsAfter> {
+    let (revision, forgotten) = (meta::revision(session).await?, meta::alerts_forgotten(session).await?);
+    // A revision has transitions of one version of an alert: this order is that of the sequence numbers.
     let sql = "SELECT revision, alert, version, seq, id, kind, keys, since, at, record, record_key FROM alert_transition
-        WHERE (revision, alert, version, seq) > ($1, $2, $3, $4) ORDER BY revision, alert, version, seq LIMIT $5";
+        WHERE revision >= $1 AND (revision > $1 OR seq > $2) ORDER BY revision, alert, version, seq LIMIT $3";
     let mut names = SharedNames::default();
-    let rows = session.rows(sql, values![revision, alert, i64::from(version), seq, i64::from(limit)]).await?;
+    let rows = session.rows(sql, values![place.revision, place.seq, i64::from(limit)]).await?;
     let committed = |row: &Row| Ok(CommittedTransition { revision: row.integer("revision")?, transition: transition(row, &mut names)? });
-    rows.iter().map(committed).collect()
+    Ok(TransitionsAfter { revision, forgotten, transitions: rows.iter().map(committed).collect::<Result<Vec<_>>>()? })
 }
 
 fn transition(row: &Row, names: &mut SharedNames) -> Result<AlertTransition> {
@@ -205,6 +301,17 @@ fn progress(row: &Row) -> Result<AlertProgress> {
         published: row.integer("published")?,
         position: row.parse("position")?,
         at: row.integer("at")?,
+    })
+}
+
+fn runner(row: &Row) -> Result<AlertRunner> {
+    Ok(AlertRunner {
+        alert: Arc::from(row.text("alert")?),
+        version: row.number("version")?,
+        owner: row.text("owner")?,
+        looked_at: row.integer_or_null("looked_at")?,
+        at: row.integer_or_null("at")?,
+        waits: row.text_or_null("waits")?,
     })
 }
 

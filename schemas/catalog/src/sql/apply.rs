@@ -2,12 +2,12 @@
 
 use super::session::Session;
 use super::{
-    alert, checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot, token,
-    worker,
+    alert, checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, parameter, partition, pause, removed, replay, run,
+    sink_switch, snapshot, token, worker,
 };
 use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
-use types::Result;
 use types::tiles::Micros;
+use types::{Error, Result};
 use uuid::Uuid;
 
 /// The outcome of a commit.
@@ -30,6 +30,7 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
     for expected in &commit.expect {
         expect::check(session, expected, revision).await?;
     }
+    check_transitions(commit)?;
     for removed in &commit.remove {
         remove(session, removed, (revision, now)).await?;
     }
@@ -40,9 +41,26 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
     Ok(Applied::Now(revision))
 }
 
+/// A place in the order of transitions has no alert in it.
+fn check_transitions(commit: &Commit) -> Result<()> {
+    let of_add = |add: &'_ Add| match add {
+        Add::AlertTransition(transition) => Some((transition.alert.clone(), transition.version)),
+        _ => None,
+    };
+    let mut versions = commit.add.iter().filter_map(of_add);
+    let Some(first) = versions.next() else { return Ok(()) };
+    match versions.find(|version| *version != first) {
+        None => Ok(()),
+        Some((alert, version)) => Err(Error::internal("a commit adds transitions of two alerts: expected those of one")
+            .with("alert", format!("{}@{}", first.0, first.1))
+            .with("found", format!("{alert}@{version}"))),
+    }
+}
+
 async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (Revision, Micros)) -> Result<()> {
     match add {
         Add::Definition(record) => definition::put(session, record).await,
+        Add::Parameter(record) => parameter::add(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
         Add::Compacted { checkpoint, of, files } => compact(session, (checkpoint, of, *files), commit, (revision, now)).await,
         Add::File(record) => file::put(session, record, revision).await,
@@ -55,7 +73,7 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::Lease(record) => lease::put(session, record, revision).await,
         Add::Gap(record) => gap::put(session, record).await,
         Add::Ingest(record) => ingest::put(session, record).await,
-        Add::Replay(record) => replay::put(session, record).await,
+        Add::ReplayedDeadLetters(record) => replay::put(session, record).await,
         Add::Damage(record) => damage::put(session, record).await,
         Add::Mark(record) => mark::put(session, record).await,
         Add::Token(record) => token::put(session, record).await,
@@ -63,6 +81,10 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::AlertTransition(transition) => alert::add(session, transition, revision).await,
         Add::AlertPosition { alert, version, position, at } => alert::made_from(session, (alert, *version), position, *at).await,
         Add::AlertPublished { alert, version, before } => alert::published(session, alert, *version, *before).await,
+        Add::AlertRunner(runner) => alert::put_runner(session, runner).await,
+        Add::Pause(pause) => pause::put(session, pause).await,
+        Add::SinkClaim(claim) => sink_switch::claim(session, claim).await,
+        Add::SinkSwitch(switch) => sink_switch::add(session, switch, now).await,
     }
 }
 
@@ -100,7 +122,8 @@ async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revisi
         Remove::Worker { name } => worker::remove(session, name).await,
         Remove::Damage(path) => damage::remove(session, path).await,
         Remove::AlertTransitions { alert, version, before, most } => alert::forget(session, alert, *version, *before, *most).await,
-        Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most).await,
+        Remove::Alert { alert, version, most } => alert::remove(session, (alert, *version), *most, revision).await,
+        Remove::Pause { kind, name } => pause::remove(session, *kind, name).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }
 }

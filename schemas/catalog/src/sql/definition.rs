@@ -1,13 +1,18 @@
-//! Table `definition`: the versions of streams, views, sinks and alerts.
+//! Table `definition`: the versions of streams, views, sinks, alerts and parameters.
 
 use std::sync::Arc;
 
 use super::session::{Row, Session, values, word_of};
-use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus};
+use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus, LiveVersion};
 use types::Result;
 
-const KINDS: [(DefinitionKind, &str); 4] =
-    [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view"), (DefinitionKind::Sink, "sink"), (DefinitionKind::Alert, "alert")];
+pub(super) const KINDS: [(DefinitionKind, &str); 5] = [
+    (DefinitionKind::Stream, "stream"),
+    (DefinitionKind::View, "view"),
+    (DefinitionKind::Sink, "sink"),
+    (DefinitionKind::Alert, "alert"),
+    (DefinitionKind::Parameter, "parameter"),
+];
 
 const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Building, "building"),
@@ -55,14 +60,14 @@ pub(super) async fn status(session: &mut Session, kind: DefinitionKind, name: &A
     row.map(|row| row.word("status", &STATUSES)).transpose()
 }
 
-/// Returns the word for a kind, for messages.
-pub(super) fn kind_word(kind: DefinitionKind) -> &'static str {
-    match kind {
-        DefinitionKind::Stream => "stream",
-        DefinitionKind::View => "view",
-        DefinitionKind::Sink => "sink",
-        DefinitionKind::Alert => "alert",
-    }
+/// Returns the live versions, without their texts.
+pub(super) async fn live(session: &mut Session) -> Result<Vec<LiveVersion>> {
+    let sql = "SELECT kind, name, version, status FROM definition WHERE status IN ('building', 'active', 'kept')";
+    let version = |row: &Row| -> Result<LiveVersion> {
+        let (kind, status) = (row.word("kind", &KINDS)?, row.word("status", &STATUSES)?);
+        Ok((kind, row.text("name")?.into(), row.number("version")?, status))
+    };
+    session.rows(sql, values![]).await?.iter().map(version).collect()
 }
 
 fn record(row: &Row) -> Result<DefinitionRecord> {

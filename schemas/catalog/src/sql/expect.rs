@@ -1,14 +1,15 @@
 //! Checks what a commit expects against the database. A failed check is a conflict that names expected and found
 //! values.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::session::Session;
-use super::{alert, checkpoint, definition, file, lease, meta, partition, run, snapshot, token};
+use super::{alert, checkpoint, definition, file, lease, meta, parameter, partition, run, sink_switch, snapshot, token};
 use crate::decide::cut_conflict;
-use crate::{DefinitionKind, DefinitionStatus, Expect, LeaseRecord, Revision, RunStatus};
+use crate::{DefinitionKind, DefinitionStatus, Expect, LeaseRecord, LiveVersion, Revision, RunStatus};
 use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
@@ -23,6 +24,8 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::LeaseFree { name, owner, now } => lease_free(session, name, owner, *now).await,
         Expect::CutNotBehind { view, version, cut } => cut_not_behind(session, view, *version, cut).await,
         Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
+        Expect::Live(expected) => live(session, expected).await,
+        Expect::ParameterVersions(expected) => parameter_versions(session, expected).await,
         Expect::NotRedecoded { stream, version } => not_redecoded(session, stream, *version).await,
         Expect::NotMarkedForDeletion { paths } => not_marked_for_deletion(session, paths).await,
         Expect::Running { run } => running(session, *run).await,
@@ -31,6 +34,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::TokenFree { name } => token_free(session, name).await,
         Expect::TokenInUse { name } => token_in_use(session, name).await,
         Expect::AlertSequence { alert, version, next } => alert_sequence(session, alert, *version, *next).await,
+        Expect::SinkClaims(claims) => sink_switch::check_claims(session, claims).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -84,9 +88,29 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
     }
     let text = |version: Option<u32>| version.map_or("none".to_owned(), |version| version.to_string());
     Err(Error::conflict("the definition's newest version is another")
-        .with(definition::kind_word(kind), name)
+        .with(kind.word(), name)
         .with("expected version", text(expected))
         .with("found version", text(found)))
+}
+
+async fn live(session: &mut Session, expected: &[LiveVersion]) -> Result<()> {
+    let found = definition::live(session).await?;
+    let (is_expected, is_found): (HashSet<_>, HashSet<_>) = (expected.iter().collect(), found.iter().collect());
+    let Some((kind, name, version, _)) = is_expected.symmetric_difference(&is_found).next() else { return Ok(()) };
+    Err(Error::conflict("definitions were changed meanwhile").with(kind.word(), format!("{name}@{version}")))
+}
+
+async fn parameter_versions(session: &mut Session, expected: &[(Arc<str>, u32)]) -> Result<()> {
+    for (parameter, version) in expected {
+        let found = parameter::version_in_effect(session, parameter).await?;
+        if found != Some(*version) {
+            return Err(Error::conflict("the parameter was set or dropped meanwhile")
+                .with("parameter", parameter)
+                .with("expected version", version)
+                .with("found version", found.map_or_else(|| "none".to_owned(), |found| found.to_string())));
+        }
+    }
+    Ok(())
 }
 
 async fn not_redecoded(session: &mut Session, stream: &Arc<str>, version: u32) -> Result<()> {

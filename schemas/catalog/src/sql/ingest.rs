@@ -9,6 +9,13 @@ pub(super) async fn get(session: &mut Session, stream: &str, fingerprint: &str) 
     session.row(sql, values![stream, fingerprint]).await?.as_ref().map(record).transpose()
 }
 
+/// The records whose fingerprint begins so. It has no `%` and no `_`.
+pub(super) async fn beginning(session: &mut Session, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
+    let sql = "SELECT stream, fingerprint, records_done, updated_at FROM ingest WHERE stream = $1 AND fingerprint LIKE $2";
+    let pattern = format!("{prefix}%");
+    session.rows(sql, values![stream, pattern.as_str()]).await?.iter().map(record).collect()
+}
+
 pub(super) async fn put(session: &mut Session, ingest: &IngestRecord) -> Result<()> {
     let sql = "INSERT INTO ingest (stream, fingerprint, records_done, updated_at) VALUES ($1, $2, $3, $4)
         ON CONFLICT (stream, fingerprint) DO UPDATE SET records_done = excluded.records_done, updated_at = excluded.updated_at";

@@ -14,6 +14,12 @@ pub(super) async fn get(session: &mut Session, name: &str) -> Result<Option<Leas
     session.row(sql, values![name]).await?.as_ref().map(record).transpose()
 }
 
+/// Those whose names begin with `prefix`. PostgreSQL has no `substr` that takes a BIGINT, as integers are bound.
+pub(super) async fn with_prefix(session: &mut Session, prefix: &str) -> Result<Vec<LeaseRecord>> {
+    let sql = "SELECT name, owner, epoch, expires_at, pin FROM lease WHERE substr(name, 1, length($1)) = $1 ORDER BY name";
+    session.rows(sql, values![prefix]).await?.iter().map(record).collect()
+}
+
 /// Stores a lease. Epoch 0 requests a new epoch: the commit's revision, which is greater than every earlier epoch, even
 /// if the lease was released in between.
 pub(super) async fn put(session: &mut Session, lease: &LeaseRecord, revision: Revision) -> Result<()> {

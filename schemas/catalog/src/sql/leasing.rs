@@ -8,7 +8,7 @@ use super::{Catalog, lease};
 use crate::{Add, Commit, Expect, LeaseRecord, Remove};
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{ErrorKind, Result};
+use types::{Error, ErrorKind, Result};
 
 impl Catalog {
     /// Takes the lease until `now + ttl` if it is free (absent, expired, or already `owner`'s); `None` if another
@@ -40,10 +40,29 @@ impl Catalog {
     /// Extends a lease until `now + ttl`, with the pin of `lease` (which its holder may have moved). Conflict if it is
     /// lost: expired, or held by another process.
     pub async fn renew_lease(&self, lease: &LeaseRecord, ttl: Duration, now: Micros) -> Result<LeaseRecord> {
-        let renewed = LeaseRecord { expires_at: expiry(now, ttl), ..lease.clone() };
-        let expect = vec![held(lease, now)];
-        self.commit(Commit { id: Uuid::new_v4(), expect, add: vec![Add::Lease(renewed.clone())], ..Commit::default() }).await?;
+        let renewed = self.renew_leases(std::slice::from_ref(lease), ttl, now, Vec::new()).await?;
+        renewed.into_iter().next().ok_or_else(|| Error::internal("a lease that was renewed is not there"))
+    }
+
+    /// Extends several leases in one commit, which also adds these records; none of them if one is lost. Without leases it
+    /// does nothing.
+    pub async fn renew_leases(&self, leases: &[LeaseRecord], ttl: Duration, now: Micros, mut add: Vec<Add>) -> Result<Vec<LeaseRecord>> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let renewed = leases.iter().map(|lease| LeaseRecord { expires_at: expiry(now, ttl), ..lease.clone() });
+        let renewed: Vec<LeaseRecord> = renewed.collect();
+        let expect = leases.iter().map(|lease| held(lease, now)).collect();
+        add.extend(renewed.iter().cloned().map(Add::Lease));
+        self.commit(Commit { id: Uuid::new_v4(), expect, add, ..Commit::default() }).await?;
         Ok(renewed)
+    }
+
+    /// The leases whose names begin with `prefix`, expired ones as well.
+    pub async fn leases(&self, prefix: &str) -> Result<Vec<LeaseRecord>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = lease::with_prefix(&mut session, prefix).await;
+        session.finish(found).await
     }
 
     /// Releases a lease; does nothing if it is already lost.

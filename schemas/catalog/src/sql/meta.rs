@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::migrations::FORMAT;
 use super::session::{Session, values};
 use crate::Revision;
 use types::tiles::Micros;
 use types::{Error, Result};
+
+/// The format that this version reads and writes: the number of its migrations.
+pub(super) const FORMAT: i64 = 15;
 
 /// The one row of `meta`.
 pub(super) struct Meta {
@@ -42,6 +44,11 @@ pub(super) async fn create(session: &mut Session) -> Result<()> {
     session.execute(row, values![Uuid::new_v4()]).await.map(drop)
 }
 
+/// The revision of the last commit, as this session sees it.
+pub(super) async fn revision(session: &mut Session) -> Result<Revision> {
+    session.row(REVISION, values![]).await?.ok_or_else(no_row)?.integer("revision")
+}
+
 pub(super) async fn read(session: &mut Session) -> Result<Meta> {
     let row = session.row("SELECT identity, format, revision, removed_revision FROM meta", values![]).await?.ok_or_else(no_row)?;
     Ok(Meta {
@@ -73,6 +80,16 @@ pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
 /// Records that what was removed up to this revision is no longer listed.
 pub(super) async fn forget_removals(session: &mut Session, revision: Revision) -> Result<()> {
     session.execute("UPDATE meta SET removed_revision = $1 WHERE removed_revision < $1", values![revision]).await.map(drop)
+}
+
+/// Returns the revision up to which transitions of alerts may be gone.
+pub(super) async fn alerts_forgotten(session: &mut Session) -> Result<Revision> {
+    session.row("SELECT alerts_forgotten FROM meta", values![]).await?.ok_or_else(no_row)?.integer("alerts_forgotten")
+}
+
+/// Records that transitions of alerts up to this revision are gone.
+pub(super) async fn forget_alerts(session: &mut Session, revision: Revision) -> Result<()> {
+    session.execute("UPDATE meta SET alerts_forgotten = $1 WHERE alerts_forgotten < $1", values![revision]).await.map(drop)
 }
 
 /// Returns the revision of the commit with this id, if it has already happened.

@@ -1,12 +1,12 @@
 //! The catalog's formats: each migration is one SQL text that runs on both engines.
 
 use super::engine::Engine;
-use super::meta;
+use super::meta::{self, FORMAT};
 use super::session::{Session, values};
 use types::{Error, Result};
 
 /// Migration n turns format n - 1 into format n. Never change a released one: add the next.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; FORMAT as usize] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_orphans.sql"),
     include_str!("migrations/0003_replay.sql"),
@@ -19,10 +19,10 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("migrations/0010_runs_by_end.sql"),
     include_str!("migrations/0011_workers.sql"),
     include_str!("migrations/0012_alerts.sql"),
+    include_str!("migrations/0013_parameters.sql"),
+    include_str!("migrations/0014_pauses.sql"),
+    include_str!("migrations/0015_alert_runners.sql"),
 ];
-
-/// The format that this version reads and writes.
-pub(super) const FORMAT: i64 = MIGRATIONS.len() as i64;
 
 /// An arbitrary number: processes that open a catalog at the same time migrate one at a time.
 const ADVISORY_LOCK: i64 = 0x6261_7365_7374;

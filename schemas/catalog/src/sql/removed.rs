@@ -56,7 +56,7 @@ pub(super) async fn note_checkpoints(session: &mut Session, list: &str, (revisio
     session.execute(sql, values![revision, now, list]).await.map(drop)
 }
 
-/// Forgets what was removed long ago: readers of states from before that are told by `meta.removed_revision`.
+/// Forgets what was removed long ago: readers of earlier states see it by `meta.removed_revision`.
 pub(super) async fn forget(session: &mut Session, now: Micros) -> Result<()> {
     let sql = "SELECT MAX(revision) AS revision FROM removed WHERE removed_at < $1";
     let oldest = now.saturating_sub(LISTED.as_micros() as Micros);

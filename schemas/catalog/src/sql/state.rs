@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::session::Session;
-use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, removed, run, snapshot, worker};
+use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, parameter, partition, pause, removed, run, snapshot, worker};
 use crate::{CatalogState, Checkpoints, Files, Revision};
 use types::Result;
 
@@ -33,6 +33,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
         identity: meta.identity,
         orphaned_before: meta::orphaned_before(session).await?,
         definitions: definition::all(session).await?,
+        parameters: parameter::newest(session).await?,
         partitions: partition::all(session).await?,
         checkpoints,
         files,
@@ -43,6 +44,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
         gaps: gap::all(session).await?,
         damages: damage::all(session).await?,
         marks: mark::all(session).await?,
+        pauses: pause::all(session).await?,
     }))
 }
 

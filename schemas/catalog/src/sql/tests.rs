@@ -19,6 +19,8 @@ mod commits;
 mod damages;
 mod leases;
 mod opening;
+mod parameters;
+mod pauses;
 mod states;
 mod tokens;
 mod workers;

@@ -60,7 +60,10 @@ fn parts_out_of_order_and_what_is_wrong_in_one_part_are_refused() {
     assert_eq!(error("1h 60min 5m"), format!("the duration '1h 60min 5m' has '5m' after a unit that is not longer; {order}"));
     assert_eq!(error("1d 0m"), "the duration '0m' is zero; expected more than zero");
     assert_eq!(error("106751991d 23h"), "the duration '106751991d 23h' is too long; expected at most 106751991d");
-    for text in ["", " ", "1 h", "1h30m", "1h, 30m", "1h 30"] {
+    for (text, one_word) in [("1 h", "1h"), ("3 days", "3d"), (" 90  Minutes", "90m"), ("5 m", "5m")] {
+        assert_eq!(error(text), format!("the duration '{text}' has a space before its unit; expected '{one_word}'"));
+    }
+    for text in ["", " ", "1 fortnight", "1h30m", "1h, 30m", "1h 30"] {
         assert!(parse_duration_parts(text).is_err(), "{text}");
     }
     assert!(parse_duration("31d 5m").is_err(), "a text that may name a column has one part");

@@ -30,10 +30,13 @@ impl Known {
             Found::View { definition, name_at } => ("view", &definition.name, *name_at),
             Found::Sink { definition, name_at } => ("sink", &definition.name, *name_at),
             Found::Alert { definition, name_at } => ("alert", &definition.name, *name_at),
+            Found::Parameter { definition, name_at } => ("parameter", &definition.name, *name_at),
         };
         if let Some((other_kind, other)) = self.names.get(name) {
-            let problem = name_at.error(format!("the {kind} '{name}' has the name of a {other_kind}"));
-            let help = format!("streams, views, sinks and alerts share one space of names; the other one is at {}", other.place());
+            let article = if *other_kind == "alert" { "an" } else { "a" };
+            let problem = name_at.error(format!("the {kind} '{name}' has the name of {article} {other_kind}"));
+            let help =
+                format!("streams, views, sinks, alerts and parameters share one space of names; the other one is at {}", other.place());
             return Some(problem.help(help).leaving_out(Some(name.to_string())));
         }
         let here = |at| Defined { file: file.map(Path::to_path_buf), at };

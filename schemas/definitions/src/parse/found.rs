@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tokens::TextPosition;
-use crate::{AlertDefinition, SinkDefinition, StreamDefinition, ViewDefinition};
+use crate::{AlertDefinition, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition};
 use types::Error;
 
 /// A definition without mistakes of its own, with the places that a conflict with another one refers to.
@@ -13,6 +13,7 @@ pub(super) enum Found {
     View { definition: ViewDefinition, name_at: TextPosition },
     Sink { definition: SinkDefinition, name_at: TextPosition },
     Alert { definition: AlertDefinition, name_at: TextPosition },
+    Parameter { definition: ParameterDefinition, name_at: TextPosition },
 }
 
 impl Found {
@@ -23,6 +24,7 @@ impl Found {
             Found::View { .. } => "CREATE VIEW",
             Found::Sink { .. } => "CREATE SINK",
             Found::Alert { .. } => "CREATE ALERT",
+            Found::Parameter { .. } => "CREATE PARAMETER",
         };
         Error::input(format!("found {found}; expected one {expected}"))
     }

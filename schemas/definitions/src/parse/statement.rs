@@ -4,13 +4,13 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::found::{Found, Head};
 use super::tokens::{Cursor, Lexeme, TextPosition, cut};
-use super::{alert, names, sink, stream, view};
+use super::{alert, names, parameter, sink, stream, view};
 use crate::Diagnostics;
 use crate::depth::{TooDeep, too_deep};
 use types::suggest;
 
 /// The words after CREATE.
-const KINDS: [&str; 4] = ["stream", "view", "sink", "alert"];
+const KINDS: [&str; 5] = ["stream", "view", "sink", "alert", "parameter"];
 
 /// Parses one text. Returns its definitions without mistakes, and all mistakes.
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
@@ -41,7 +41,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     (found, problems)
 }
 
-/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW`, `SINK` or `ALERT` whose preceding `;` is missing.
+/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW`, `SINK`, `ALERT` or `PARAMETER` whose preceding `;` is missing.
 fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexeme]> {
     let mut statements = Vec::new();
     let mut begin = 0;
@@ -72,8 +72,14 @@ fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexe
     statements
 }
 
-/// Returns the name that a statement would define: the last one before its `(`, WITH, AS or SELECT.
+/// Returns the name that a statement would define: the last one before its `(`, WITH, AS or SELECT. That of a parameter
+/// comes before its type.
 fn name_of(statement: &[Lexeme]) -> Option<String> {
+    if let [_, kind, name, ..] = statement
+        && kind.is_word("parameter")
+    {
+        return names::identifier(&name.token.token);
+    }
     let ends_the_head = |lexeme: &Lexeme| lexeme.is(&Token::LParen) || ["with", "as", "select"].iter().any(|word| lexeme.is_word(word));
     let head = statement.iter().take_while(|lexeme| !ends_the_head(lexeme));
     head.filter_map(|lexeme| names::identifier(&lexeme.token.token)).last()
@@ -83,7 +89,7 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
     let line = cursor.place().line;
     let sql = cursor.text_of(cursor.rest()).to_owned();
     if !cursor.take_word("create") {
-        let problem = cursor.expected("CREATE STREAM, CREATE VIEW, CREATE SINK or CREATE ALERT");
+        let problem = cursor.expected("CREATE STREAM, CREATE VIEW, CREATE SINK, CREATE ALERT or CREATE PARAMETER");
         problems.push(problem);
         return None;
     }
@@ -100,7 +106,8 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
         "stream" => stream::parse(head, cursor, problems),
         "view" => view::parse(head, cursor, problems),
         "sink" => sink::parse(head, cursor, problems),
-        _ => alert::parse(head, cursor, problems),
+        "alert" => alert::parse(head, cursor, problems),
+        _ => parameter::parse(head, cursor, problems),
     }
 }
 
@@ -138,7 +145,8 @@ fn unknown_kind(cursor: &Cursor<'_>) -> crate::Diagnostic {
     let found = cursor.peek().map(|lexeme| cursor.text(lexeme).to_ascii_lowercase()).unwrap_or_default();
     let help = match suggest::nearest(&found, KINDS) {
         Some(near) => format!("did you mean {}?", near.to_uppercase()),
-        None => "expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records"
+        None => "expected STREAM, VIEW, SINK, ALERT or PARAMETER: events come in through streams, answers are views, sinks and alerts put \
+                 out records"
             .to_owned(),
     };
     cursor.place().error(format!("found CREATE {}", cursor.found())).help(help)

@@ -8,6 +8,7 @@ use types::ErrorKind;
 use types::tiles::Level;
 
 mod mistakes;
+mod parameters;
 
 /// The design's own example.
 const TRANSACTIONS: &str = "CREATE STREAM transactions (
@@ -254,6 +255,7 @@ proptest! {
         let _ = parse(&text);
         let _ = parse(&format!("CREATE VIEW v AS SELECT {text}"));
         let _ = parse(&format!("CREATE STREAM s ({text}) WITH ({text})"));
+        let _ = parse(&format!("CREATE PARAMETER p {text}"));
     }
 
     #[test]

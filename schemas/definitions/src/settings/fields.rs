@@ -66,6 +66,24 @@ pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
     }
 }
 
+/// A size, or 0 for nothing at all.
+pub(super) fn bytes_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match deserializer.deserialize_any(Scalar("a size such as \"64MiB\", or 0"))? {
+        Read::Text(text) if text == "0" => Ok(0),
+        Read::Text(text) => parse_bytes(&text).map_err(|error| D::Error::custom(error.message())),
+        Read::Number(number) => u64::try_from(number).map_err(|_| D::Error::custom(format!("the size {number} is less than zero"))),
+    }
+}
+
+/// A part of a whole: more than 0, and at most 1.
+pub(super) fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let share = deserializer.deserialize_any(Share)?;
+    match share > 0.0 && share <= 1.0 {
+        true => Ok(share),
+        false => Err(D::Error::custom(format!("the share {share} is not more than 0 and at most 1"))),
+    }
+}
+
 pub(super) fn optional_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     bytes(deserializer).map(Some)
 }
@@ -133,6 +151,28 @@ pub(super) fn properties<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B
     let mut flat = BTreeMap::new();
     Properties::deserialize(deserializer)?.flatten("", &mut flat);
     Ok(flat)
+}
+
+struct Share;
+
+impl Visitor<'_> for Share {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a share such as 0.1")
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<f64, E> {
+        Ok(number)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<f64, E> {
+        Ok(number as f64)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<f64, E> {
+        text.parse().map_err(|_| E::custom(format!("found \"{text}\"; expected a share such as 0.1")))
+    }
 }
 
 /// A text or a whole number; the field describes what was expected.

@@ -213,10 +213,10 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
+fn a_mistake_is_reported_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `auth`, `tls`, `limits`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `hot_key_share`, `hot_key_rate`, `row_cache`, `auth`, `tls`, `limits`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(
@@ -225,6 +225,9 @@ fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
     );
     assert_eq!(wrong("[speed]\nmax_future = true", &[]), "2:14: error: invalid type: boolean `true`, expected a duration such as \"10s\"");
     assert_eq!(wrong("[batch]\nmemory_limit = 0", &[]), "2:16: error: the size 0 is not more than zero");
+    assert_eq!(wrong("[speed]\nhot_key_share = 0", &[]), "2:17: error: the share 0 is not more than 0 and at most 1");
+    assert_eq!(wrong("[serving]\nhot_key_share = 1.5", &[]), "2:17: error: the share 1.5 is not more than 0 and at most 1");
+    assert_eq!(wrong("[serving]\nrow_cache = -1", &[]), "2:13: error: the size -1 is less than zero");
     assert_eq!(wrong("[log]\npartitions = 0", &[]), "2:14: error: found 0; expected 1 to 1024");
     assert_eq!(wrong("[serving]\nclock = 'wal'", &[]), "2:9: error: unknown variant `wal`, expected `wall` or `event`");
     assert_eq!(
@@ -248,7 +251,7 @@ fn a_mistake_is_told_with_its_place_what_was_found_and_what_was_expected() {
 }
 
 #[test]
-fn a_mistake_in_a_variable_is_told_with_its_name() {
+fn a_mistake_in_a_variable_is_reported_with_its_name() {
     assert_eq!(
         wrong("", &[("BASESTREAM__SPEED__MAX_FUTURE", "10x")]),
         "BASESTREAM__SPEED__MAX_FUTURE: error: the duration '10x' has the unknown unit 'x'; expected ms, s, m or min, h, d or w"
@@ -292,9 +295,9 @@ fn no_secret_is_in_the_debug_text() {
 }
 
 #[test]
-fn a_value_that_came_from_a_variable_is_told_by_its_name_wherever_it_is_wrong() {
+fn a_value_that_came_from_a_variable_is_reported_by_its_name_wherever_it_is_wrong() {
     let secret = [("SECRET", "hush\"x"), ("BASESTREAM__CATALOG", "postgres://u:hush@h/db")];
-    let told = |text: &str| wrong(text, &secret[..1]);
+    let reported = |text: &str| wrong(text, &secret[..1]);
     for (text, name) in [
         ("[log]\npartitions = '${SECRET}'", "${SECRET}"),
         ("[speed]\ncheckpoint_interval = 'a${SECRET}'", "a${SECRET}"),
@@ -305,7 +308,7 @@ fn a_value_that_came_from_a_variable_is_told_by_its_name_wherever_it_is_wrong() 
         ("catalog = 'postgres://u:hush@h/db'", "postgres://u:***@h/db"),
         ("[speed]\ngroup = ['${SECRET}']", ""),
     ] {
-        let message = told(text);
+        let message = reported(text);
         assert!(!message.contains("hush") && message.contains(name), "{text}: {message}");
     }
     assert!(!wrong("", &secret[1..]).contains("hush"));

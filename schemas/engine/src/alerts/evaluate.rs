@@ -20,26 +20,26 @@ const HORIZON: Micros = 100 * 366 * 86_400 * 1_000_000;
 
 /// Which rows satisfy an alert's condition.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct ConditionResults {
     pub holds: Vec<bool>,
     /// The rows on which the condition fails. They do not satisfy it.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedRow>,
 }
 
 /// The records of some rows.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct AlertRecords {
     /// The columns of [`AlertPlan::output`].
     pub columns: RecordBatch,
     /// The rows that they are of, in the order of the records.
     pub rows: Vec<u32>,
     /// The rows on which a column fails. They have no record.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedRow>,
 }
 
 /// A row on which an alert fails, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedRow {
     pub row: u32,
     pub reason: String,
 }
@@ -48,27 +48,27 @@ impl AlertPlan {
     /// Which of these rows satisfy the condition, each at its time. `rows` has the wanted columns of the view.
     ///
     /// Errors: those that are no row's fault, such as a memory limit.
-    pub fn held(&self, rows: &RecordBatch, times: &[Micros]) -> Result<Held> {
+    pub fn held(&self, rows: &RecordBatch, times: &[Micros]) -> Result<ConditionResults> {
         let timed = self.timed(rows, times)?;
         let (mut holds, mut failed) = (vec![false; rows.num_rows()], Vec::new());
         each(&self.condition, &timed, 0, &mut |row, value| match value {
             Ok(values) => {
                 let values = values.as_boolean();
-                (0..values.len()).for_each(|of| holds[row + of] = values.is_valid(of) && values.value(of));
+                (0..values.len()).for_each(|offset| holds[row + offset] = values.is_valid(offset) && values.value(offset));
                 Ok(())
             }
             Err(reason) => {
-                failed.push(Failed { row: row as u32, reason });
+                failed.push(FailedRow { row: row as u32, reason });
                 Ok(())
             }
         })?;
-        Ok(Held { holds, failed })
+        Ok(ConditionResults { holds, failed })
     }
 
     /// The records of these of the rows, each at its time.
-    pub fn records(&self, rows: &RecordBatch, times: &[Micros], of: &[u32]) -> Result<Records> {
+    pub fn records(&self, rows: &RecordBatch, times: &[Micros], wanted: &[u32]) -> Result<AlertRecords> {
         let timed = self.timed(rows, times)?;
-        let (mut kept, mut failed) = (of.to_vec(), Vec::new());
+        let (mut kept, mut failed) = (wanted.to_vec(), Vec::new());
         let columns = match self.columns_of(&timed, &kept) {
             Ok(columns) => columns,
             Err(error) if !is_of_events(&error) => return Err(error.into()),
@@ -77,7 +77,7 @@ impl AlertPlan {
                 kept.retain(|row| match self.columns_of(&timed, &[*row]) {
                     Ok(_) => true,
                     Err(error) => {
-                        failed.push(Failed { row: *row, reason: reason(&error) });
+                        failed.push(FailedRow { row: *row, reason: reason(&error) });
                         false
                     }
                 });
@@ -87,7 +87,7 @@ impl AlertPlan {
         let options = RecordBatchOptions::new().with_row_count(Some(kept.len()));
         let nullable = self.output.fields().iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
         let schema = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
-        Ok(Records { columns: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
+        Ok(AlertRecords { columns: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
     }
 
     /// For each of these rows, the first time after its own at which a comparison with the time has another outcome than

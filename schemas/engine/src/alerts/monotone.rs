@@ -1,8 +1,8 @@
 //! Which comparisons of a condition change at most once as time passes.
 //!
-//! A term goes with the time, against it, or neither. `as_of()` goes with it; sums and differences with terms that do not
-//! ask for the time, casts between types of time, and `date_trunc` keep that. A comparison of two terms that never go the
-//! same way changes at most once. AND, OR and NOT of such comparisons change only where one of them does.
+//! A term goes with the time, against it, or neither. `as_of()` goes with it; sums and differences with terms that do
+//! not ask for the time, casts between types of time, and `date_trunc` keep that. A comparison of two terms that never
+//! go the same way changes at most once. AND, OR and NOT of such comparisons change only where one of them does.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNode;
@@ -11,32 +11,32 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use types::{Error, Result};
 
 use crate::functions::intervals::LENGTH_FUNCTION;
-use crate::plan::asks_for_time;
+use crate::plan::{asks_for_time, sql_of};
 
 /// How a term's value goes as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Still,
+enum Trend {
+    Constant,
     /// It never becomes smaller.
-    Up,
+    Increasing,
     /// It never becomes greater.
-    Down,
+    Decreasing,
 }
 
-impl Way {
-    fn reversed(self) -> Way {
+impl Trend {
+    fn reversed(self) -> Trend {
         match self {
-            Way::Still => Way::Still,
-            Way::Up => Way::Down,
-            Way::Down => Way::Up,
+            Trend::Constant => Trend::Constant,
+            Trend::Increasing => Trend::Decreasing,
+            Trend::Decreasing => Trend::Increasing,
         }
     }
 
-    /// The way of a sum.
-    fn and(self, other: Way) -> Option<Way> {
+    /// The trend of a sum.
+    fn and(self, other: Trend) -> Option<Trend> {
         match (self, other) {
-            (way, Way::Still) | (Way::Still, way) => Some(way),
-            (way, other) => (way == other).then_some(way),
+            (trend, Trend::Constant) | (Trend::Constant, trend) => Some(trend),
+            (trend, other) => (trend == other).then_some(trend),
         }
     }
 }
@@ -68,17 +68,17 @@ fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result
         | Expr::IsNotFalse(inner)
         | Expr::IsNotUnknown(inner) => collect(inner, schema, found),
         // Whether a term is NULL does not depend on the time.
-        Expr::IsNull(term) | Expr::IsNotNull(term) if way(term, schema).is_some() => Ok(()),
+        Expr::IsNull(term) | Expr::IsNotNull(term) if trend(term, schema).is_some() => Ok(()),
         Expr::Between(between) => {
-            compared(&between.expr, Operator::GtEq, &between.low, schema, found)?;
-            compared(&between.expr, Operator::LtEq, &between.high, schema, found)
+            compared(condition, (&between.expr, Operator::GtEq, &between.low), schema, found)?;
+            compared(condition, (&between.expr, Operator::LtEq, &between.high), schema, found)
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
-            Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq => compared(left, *op, right, schema, found),
+            Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq => compared(condition, (left, *op, right), schema, found),
             // It begins to hold where one of the two begins, and ceases where the other one ceases.
             Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => {
-                compared(left, Operator::GtEq, right, schema, found)?;
-                compared(left, Operator::LtEq, right, schema, found)
+                compared(condition, (left, Operator::GtEq, right), schema, found)?;
+                compared(condition, (left, Operator::LtEq, right), schema, found)
             }
             _ => Err(refused(condition)),
         },
@@ -86,27 +86,29 @@ fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result
     }
 }
 
-fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
+/// Adds one comparison of a condition, unless it does not ask for the time.
+fn compared(condition: &Expr, (left, op, right): (&Expr, Operator, &Expr), schema: &DFSchema, found: &mut Vec<Expr>) -> Result<()> {
     let comparison = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.clone()), op, Box::new(right.clone())));
     if !mentions_time(&comparison) {
         return Ok(());
     }
     if has_months(left, schema) || has_months(right, schema) {
-        return Err(refused(&comparison));
+        return Err(refused(condition));
     }
-    let ways = way(left, schema).zip(way(right, schema));
-    match ways.and_then(|(left, right)| left.and(right.reversed())) {
+    let trends = trend(left, schema).zip(trend(right, schema));
+    match trends.and_then(|(left, right)| left.and(right.reversed())) {
         Some(_) => {
             found.push(comparison);
             Ok(())
         }
-        None => Err(refused(&comparison)),
+        None => Err(refused(condition)),
     }
 }
 
 fn refused(condition: &Expr) -> Error {
     Error::input(format!(
-        "nobody can say when {condition} begins to hold: expected as_of() in comparisons such as as_of() - last_seen > INTERVAL '30 minutes'"
+        "the time at which {} becomes true cannot be computed: expected as_of() in a comparison such as as_of() - last_seen > INTERVAL '30 minutes'",
+        sql_of(condition)
     ))
 }
 
@@ -115,34 +117,34 @@ fn mentions_time(expr: &Expr) -> bool {
 }
 
 /// How a term goes; `None` if that is not known.
-fn way(term: &Expr, schema: &DFSchema) -> Option<Way> {
+fn trend(term: &Expr, schema: &DFSchema) -> Option<Trend> {
     if asks_for_time(term) {
-        return Some(Way::Up);
+        return Some(Trend::Increasing);
     }
     if !mentions_time(term) {
-        return Some(Way::Still);
+        return Some(Trend::Constant);
     }
     match term {
-        Expr::Alias(alias) => way(&alias.expr, schema),
-        Expr::Negative(inner) => way(inner, schema).map(Way::reversed),
+        Expr::Alias(alias) => trend(&alias.expr, schema),
+        Expr::Negative(inner) => trend(inner, schema).map(Trend::reversed),
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema).ok()?;
             let to = term.get_type(schema).ok()?;
-            (is_ordered(&from) && is_ordered(&to)).then(|| way(&cast.expr, schema)).flatten()
+            (is_ordered(&from) && is_ordered(&to)).then(|| trend(&cast.expr, schema)).flatten()
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
             if has_months(left, schema) || has_months(right, schema) {
                 return None;
             }
-            let right = way(right, schema)?;
-            way(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
+            let right = trend(right, schema)?;
+            trend(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
         }
         // A comparison with an interval is one of lengths.
-        Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION => way(call.args.first()?, schema),
+        Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION => trend(call.args.first()?, schema),
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
             let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
             let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");
-            keeps.then(|| way(of, schema)).flatten()
+            keeps.then(|| trend(of, schema)).flatten()
         }
         _ => None,
     }

@@ -5,6 +5,7 @@ use definitions::{Definitions, parse};
 use proptest::prelude::*;
 
 use super::*;
+use crate::parameters::Parameters;
 use crate::plan::{Planned, Planner};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (event_time = 'ts', key = 'k')";
@@ -16,13 +17,26 @@ const SECOND: Micros = 1_000_000;
 const HOUR: Micros = 3_600 * SECOND;
 
 async fn planned(select: &str) -> Result<AlertPlan, String> {
+    planned_with(select, "= 0").await
+}
+
+/// The parameter `p` has this value.
+async fn planned_with(select: &str, value: &str) -> Result<AlertPlan, String> {
+    planned_over(VIEW, select, value).await
+}
+
+async fn planned_over(view: &str, select: &str, value: &str) -> Result<AlertPlan, String> {
+    let parameters = Parameters::initial(&[parse::parse_parameter(&format!("CREATE PARAMETER p {value}")).unwrap()]);
     let alert = parse::parse_alert(&format!("CREATE ALERT a WITH (topic = 'alerts', repeat = '1h', resolve = true) AS {select}"));
     let alert = alert.map_err(|error| error.to_string())?;
-    let view = parse::parse_view(VIEW).unwrap();
+    let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
     let functions = Functions::standard();
     let Planned::Kept(plan) = Planner::new(&project, functions.clone()).plan(&view).await.unwrap() else { panic!("the view is planned") };
-    let planned = AlertPlan::new(&alert, &functions, &[plan]).await;
+    let (streams, views) = ([Arc::new(project.streams[0].clone())], [plan]);
+    let staging = BTreeSet::from(["bare".into()]);
+    let sources = Sources { streams: &streams, views: &views, staging: &staging, parameters: &parameters, is_strict: true };
+    let planned = AlertPlan::new(&alert, &functions, sources).await;
     planned.map_err(|found| found.0.iter().map(|one| format!("{}:{} {}", one.line, one.column, one.message)).collect::<Vec<_>>().join("\n"))
 }
 
@@ -44,6 +58,23 @@ fn rows(plan: &AlertPlan, of: &[(i64, Option<Micros>)]) -> RecordBatch {
 fn held(plan: &AlertPlan, rows: &RecordBatch, t: Micros) -> Vec<usize> {
     let holds = plan.held(rows, &vec![t; rows.num_rows()]).unwrap().holds;
     (0..holds.len()).filter(|row| holds[*row]).collect()
+}
+
+#[tokio::test]
+async fn a_silence_can_be_as_long_as_a_parameter_says() {
+    let select = "SELECT k, last_seen FROM v WHERE as_of() - last_seen > param('p')";
+    for (value, begins) in [("= INTERVAL '30 minutes'", HOUR / 2), ("INTERVAL = '5 seconds'", 5 * SECOND)] {
+        let plan = planned_with(select, value).await.unwrap();
+        assert_eq!(plan.parameters.keys().map(|name| &**name).collect::<Vec<_>>(), ["p"]);
+        let rows = rows(&plan, &[(1, Some(HOUR))]);
+        assert_eq!(plan.next_change(&rows, &[HOUR]).unwrap(), [Some(HOUR + begins + 1)], "{value}");
+    }
+    let before = "SELECT k FROM v WHERE last_seen < as_of() - param('p')";
+    planned_with(before, "= INTERVAL '1 day'").await.unwrap();
+    let found = planned_with(before, "= INTERVAL '1 month'").await.map(drop).unwrap_err();
+    assert!(found.contains("becomes true cannot be computed"), "{found}");
+    let plan = planned_with("SELECT k FROM v WHERE n_1h >= param('p')", "= 2").await.unwrap();
+    assert_eq!(held(&plan, &rows(&plan, &[(1, None), (2, None)]), HOUR), [1]);
 }
 
 #[tokio::test]
@@ -75,17 +106,53 @@ async fn a_row_may_change_where_an_edge_of_a_window_moves() {
 }
 
 #[tokio::test]
+async fn a_row_is_settled_once_its_values_of_all_time_are_what_they_are() {
+    const COLUMNS: &str = "count(*) AS n, min(ts) FILTER (WHERE within(ts, 'all')) AS first_seen, \
+        max(ts) FILTER (WHERE x = 1 AND within(ts, 'all')) AS last_seen, count(x) FILTER (WHERE within(ts, 'all')) AS total";
+    let plan = async |columns: &str, condition: &str| {
+        let view = format!("CREATE VIEW v WITH (windows = '1h') AS SELECT k, {columns} FROM s GROUP BY k");
+        planned_over(&view, &format!("SELECT k FROM v WHERE {condition}"), "= 0").await.unwrap()
+    };
+    let values_since = async |condition: &str| {
+        let plan = plan(COLUMNS, condition).await;
+        plan.values_since(&rows(&plan, &[(1, Some(HOUR)), (1, None)]))
+    };
+    let (always, since) = ([Some(Micros::MIN); 2], [Some(HOUR), Some(Micros::MIN)]);
+    let silent = "as_of() - last_seen > INTERVAL '1 minute'";
+    // By the time itself, which is that of some events.
+    assert_eq!(values_since(silent).await, since);
+    assert_eq!(values_since(&format!("{silent} AND n_1h = 0")).await, since);
+    // A count of all time came to be at the last event, of whichever kind.
+    assert_eq!(values_since(&format!("{silent} AND total > 5")).await, [None, None]);
+    assert_eq!(values_since("total > 5").await, [None, None]);
+    let plan = plan(&format!("{COLUMNS}, max(ts) FILTER (WHERE within(ts, 'all')) AS last_event"), "total > 5").await;
+    let wanted: Vec<&str> = plan.wanted.iter().map(|column| plan.view.columns[*column].field.name().as_str()).collect();
+    assert_eq!(wanted, ["k", "total", "last_event"]);
+    // A count in a window ends with its time.
+    assert_eq!(values_since("n_1h >= 10").await, always);
+    assert_eq!(values_since("n_1h >= 10 AND total > 5").await, always);
+}
+
+#[tokio::test]
 async fn what_cannot_be_watched_is_refused() {
     for (select, expected) in [
         ("SELECT k FROM v", "it has no WHERE"),
-        ("SELECT k, count(*) AS n FROM v WHERE n_1h > 1 GROUP BY k", "is not supported in an alert"),
+        ("SELECT k, count(*) AS n FROM v WHERE n_1h > 1 GROUP BY k", "an alert looks at one row of its view at a time"),
+        ("SELECT count(*) AS n FROM v", "expected the aggregate in the view"),
+        ("SELECT k FROM v WHERE count(*) > 1", "expected the aggregate in the view"),
+        ("SELECT k FROM s WHERE x > 1", "an alert reads the rows of a view, and \"s\" is a stream"),
+        ("SELECT count(*) AS n FROM s", "an alert reads the rows of a view, and \"s\" is a stream"),
+        ("SELECT k FROM bare WHERE x > 1", "\"bare\" is a view without an aggregate, which has no rows of its own"),
         ("SELECT a.k FROM v a JOIN v b ON a.k = b.k WHERE a.n_1h > 1", "is not supported in an alert"),
-        ("SELECT k FROM w WHERE n > 1", "w"),
+        ("SELECT k FROM w WHERE n > 1", "there is no stream or view \"w\": did you mean \"v\"? expected one of v"),
         ("SELECT k FROM v WHERE random() > 0.5", "random() answers differently"),
-        ("SELECT k FROM v WHERE date_part('hour', as_of()) = 3", "nobody can say when"),
-        ("SELECT k FROM v WHERE as_of() - INTERVAL '1 month' > last_seen", "nobody can say when"),
+        (
+            "SELECT k FROM v WHERE date_part('hour', as_of()) = 3",
+            "the time at which (date_part('hour', as_of()) = 3) becomes true cannot be computed",
+        ),
+        ("SELECT k FROM v WHERE as_of() - INTERVAL '1 month' > last_seen", "becomes true cannot be computed"),
         ("SELECT k FROM v WHERE silence > INTERVAL '1 hour'", "computed from as_of() in the view"),
-        ("SELECT k, n_1h + 1 FROM v WHERE n_1h > 1", "has no alias"),
+        ("SELECT k, n_1h + 1 FROM v WHERE n_1h > 1", "the column \"v.n_1h + 1\" has no alias"),
     ] {
         let found = planned(select).await.expect_err(select);
         assert!(found.contains(expected), "{select}: {found}");

@@ -1,8 +1,8 @@
-//! The keys of one alert: which are open, since when, and when each has to be looked at again.
+//! The keys of one alert: which are open, since when, and when each has to be evaluated again.
 //!
-//! A timer says when a key has to be looked at next. An event that postpones that time does not move the timer: a device
-//! that reports each second leaves it as it is. When the timer is due, the key's row gives the later time, and the timer is
-//! set again. So an event costs no timer operation, and each key has one timer in effect.
+//! A timer says when a key has to be evaluated next. An event that postpones that time does not move the timer: a
+//! device that reports every second leaves it as it is. When the timer is due, the key's row gives the later time, and
+//! the timer is set again. So an event costs no timer operation, and each key has one timer in effect.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -14,13 +14,14 @@ use types::tiles::Micros;
 
 /// A key whose row satisfies the condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenState {
+    /// When it began: no two begins of a key have the same time, see [`KeyWatch::observe`].
     pub since: Micros,
     /// The time of its last record.
     pub last: Micros,
 }
 
-/// What becomes a record.
+/// A change of a key that becomes a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition<K> {
     pub key: K,
@@ -31,32 +32,42 @@ pub struct Transition<K> {
 }
 
 #[derive(Debug, Clone)]
-pub struct Watch<K> {
+pub struct KeyWatch<K> {
     repeat: Option<Micros>,
-    open: BTreeMap<K, Open>,
+    open: BTreeMap<K, OpenState>,
+    /// The keys that have ceased and had begun at the time last observed or later, each with its `since`.
+    ceased: HashMap<K, Micros>,
+    /// The time last observed.
+    observed: Micros,
     /// The timer in effect of each key. Others in `timers` are ignored.
     armed: HashMap<K, Micros>,
     timers: BinaryHeap<Reverse<(Micros, K)>>,
 }
 
-impl<K: Clone + Ord + Hash> Watch<K> {
-    /// Goes on with what is open. Every key that has a row has to be looked at once: timers are not stored.
-    pub fn new(repeat: Option<Duration>, open: BTreeMap<K, Open>) -> Self {
+impl<K: Clone + Ord + Hash> KeyWatch<K> {
+    /// Continues with what is open. Every key that has a row has to be evaluated once, because timers are not stored.
+    pub fn new(repeat: Option<Duration>, open: BTreeMap<K, OpenState>) -> Self {
         let repeat = repeat.map(|repeat| Micros::try_from(repeat.as_micros()).unwrap_or(Micros::MAX).max(1));
-        Self { repeat, open, armed: HashMap::new(), timers: BinaryHeap::new() }
+        Self { repeat, open, ceased: HashMap::new(), observed: Micros::MIN, armed: HashMap::new(), timers: BinaryHeap::new() }
     }
 
-    pub fn open(&self) -> &BTreeMap<K, Open> {
+    /// Continues after `observed`, with the keys that have ceased and had begun at that time or later.
+    #[must_use]
+    pub fn after(self, observed: Micros, ceased: HashMap<K, Micros>) -> Self {
+        Self { ceased, observed, ..self }
+    }
+
+    pub fn open(&self) -> &BTreeMap<K, OpenState> {
         &self.open
     }
 
-    /// The number of timers, those that are ignored included.
+    /// The number of timers, including those that are ignored.
     pub fn timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// Takes out the keys whose timers are due first, at `until` at the latest, and that time. Each has to be looked at for
-    /// that time, before anything that happened later is.
+    /// Removes the timers that are due first, at `until` at the latest. Returns their time and keys. Each key has to be
+    /// evaluated at that time, before anything later is.
     pub fn due(&mut self, until: Micros) -> Option<(Micros, Vec<K>)> {
         let (mut at, mut keys) = (None, Vec::new());
         while let Some(Reverse((time, _))) = self.timers.peek() {
@@ -64,7 +75,7 @@ impl<K: Clone + Ord + Hash> Watch<K> {
                 break;
             }
             let Some(Reverse((time, key))) = self.timers.pop() else { break };
-            // It may have been armed for an earlier time since, and then again.
+            // The key may have been armed for an earlier time since, and then again.
             if self.armed.get(&key) == Some(&time) {
                 self.armed.remove(&key);
                 at = Some(time);
@@ -74,15 +85,22 @@ impl<K: Clone + Ord + Hash> Watch<K> {
         at.map(|at| (at, keys))
     }
 
-    /// Takes note of a key's row at a time: whether it satisfies the condition, and the first time after that at which it
-    /// may be otherwise though no event comes. Times never go back.
-    pub fn look(&mut self, key: &K, at: Micros, holds: bool, next: Option<Micros>) -> Option<Transition<K>> {
-        let transition = |kind, since| Some(Transition { key: key.clone(), kind, since, at });
+    /// Records whether a key's row satisfies the condition at a time. `next` is the first later time at which that may
+    /// change without an event. Times do not decrease, but may repeat. If a key ceases and begins again at the same
+    /// time, its new `since` is a microsecond later, because key and `since` identify an alert.
+    pub fn observe(&mut self, key: &K, at: Micros, holds: bool, next: Option<Micros>) -> Option<Transition<K>> {
+        if at > self.observed {
+            self.observed = at;
+            // A key that began a microsecond later than it was observed may still be ahead of the time.
+            self.ceased.retain(|_, since| *since >= at);
+        }
+        let transition = |kind, since| Some(Transition { key: key.clone(), kind, since, at: at.max(since) });
         let found = match (self.open.get_mut(key), holds) {
             (None, false) => None,
             (None, true) => {
-                self.open.insert(key.clone(), Open { since: at, last: at });
-                transition(TransitionKind::Began, at)
+                let since = self.ceased.get(key).map_or(at, |ceased| at.max(ceased.saturating_add(1)));
+                self.open.insert(key.clone(), OpenState { since, last: at });
+                transition(TransitionKind::Began, since)
             }
             (Some(open), true) => match self.repeat {
                 Some(repeat) if at.saturating_sub(open.last) >= repeat => {
@@ -94,6 +112,7 @@ impl<K: Clone + Ord + Hash> Watch<K> {
             (Some(open), false) => {
                 let since = open.since;
                 self.open.remove(key);
+                self.ceased.insert(key.clone(), since);
                 transition(TransitionKind::Resolved, since)
             }
         };
@@ -104,8 +123,8 @@ impl<K: Clone + Ord + Hash> Watch<K> {
         found
     }
 
-    /// A timer that is due before is left where it is.
-    fn arm(&mut self, key: &K, time: Micros) {
+    /// Sets a key's timer, unless it is set to an earlier time.
+    pub fn arm(&mut self, key: &K, time: Micros) {
         if self.armed.get(key).is_none_or(|armed| *armed > time) {
             self.armed.insert(key.clone(), time);
             self.timers.push(Reverse((time, key.clone())));

@@ -66,6 +66,7 @@ impl<S> Mirror<S> {
         let mut shared = self.fresh.write();
         let state = &mut shared.state;
         let owner = number(&mut self.owners, state, owner);
+        let published = if let Change::Published { layer, .. } = &change { Some(layer.clone()) } else { None };
         let applied = match change {
             Change::TakenOver(claims) => take_over(state, owner, claims, &mut dropped),
             Change::Published { .. } => publish(state, owner, change, &mut dropped),
@@ -74,8 +75,12 @@ impl<S> Mirror<S> {
                 Applied::Whole
             }
         };
+        let observers = shared.observers.living();
         drop(shared);
         drop(dropped);
+        if let Some(layer) = published.filter(|_| applied == Applied::Whole) {
+            observers.iter().for_each(|observer| observer(&layer));
+        }
         applied
     }
 

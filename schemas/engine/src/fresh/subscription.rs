@@ -10,8 +10,8 @@ use super::state::{Change, Snapshot, is_mirrored};
 
 /// A subscriber may be this many changes behind.
 pub(super) const QUEUE: usize = 256;
-/// A worker without records says all the time up to when it is complete. Subscribers are told this often: the next time
-/// says as much, and more.
+/// A worker without records reports all the time up to when it is complete. This is sent to subscribers this often:
+/// each message includes the one before.
 const COMPLETED_EVERY: Duration = Duration::from_millis(40);
 
 /// What there was at one moment, and all that changed since.

@@ -43,7 +43,7 @@ fn what_a_dead_worker_left_is_not_counted_beside_what_its_successor_made() {
     assert_eq!((chain.layers.len(), end_of(&chain)), (1, "s/0:20".into()));
     assert_eq!(chain.complete_to, BTreeMap::from([(PartitionId::new("s", 0), 7)]), "all records before that time are before 20");
     fresh.complete([Complete { partition: PartitionId::new("s", 0), position: Offset(25), time: 8 }]);
-    assert!(fresh.after(&Vector::new()).complete_to.is_empty(), "what the time was told with is not all in the chain");
+    assert!(fresh.after(&Vector::new()).complete_to.is_empty(), "the chain does not have all that the time was sent with");
     fresh.withdraw(&Vector::new(), &[PartitionId::new("s", 0)]);
     assert!(fresh.after(&Vector::new()).layers.is_empty());
 }
@@ -128,4 +128,33 @@ fn a_subscriber_that_does_not_keep_up_is_cut_off_and_holds_nobody_up() {
         slow.changes.is_closed() && received + 1 == subscription::QUEUE,
         "one place for the first time, and one for each layer: {received}"
     );
+}
+
+#[test]
+fn each_layer_is_seen_once_by_who_observes_also_in_another_process() {
+    let (process, node) = (Fresh::unread(), Fresh::default());
+    let mut mirror = Mirror::new(&node);
+    let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let observer = |name: &'static str| -> Arc<LayerObserver<StateRows>> {
+        let seen = seen.clone();
+        Arc::new(move |layer: &FreshLayer| seen.lock().unwrap().push(format!("{name} {}", layer.end)))
+    };
+    let (here, there) = (observer("here"), observer("there"));
+    process.observe(&here);
+    node.observe(&there);
+    let mut changes = process.subscribe().changes;
+    process.take_over(1, &Vector::new(), &[PartitionId::new("s", 0)]);
+    process.publish(layer(&[(0, 0, 5)]), []);
+    process.publish(layer(&[(0, 5, 9)]), []);
+    process.compact(layer(&[(0, 0, 9)]));
+    process.complete([]);
+    while let Ok(sent) = changes.try_recv() {
+        mirror.apply(sent.owner, sent.change);
+    }
+    assert_eq!(*seen.lock().unwrap(), ["here s/0:5", "here s/0:9", "there s/0:5", "there s/0:9"]);
+    // What was there before is in a snapshot: it was seen when it came.
+    mirror.reset(process.subscribe().snapshot);
+    drop(here);
+    process.publish(layer(&[(0, 9, 12)]), []);
+    assert_eq!(seen.lock().unwrap().len(), 4);
 }

@@ -179,9 +179,9 @@ fn series_of_integers(columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u6
         [start, stop, step] => (Some(start), stop, Some(step)),
         _ => return Ok(Vec::new()),
     };
-    let of = |column: Option<&Int64Array>, row: usize, default: i64| column.map_or(Some(default), |column| integer(column, row));
+    let value_or = |column: Option<&Int64Array>, row: usize, default: i64| column.map_or(Some(default), |column| integer(column, row));
     let items = |row: usize| {
-        let (start, stop, step) = (of(start, row, 0)?, integer(stop, row)?, of(step, row, 1)?);
+        let (start, stop, step) = (value_or(start, row, 0)?, integer(stop, row)?, value_or(step, row, 1)?);
         Some(items_between(start.into(), stop.into(), step.into()))
     };
     Ok(rows.map(|row| items(row).unwrap_or(0).saturating_mul(BYTES_OF_AN_ITEM)).collect())

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
-use datafusion::physical_plan::expressions::Literal;
 
+use super::bounds::{bound, not_distinct};
 use super::last_n::{LAST_N, LAST_N_MAX};
 use super::sequences;
 use super::top_k::{TOP_K, TOP_K_MAX};
@@ -84,34 +83,4 @@ fn literal_of(expr: &Expr) -> Option<&ScalarValue> {
         Expr::Literal(value, _) => Some(value),
         _ => None,
     }
-}
-
-/// Returns the literal second argument of an aggregate that is being lowered, under the same rules as in analysis.
-pub(super) fn checked_bound(name: &str, args: &AccumulatorArgs<'_>, greatest: usize) -> Result<usize> {
-    let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value);
-    not_distinct(name, args.is_distinct)?;
-    bound(name, "second", literal, greatest)
-}
-
-fn bound(name: &str, place: &str, literal: Option<&ScalarValue>, greatest: usize) -> Result<usize> {
-    let number = match literal {
-        Some(ScalarValue::Int64(Some(n))) => Some(*n),
-        Some(ScalarValue::Int32(Some(n))) => Some(i64::from(*n)),
-        Some(ScalarValue::UInt64(Some(n))) => i64::try_from(*n).ok(),
-        _ => None,
-    };
-    match number.and_then(|n| usize::try_from(n).ok()) {
-        Some(n) if (1..=greatest).contains(&n) => Ok(n),
-        _ => {
-            let found = literal.map_or("an expression".to_owned(), |value| value.to_string());
-            plan_err!("the {place} argument of {name} is {found}: expected a literal number from 1 to {greatest}")
-        }
-    }
-}
-
-fn not_distinct(name: &str, distinct: bool) -> Result<()> {
-    if distinct {
-        return plan_err!("{name} does not take DISTINCT");
-    }
-    Ok(())
 }

@@ -5,8 +5,8 @@
 //! at least 16 significant digits, as PostgreSQL's has, if it is 1e-22 or greater. Arrow's own division keeps four
 //! digits more than the dividend has, and cuts off the rest: `3 / 90000.0` is 0.0000 there.
 //!
-//! A type that depends on the operands' would not do: the scale of a quotient of two DECIMAL(38,10) would have to be 54,
-//! and that of a quotient of quotients greater still. With one type for all quotients, the order in which divisions
+//! A type that depends on the operands' would not do: the scale of a quotient of two DECIMAL(38,10) would have to be
+//! 54, and that of a quotient of quotients greater still. With one type for all quotients, the order in which divisions
 //! nest does not matter, and equal quotients are equal values.
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl DecimalOperator {
     }
 
     /// Returns the operator that a function stands for.
-    pub(crate) fn of(function: &ScalarUDF) -> Option<DecimalOperator> {
+    pub(crate) fn from_function(function: &ScalarUDF) -> Option<DecimalOperator> {
         Self::ALL.into_iter().find(|operator| operator.name() == function.name())
     }
 

@@ -116,12 +116,12 @@ struct DistinctCounts {
     /// The bytes that all pairs take when they are emitted, where each has its value.
     bytes: usize,
     /// Replaces `seen` while groups are emitted in several steps.
-    waiting: Option<Waiting>,
+    unemitted: Option<UnemittedValues>,
     most_at_once: usize,
 }
 
 /// The values of the groups that are not emitted yet, group by group.
-struct Waiting {
+struct UnemittedValues {
     encoded: ArrayRef,
     numbers: Vec<u32>,
     from: usize,
@@ -138,7 +138,7 @@ impl DistinctCounts {
             seen: HashSet::default(),
             counts: Vec::new(),
             bytes: 0,
-            waiting: None,
+            unemitted: None,
             most_at_once: MOST_AT_ONCE,
         })
     }
@@ -173,9 +173,9 @@ impl DistinctCounts {
         }
     }
 
-    /// Moves what waits back to `seen`.
+    /// Moves the values that are not emitted back to `seen`.
     fn go_on(&mut self) -> Result<()> {
-        let Some(Waiting { encoded, numbers, from }) = self.waiting.take() else { return Ok(()) };
+        let Some(UnemittedValues { encoded, numbers, from }) = self.unemitted.take() else { return Ok(()) };
         let values = encoded.as_binary::<i64>();
         let left: ArrayRef =
             Arc::new(LargeBinaryArray::from_iter_values(numbers[from..].iter().map(|number| values.value(*number as usize))));
@@ -187,7 +187,7 @@ impl DistinctCounts {
     }
 
     /// Converts what was seen to the order of the groups.
-    fn wait(&mut self) -> Waiting {
+    fn by_group(&mut self) -> UnemittedValues {
         let mut next: Vec<usize> = Vec::with_capacity(self.counts.len());
         let mut total = 0;
         for count in &self.counts {
@@ -200,14 +200,15 @@ impl DistinctCounts {
             numbers[*place] = number;
             *place += 1;
         }
-        Waiting { encoded: self.numbers.take().into_state(), numbers, from: 0 }
+        UnemittedValues { encoded: self.numbers.take().into_state(), numbers, from: 0 }
     }
 
-    /// Returns the values of the first groups, group by group, and the end of each group. The rest waits.
+    /// Returns the values of the first groups, group by group, and the end of each group. The rest stays in
+    /// `unemitted`.
     fn take(&mut self, groups: usize) -> Result<(ArrayRef, OffsetBuffer<i32>)> {
-        let Waiting { encoded, numbers, from } = match self.waiting.take() {
-            Some(waiting) => waiting,
-            None => self.wait(),
+        let UnemittedValues { encoded, numbers, from } = match self.unemitted.take() {
+            Some(values) => values,
+            None => self.by_group(),
         };
         let taken: Vec<i64> = self.counts.drain(..groups).collect();
         let to = from + taken.iter().sum::<i64>() as usize;
@@ -224,7 +225,7 @@ impl DistinctCounts {
         let list = self.converter.convert_rows(rows().map(|row| parser.parse(row)))?.swap_remove(0);
         self.bytes -= bytes.min(self.bytes);
         if !self.counts.is_empty() {
-            self.waiting = Some(Waiting { encoded, numbers, from: to });
+            self.unemitted = Some(UnemittedValues { encoded, numbers, from: to });
         }
         Ok((list, OffsetBuffer::from_lengths(taken.iter().map(|count| *count as usize))))
     }
@@ -291,12 +292,12 @@ impl GroupsAccumulator for DistinctCounts {
     /// Reports more than any limit once the values seen approach what Arrow's lists hold: when memory is refused,
     /// operators emit everything at once.
     fn size(&self) -> usize {
-        if self.waiting.is_none() && self.bytes.max(self.seen.len()) > self.most_at_once {
+        if self.unemitted.is_none() && self.bytes.max(self.seen.len()) > self.most_at_once {
             return usize::MAX / 64;
         }
         let seen = self.seen.capacity() * (size_of::<(u32, u32)>() + 1);
         let waiting =
-            self.waiting.as_ref().map_or(0, |waiting| waiting.encoded.get_array_memory_size() + waiting.numbers.len() * size_of::<u32>());
+            self.unemitted.as_ref().map_or(0, |values| values.encoded.get_array_memory_size() + values.numbers.len() * size_of::<u32>());
         size_of_val(self) + self.numbers.size() + seen + self.counts.capacity() * size_of::<i64>() + self.bytes + waiting
     }
 }

@@ -1,5 +1,5 @@
-//! Values that come with a verdict: whether they could be computed. In views, aggregates whose states may outgrow a limit
-//! return a struct of the value and the verdict, so that one key's value fails alone.
+//! Values that come with their flaw, the reason why they could not be computed, if there is one. In views, aggregates
+//! whose states may outgrow a limit return a struct of the value and the flaw, so that one key's value fails alone.
 
 use std::sync::Arc;
 
@@ -11,56 +11,54 @@ use datafusion::common::{Result, exec_err};
 /// Why a value could not be computed. The numbers are of one process: they are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i8)]
-pub enum Verdict {
+pub enum Flaw {
     /// Its state holds more than `max_state_bytes`.
     StateTooLarge = 1,
     /// It is a sum that its type does not hold.
     SumTooLarge = 2,
 }
 
-impl Verdict {
-    pub(crate) fn of(code: i8) -> Verdict {
-        if code == Verdict::SumTooLarge as i8 { Verdict::SumTooLarge } else { Verdict::StateTooLarge }
+impl Flaw {
+    pub(crate) fn from_code(code: i8) -> Flaw {
+        if code == Flaw::SumTooLarge as i8 { Flaw::SumTooLarge } else { Flaw::StateTooLarge }
     }
 }
 
-/// Returns the type of a value with its verdict.
+/// Returns the type of a value with its flaw.
 pub(crate) fn judged_type(value: &DataType) -> DataType {
     DataType::Struct(fields(value))
 }
 
 fn fields(value: &DataType) -> Fields {
-    vec![Field::new("value", value.clone(), true), Field::new("verdict", DataType::Int8, true)].into()
+    vec![Field::new("value", value.clone(), true), Field::new("flaw", DataType::Int8, true)].into()
 }
 
-/// Returns values with a verdict where `failed` says so. Those values are NULL.
-pub(crate) fn judged(values: &ArrayRef, failed: &BooleanArray, verdict: Verdict) -> Result<ArrayRef> {
+/// Returns values with a flaw where `failed` says so. Those values are NULL.
+pub(crate) fn judged(values: &ArrayRef, failed: &BooleanArray, flaw: Flaw) -> Result<ArrayRef> {
     let values = if failed.true_count() > 0 { nullif(values, failed)? } else { values.clone() };
-    let verdicts: Int8Array = failed.iter().map(|failed| (failed == Some(true)).then_some(verdict as i8)).collect();
-    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(verdicts)], None)?))
+    let flaws: Int8Array = failed.iter().map(|failed| (failed == Some(true)).then_some(flaw as i8)).collect();
+    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(flaws)], None)?))
 }
 
-/// Returns values that have verdicts with further ones.
-pub(crate) fn judged_again(values: &ArrayRef, failed: &BooleanArray, verdict: Verdict) -> Result<ArrayRef> {
+/// Returns values that have flaws with further ones.
+pub(crate) fn judged_again(values: &ArrayRef, failed: &BooleanArray, flaw: Flaw) -> Result<ArrayRef> {
     let (values, known) = taken_apart(values)?;
     let values = if failed.true_count() > 0 { nullif(&values, failed)? } else { values };
-    let verdicts = known.iter().zip(failed).map(|(known, failed)| if failed == Some(true) { Some(verdict as i8) } else { known });
-    let verdicts: Int8Array = verdicts.collect();
-    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(verdicts)], None)?))
+    let flaws = known.iter().zip(failed).map(|(known, failed)| if failed == Some(true) { Some(flaw as i8) } else { known });
+    let flaws: Int8Array = flaws.collect();
+    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(flaws)], None)?))
 }
 
-/// Whether values of this type have verdicts.
+/// Whether values of this type have flaws.
 pub(crate) fn is_judged(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Struct(fields) if matches!(&fields[..], [value, verdict] if value.name() == "value" && verdict.name() == "verdict"))
+    matches!(data_type, DataType::Struct(fields) if matches!(&fields[..], [value, flaw] if value.name() == "value" && flaw.name() == "flaw"))
 }
 
-/// Returns the values and the verdicts of a column.
+/// Returns the values and the flaws of a column.
 pub(crate) fn taken_apart(judged: &ArrayRef) -> Result<(ArrayRef, Int8Array)> {
     match judged.as_struct_opt().map(StructArray::columns) {
-        Some([values, verdicts]) if verdicts.data_type() == &DataType::Int8 => {
-            Ok((values.clone(), verdicts.as_primitive::<Int8Type>().clone()))
-        }
-        _ => exec_err!("found {}, expected values with verdicts", judged.data_type()),
+        Some([values, flaws]) if flaws.data_type() == &DataType::Int8 => Ok((values.clone(), flaws.as_primitive::<Int8Type>().clone())),
+        _ => exec_err!("found {}, expected values with flaws", judged.data_type()),
     }
 }
 

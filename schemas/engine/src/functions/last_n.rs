@@ -15,7 +15,7 @@ use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_na
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
 
 use super::MOST_AT_ONCE;
-use super::calls::checked_bound;
+use super::bounds::checked_bound;
 use super::room::{give_back, make_room};
 
 pub(crate) const LAST_N: &str = "last_n";

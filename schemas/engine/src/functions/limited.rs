@@ -4,7 +4,7 @@
 //! ```text
 //! state: the aggregate's own lists, then one BOOLEAN; true: the state was past the limit, and its lists are empty
 //!        (of aggregates of sequences a Binary, which is NULL)
-//! value: a struct of the aggregate's own value and a verdict
+//! value: a struct of the aggregate's own value and a flaw
 //! ```
 //!
 //! A mark stays a mark whatever it is merged with. A state's size only grows as it is merged ([`state_bytes`]). So a value
@@ -25,7 +25,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, ReversedUDAF, Signature};
 
-use super::judged::{Verdict, is_judged, judged, judged_again, judged_type};
+use super::judged::{Flaw, is_judged, judged, judged_again, judged_type};
 pub(crate) use super::sequences::keeps_events;
 use super::sequences::keeps_times;
 use super::state_bytes::row_bytes;
@@ -101,12 +101,12 @@ impl AggregateUDFImpl for Limited {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(with_verdict_type(&self.inner.return_type(arguments)?))
+        Ok(with_flaw_type(&self.inner.return_type(arguments)?))
     }
 
     fn return_field(&self, inputs: &[FieldRef]) -> Result<FieldRef> {
         let inner = self.inner_field(inputs)?;
-        Ok(Arc::new(Field::new(inner.name(), with_verdict_type(inner.data_type()), true)))
+        Ok(Arc::new(Field::new(inner.name(), with_flaw_type(inner.data_type()), true)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -243,7 +243,7 @@ impl GroupsAccumulator for LimitedStates {
                 (values.clone(), self.is_past.drain(..values.len()).map(Some).collect())
             }
         };
-        with_verdict(&values, &is_past)
+        with_flaw(&values, &is_past)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -323,7 +323,7 @@ impl Accumulator for LimitedState {
             }
             None => return exec_err!("a limited state is evaluated that was not merged"),
         };
-        ScalarValue::try_from_array(&with_verdict(&value.to_array()?, &BooleanArray::from(vec![self.is_past]))?, 0)
+        ScalarValue::try_from_array(&with_flaw(&value.to_array()?, &BooleanArray::from(vec![self.is_past]))?, 0)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -337,15 +337,15 @@ impl Accumulator for LimitedState {
     }
 }
 
-/// The type of the values of an aggregate, which may have verdicts of its own.
-fn with_verdict_type(inner: &DataType) -> DataType {
+/// The type of the values of an aggregate, which may have flaws of its own.
+fn with_flaw_type(inner: &DataType) -> DataType {
     if is_judged(inner) { inner.clone() } else { judged_type(inner) }
 }
 
-fn with_verdict(values: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
+fn with_flaw(values: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
     match is_judged(values.data_type()) {
-        true => judged_again(values, is_past, Verdict::StateTooLarge),
-        false => judged(values, is_past, Verdict::StateTooLarge),
+        true => judged_again(values, is_past, Flaw::StateTooLarge),
+        false => judged(values, is_past, Flaw::StateTooLarge),
     }
 }
 

@@ -74,6 +74,11 @@ impl Statistic {
         matches!(self, Statistic::VarSamp | Statistic::VarPop | Statistic::StddevSamp | Statistic::StddevPop)
     }
 
+    /// The number of columns of a state, each of eight bytes.
+    fn state_columns(self) -> usize {
+        if self.is_of_one() { 3 } else { 6 }
+    }
+
     /// The value, unless it is the count. `None` is NULL.
     fn value(self, of: &Moments) -> Option<f64> {
         let n = of.count as f64;
@@ -340,8 +345,10 @@ impl GroupsAccumulator for OfGroups {
         each.state(EmitTo::All)
     }
 
+    /// With the states that they are handed on as, which are there beside them for a moment.
     fn size(&self) -> usize {
-        size_of_val(self) + self.moments.capacity() * size_of::<Moments>()
+        let state = self.statistic.state_columns() * size_of::<f64>();
+        size_of_val(self) + self.moments.capacity() * size_of::<Moments>() + self.moments.len() * state
     }
 }
 

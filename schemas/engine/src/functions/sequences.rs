@@ -34,6 +34,7 @@ use pattern::Pattern;
 use spans::{Asked, Spans};
 
 mod accumulate;
+mod event;
 mod events;
 mod funnel;
 mod numbers;

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Emit
 use types::Error;
 use types::sql_types::sql_name;
 
-use super::judged::{Verdict, judged, judged_type};
+use super::judged::{Flaw, judged, judged_type};
 use wide::{Carried, Wide, nulls_of};
 
 pub(crate) mod wide;
@@ -38,7 +38,7 @@ enum OnPast {
     Fail,
     /// NULL.
     Null,
-    /// Sums come with verdicts.
+    /// Sums come with flaws.
     Judge,
     /// Whether it is one, instead of the sum.
     Ask,
@@ -54,7 +54,7 @@ pub fn sums_to_verify(name_of_question: &'static str) -> [AggregateUDF; 2] {
     [Sum::function("sum", OnPast::Null), Sum::function(name_of_question, OnPast::Ask)]
 }
 
-/// In a view a sum comes with its verdict. Returns `None` for other calls, and for sums that cannot be past their type.
+/// In a view a sum comes with its flaw. Returns `None` for other calls, and for sums that cannot be past their type.
 pub(crate) fn judged_sum(call: &Expr, state: &[FieldRef]) -> Option<Expr> {
     let Expr::AggregateFunction(AggregateFunction { func, params }) = call else { return None };
     let is_exact = match state.first().map(|field| field.data_type()) {
@@ -215,7 +215,7 @@ impl Finish {
             ))
             .into()),
             OnPast::Fail | OnPast::Null => Ok(values),
-            OnPast::Judge => judged(&values, &is_past, Verdict::SumTooLarge),
+            OnPast::Judge => judged(&values, &is_past, Flaw::SumTooLarge),
             OnPast::Ask => Ok(Arc::new(is_past)),
         }
     }

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Emit
 use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
 
 use super::MOST_AT_ONCE;
-use super::calls::checked_bound;
+use super::bounds::checked_bound;
 
 pub const TOP_K: &str = "top_k";
 /// The greatest `k`.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::events::format_date;
 use crate::events::value::{ColumnValue, canonical_text, read};
 use base64::Engine;
 use definitions::ColumnType;
@@ -70,6 +71,20 @@ fn numbers() -> impl Strategy<Value = Pair> {
     })
 }
 
+fn ints() -> impl Strategy<Value = Pair> {
+    let form = || ((0..3usize, 0..3usize), -6..6i32);
+    (any::<i32>(), form(), form()).prop_map(|(whole, one, other)| {
+        let spelled = |(zeros, exponent): ((usize, usize), i32)| number_text(i64::from(whole), 0, zeros, exponent);
+        pair(ColumnType::Int, spelled(one), spelled(other))
+    })
+}
+
+/// A date has one spelling.
+fn dates() -> impl Strategy<Value = Pair> {
+    let (earliest, latest) = (parse_date("0001-01-01").unwrap(), parse_date("9999-12-31").unwrap());
+    (earliest..=latest).prop_map(|days| pair(ColumnType::Date, format_date(days), format_date(days)))
+}
+
 fn doubles() -> impl Strategy<Value = Pair> {
     (-1_000_000..1_000_000i64, 0..10_000u32, 0..4usize, -6..6i32).prop_map(|(whole, part, zeros, exponent)| {
         let plain = number_text(whole, part, (0, 0), 0);
@@ -106,7 +121,7 @@ proptest! {
 
     #[test]
     fn every_spelling_of_a_value_is_the_key_that_an_event_with_it_has(
-        pair in prop_oneof![uuids(), numbers(), doubles(), times(), bytes_of_any_length()]
+        pair in prop_oneof![uuids(), numbers(), ints(), doubles(), dates(), times(), bytes_of_any_length()]
     ) {
         let is_uuid = pair.column == ColumnType::Uuid;
         let key = |text: &str| parse_key(text, &pair.column.arrow(), is_uuid);

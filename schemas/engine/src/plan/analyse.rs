@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast;
 
 use crate::events::user_schema;
 use crate::functions::Functions;
+use crate::plan::computable::{check_events, check_expressions, unstable_function};
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse;
 use crate::plan::refuse::Shape;
@@ -28,9 +29,9 @@ mod refusal;
 /// The result of planning a definition's SELECT.
 #[derive(Debug, Clone)]
 pub enum Planned {
-    /// It aggregates: its states are kept.
+    /// The view aggregates: its states are kept.
     Kept(Arc<ViewPlan>),
-    /// It has no aggregate: it is inlined where it is used.
+    /// The view has no aggregate: it is inlined where it is used.
     Staging,
 }
 
@@ -39,6 +40,7 @@ pub struct Planner {
     functions: Functions,
     streams: Vec<Arc<StreamDefinition>>,
     views: BTreeMap<Arc<str>, Arc<ViewDefinition>>,
+    is_strict: bool,
 }
 
 impl Planner {
@@ -47,7 +49,14 @@ impl Planner {
             functions,
             streams: definitions.streams.iter().cloned().map(Arc::new).collect(),
             views: definitions.views.iter().map(|view| (view.name.clone(), Arc::new(view.clone()))).collect(),
+            is_strict: false,
         }
+    }
+
+    /// Also refuses expressions that fail on every event. Stored definitions are planned without this, because earlier
+    /// releases did not check it.
+    pub fn strict(self) -> Self {
+        Self { is_strict: true, ..self }
     }
 
     /// Plans every view, and returns all mistakes in all of them.
@@ -78,10 +87,16 @@ impl Planner {
             Ok(plan) => plan,
             Err(error) => return Err(self.refused(view, &session, &query, error).await),
         };
+        if self.is_strict {
+            check_expressions(&plan).map_err(|error| at_select(view, &error))?;
+        }
         if shape == Shape::Staging {
             return self.staging(view, &plan);
         }
         let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
+        if self.is_strict {
+            check_events(&plan.prepare, &session).map_err(|error| at_select(view, &error))?;
+        }
         if view.max_state_bytes.is_some() && plan.states.iter().all(|state| state.limit_bytes.is_none()) {
             let error = Error::input(
                 "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, percentile_cont) or keep \
@@ -213,7 +228,7 @@ fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, 
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
-/// Refuses what the text alone does not show: functions whose result changes from call to call, and aggregates that
+/// Refuses what cannot be seen in the text alone: functions whose result changes from call to call, and aggregates that
 /// read their own order.
 fn refuse_expressions(plan: &LogicalPlan) -> Result<()> {
     let mut problem = None;
@@ -253,15 +268,6 @@ fn unstable(expr: &Expr) -> Option<String> {
     Some(format!(
         "{name}() answers differently from call to call, so the layers could not agree: expected a function of the event alone, or as_of() above the aggregates"
     ))
-}
-
-/// The name of a function that does not always return the same for the same arguments.
-pub(crate) fn unstable_function(expr: &Expr) -> Option<&str> {
-    use datafusion::logical_expr::Volatility;
-    match expr {
-        Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => Some(function.func.name()),
-        _ => None,
-    }
 }
 
 /// Whether an expression is `as_of()`.

@@ -7,9 +7,9 @@ use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
-use datafusion::sql::unparser::expr_to_sql;
 
-use crate::plan::{Use, decimals, intervals, within};
+use crate::plan::written::{qualified_sql_of, sql_of};
+use crate::plan::{Use, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -104,7 +104,7 @@ fn call_of(
     states: &mut Vec<StateCall>,
 ) -> Result<Call<Range>> {
     let Expr::AggregateFunction(function) = strip_alias(expr) else {
-        return Err(Error::input(format!("{expr} is not an aggregate call")));
+        return Err(Error::input(format!("{} is not an aggregate call", sql_of(expr))));
     };
     let split = within::split(function.params.filter.as_deref(), &aggregate.input, streams, view.precision)?;
     let mut function = function.clone();
@@ -368,29 +368,6 @@ pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usi
         items.push(item);
         items.len() - 1
     })
-}
-
-/// Returns an expression over one table as SQL, with unqualified columns.
-pub(super) fn sql_of(expr: &Expr) -> String {
-    written(expr, |column| Column::from_name(column.name))
-}
-
-/// Returns an expression over the sides of a join as SQL, each column with its table's name.
-pub(super) fn qualified_sql_of(expr: &Expr) -> String {
-    written(expr, |column| column)
-}
-
-/// Works from the leaves up, to reach expressions inside casts. The casts come from type coercion and are not shown.
-fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
-    let readable = expr.clone().transform_up(|node| match node {
-        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
-        Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
-        Expr::ScalarFunction(_) => Ok(Transformed::yes(intervals::written(decimals::written(node)))),
-        other => Ok(Transformed::no(other)),
-    });
-    let readable = readable.map_or_else(|_| expr.clone(), |readable| readable.data);
-    let text = expr_to_sql(&readable).map_or_else(|_| readable.schema_name().to_string(), |sql| sql.to_string());
-    text.replace("count(1)", "count(*)")
 }
 
 /// Whether a plan's aggregates are directly over a JOIN.

@@ -59,7 +59,7 @@ fn operand(expr: &Expr, data_type: &DataType) -> Option<Expr> {
     Some(cast(expr.clone(), converted))
 }
 
-/// What a stamp says of states behind a division with a decimal: before, other digits were kept.
+/// What a stamp adds for states that depend on a division with a decimal. Earlier releases kept other digits.
 pub(super) const STAMP: &str = "; decimal division/2";
 
 /// Whether an expression divides with a decimal.
@@ -78,7 +78,7 @@ pub(super) fn written(expr: Expr) -> Expr {
 
 fn as_operator(expr: &Expr) -> Option<BinaryExpr> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
-    let operator = DecimalOperator::of(func)?;
+    let operator = DecimalOperator::from_function(func)?;
     let [left, right] = args.as_slice() else { return None };
     Some(BinaryExpr::new(Box::new(left.clone()), operator.operator(), Box::new(right.clone())))
 }

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 pub mod links;
 
-use crate::plan::columns::{position_or_push, sql_of};
+use crate::plan::columns::position_or_push;
 use crate::plan::links::EdgeKind;
+use crate::plan::written::sql_of;
 use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
 use definitions::durations::format_bytes;
@@ -40,13 +41,13 @@ pub struct StateExplanation {
     /// Name and Arrow type of each of its fields in a state row.
     pub fields: Vec<(String, String)>,
     pub approximate: bool,
-    /// For a state that collects values: the most that one key's may hold (`max_state_bytes`).
+    /// For a state that collects values: how much the state of one key may hold (`max_state_bytes`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
 }
 
 impl StateExplanation {
-    /// How it is kept, as text.
+    /// How the state is kept, as text.
     pub fn kept_as(&self) -> String {
         let fields = self.fields.iter().map(|(_, data_type)| data_type.as_str()).collect::<Vec<_>>().join(", ");
         match self.max_bytes {
@@ -176,7 +177,7 @@ fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
     ranges
 }
 
-/// Formats a length of time for people.
+/// Formats a duration for people.
 pub fn length(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
     for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min")] {
@@ -194,7 +195,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
         (Some(window), None) => length(window),
         (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
     };
-    // An edge that keeps when it was last seen has one row, whatever the range.
+    // An edge that keeps only when it was last seen has one row, whatever the range.
     let tiles = match plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) {
         true => 1,
         false => most_tiles(range, &plan.ladder),
@@ -202,7 +203,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
     RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
 }
 
-/// Returns FROM and WHERE of the prepared events, as far as they have a short form.
+/// Returns FROM and WHERE of the prepared events, if they have a short form.
 fn from_sql(prepare: &LogicalPlan) -> String {
     let mut filters = Vec::new();
     let mut sources = Vec::new();

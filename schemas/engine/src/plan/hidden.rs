@@ -61,8 +61,14 @@ pub(super) fn column_named(plan: &LogicalPlan, name: &str) -> Result<Column> {
         .ok_or_else(|| Error::internal(format!("the plan lost its column {name}")))
 }
 
+/// Whether an expression over a plan's output is, unchanged, the event time of every stream below.
+pub(super) fn names_event_time(expr: &Expr, input: &LogicalPlan, streams: &[Arc<StreamDefinition>]) -> bool {
+    let Expr::Column(column) = strip_casts(expr) else { return false };
+    input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(input, index, streams))
+}
+
 /// Whether the output column at this index is, unchanged, the event time of every stream below.
-pub(super) fn is_event_time(plan: &LogicalPlan, index: usize, streams: &[Arc<StreamDefinition>]) -> bool {
+fn is_event_time(plan: &LogicalPlan, index: usize, streams: &[Arc<StreamDefinition>]) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
             stream_of(scan, streams).is_ok_and(|stream| scan.projected_schema.field(index).name() == &stream.event_time)
@@ -72,8 +78,7 @@ pub(super) fn is_event_time(plan: &LogicalPlan, index: usize, streams: &[Arc<Str
             while let Expr::Alias(alias) = expr {
                 expr = &alias.expr;
             }
-            let Expr::Column(column) = strip_casts(expr) else { return false };
-            projection.input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(&projection.input, index, streams))
+            names_event_time(expr, &projection.input, streams)
         }
         LogicalPlan::Filter(filter) => is_event_time(&filter.input, index, streams),
         LogicalPlan::SubqueryAlias(alias) => is_event_time(&alias.input, index, streams),
@@ -113,7 +118,7 @@ fn stream_of<'a>(scan: &TableScan, streams: &'a [Arc<StreamDefinition>]) -> Resu
 pub(crate) fn node_name(plan: &LogicalPlan) -> &'static str {
     match plan {
         LogicalPlan::Window(_) => "a window function (OVER)",
-        LogicalPlan::Aggregate(_) => "an aggregate below another",
+        LogicalPlan::Aggregate(_) => "an aggregate",
         LogicalPlan::Sort(_) => "ORDER BY",
         LogicalPlan::Join(_) => "a JOIN",
         LogicalPlan::Limit(_) => "LIMIT",
@@ -122,7 +127,8 @@ pub(crate) fn node_name(plan: &LogicalPlan) -> &'static str {
         LogicalPlan::Values(_) => "VALUES",
         LogicalPlan::EmptyRelation(_) => "a SELECT without FROM",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
-        LogicalPlan::Subquery(_) => "a subquery",
+        LogicalPlan::Union(_) => "UNION ALL",
+        LogicalPlan::Subquery(_) | LogicalPlan::Projection(_) => "a subquery",
         _ => "this clause",
     }
 }

@@ -1,5 +1,5 @@
-//! Compares intervals by their length, in every session. DataFusion compares a difference of times with an interval as
-//! two intervals of months, days and nanoseconds, part by part, and then 25 hours are not more than a day.
+//! Compares intervals by their length, in every session. DataFusion compares a difference of times with an interval
+//! part by part, as months, days and nanoseconds, so that 25 hours are not more than a day.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -57,8 +57,8 @@ fn compare_lengths(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// If one expression is an INTERVAL, takes the length of those that are intervals or differences of times. Returns
-/// whether anything changed.
+/// If one expression is an INTERVAL, replaces those that are intervals or differences of times by their lengths.
+/// Returns whether anything changed.
 fn as_lengths(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
     if !all.iter().any(|expr| is_interval(expr, schema)) {
         return false;
@@ -72,7 +72,7 @@ fn as_lengths(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
     true
 }
 
-/// What a stamp says of states behind a comparison of intervals: before, they were compared part by part.
+/// What a stamp adds for states that depend on a comparison of intervals. Earlier releases compared them part by part.
 pub(super) const STAMP: &str = "; intervals by length/1";
 
 /// Whether an expression compares intervals.

@@ -49,15 +49,15 @@ impl ConditionIndex {
     pub const NONE: ConditionIndex = ConditionIndex(0);
 }
 
-/// An index into [`LinkPlan::ranges`]. The ranges that edges are kept over ([`ViewPlan::ranges`]) are others.
+/// An index into [`LinkPlan::ranges`], not into the ranges that edges are kept over ([`ViewPlan::ranges`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PairRangeIndex(pub usize);
 
-/// An index into [`LinkPlan::edge_uses`]. What the columns need ([`LinkPlan::uses`]) are others.
+/// An index into [`LinkPlan::edge_uses`], not into what the columns need ([`LinkPlan::uses`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EdgeUseIndex(pub usize);
 
-/// What a linked view's users see, and how its edges are walked to answer them.
+/// The columns of a linked view, and how its edges are walked to answer them.
 #[derive(Debug, Clone)]
 pub struct LinkPlan {
     /// The group keys, named like the view's columns.
@@ -68,7 +68,7 @@ pub struct LinkPlan {
     pub streams: [Vec<Arc<str>>; 2],
     pub layout: EdgeLayout,
     pub kind: EdgeKind,
-    /// At a node with more neighbours than this a walk takes a sample of them, and estimates.
+    /// At a node with more neighbours than this, a walk samples them and estimates.
     pub max_degree: usize,
     /// The conditions under which edges are counted, with the state for each. The first has no condition.
     pub conditions: Vec<Condition>,
@@ -78,7 +78,7 @@ pub struct LinkPlan {
     pub edge_uses: Vec<Use>,
     /// Pairs of end points that must differ, if their index is in [`LinkPlan::apart`] or in the aggregate's.
     pub ends: Vec<Ends>,
-    /// Those of `ends` that are in WHERE.
+    /// The pairs of `ends` that are in WHERE.
     pub apart: Vec<usize>,
     /// The ranges that columns need. The one at `existence` decides which keys have a row.
     pub ranges: Vec<PairRange>,
@@ -124,7 +124,7 @@ pub enum Side {
 /// A condition on the events of one side. Only edges whose events meet it are counted.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// `None`: no condition, valid for either side.
+    /// `None` for no condition, which is valid for either side.
     pub side: Option<Side>,
     /// The state: the greatest event time ([`EdgeKind::Liveness`]), or the number of events.
     pub state: usize,
@@ -237,7 +237,7 @@ impl LinkPlan {
         self.ranges.iter().flat_map(move |pair| sides.clone().into_iter().map(move |side| pair.range(side)))
     }
 
-    /// The edges' use that says which edges of a side, under a condition, lie in a range.
+    /// The edges' use that determines which edges of a side, under a condition, lie in a range.
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]:
     /// the number of events.
@@ -245,7 +245,7 @@ impl LinkPlan {
         self.state_use(edges, self.conditions[condition.0].state, range)
     }
 
-    /// The edges' use of when edges were last seen.
+    /// The edges' use that holds when edges were last seen.
     pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.seen, range)
     }

@@ -13,12 +13,13 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, SortExpr, when};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
 use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
-use crate::plan::hidden::{HIDDEN, carry, column_named};
+use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
     Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, intervals, state_schema, uuids,
@@ -48,7 +49,7 @@ pub(super) fn lower(
     Ok(table.into_plan(view, streams, outputs, uuid_keys, Answering::Grouped(MergedValues { uses: columns.uses, schema })))
 }
 
-/// What is kept for a view, whichever way it is answered.
+/// What is kept for a view, however it is answered.
 pub(super) struct StateTable {
     pub(super) keys: Vec<FieldRef>,
     pub(super) states: Vec<StateExpr>,
@@ -105,7 +106,14 @@ pub(super) fn state_table(
     let calls = columns.states.iter().map(complete).collect::<Result<Vec<_>>>()?;
     let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
-    let states = lower_states(&columns.states, &calls, &prepared, session, limit_bytes)?;
+    let is_of_event_time = |call: &Expr| match call {
+        Expr::AggregateFunction(function) => {
+            function.params.args.first().is_some_and(|arg| names_event_time(arg, &aggregate.input, all_streams))
+        }
+        _ => false,
+    };
+    let are_of_event_time: Vec<bool> = columns.states.iter().map(|state| is_of_event_time(&state.call)).collect();
+    let states = lower_states(&columns.states, (&calls, &are_of_event_time), &prepared, session, limit_bytes)?;
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
     let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
@@ -126,7 +134,7 @@ fn stamp(states: &[StateExpr]) -> String {
     }
 }
 
-/// The same of the format before it, if it was another: rows of that format are read too.
+/// The stamp of the format before, if it was different. Rows of that format are read too.
 fn stamp_before(states: &[StateExpr]) -> Option<String> {
     let types = |state: &StateExpr| {
         let of_fields = || state.fields.iter().map(|field| field.data_type().clone()).collect();
@@ -197,7 +205,7 @@ fn inputs_of(call: &Expr) -> Result<Vec<Expr>> {
     Ok(inputs)
 }
 
-/// Replaces each input of an aggregate but its constants. An argument is not evaluated where FILTER does not hold.
+/// Replaces each input of an aggregate except its constants. An argument is not evaluated where FILTER does not hold.
 fn place_inputs(call: &Expr, mut placed: impl FnMut(Expr) -> Result<Expr>) -> Result<Expr> {
     let Expr::AggregateFunction(function) = call else { return Ok(call.clone()) };
     let mut function = function.clone();
@@ -282,7 +290,7 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
 
 fn lower_states(
     states: &[StateCall],
-    calls: &[Expr],
+    (calls, are_of_event_time): (&[Expr], &[bool]),
     prepared: &Prepared,
     session: &SessionContext,
     limit_bytes: u64,
@@ -293,7 +301,8 @@ fn lower_states(
     states
         .iter()
         .zip(calls)
-        .map(|(state, call)| {
+        .zip(are_of_event_time)
+        .map(|((state, call), is_of_event_time)| {
             let call = grouped(simplify_inputs(rename(call, &prepared.names)?, logical, session)?);
             let lower = |call: &Expr| -> Result<_> {
                 let lowered = LoweredAggregateBuilder::new(call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
@@ -306,7 +315,7 @@ fn lower_states(
             let judged_sum = sums::judged_sum(&call, &fields);
             let is_judged = is_limited || judged_sum.is_some();
             if is_limited {
-                // States of before had no marks. Those of sequences always had.
+                // States of the format before had no marks, except those of sequences.
                 let had_none = !limited::keeps_events(&state.function);
                 types_before = had_none.then(|| fields.iter().map(|field| field.data_type().clone()).collect());
                 (lowered, fields) = lower(&limited::limited(judged_sum.unwrap_or(call), limit_bytes))?;
@@ -316,6 +325,7 @@ fn lower_states(
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
             let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
             Ok(StateExpr {
+                is_of_event_time: *is_of_event_time,
                 limit_bytes: is_limited.then_some(limit_bytes),
                 is_judged,
                 types_before,
@@ -389,6 +399,7 @@ pub(super) fn lower_outputs(
                 let expr = physical(&guarded, &logical, session)?;
                 let field = Arc::new(Field::new(name, expr.data_type(value_schema)?, true));
                 let value = ValueColumn {
+                    reads_time: collect_columns(&expr).iter().any(|column| column.name() == AS_OF),
                     expr,
                     uses: uses.clone(),
                     ranges: ranges.clone(),

@@ -1,6 +1,6 @@
 //! Checks a view's SELECT clause by clause and refuses what cannot be kept exactly, with the reason and the nearest
-//! form that can. Works on the syntax tree of the text, so that every refusal has its line and column and all are
-//! listed at once.
+//! form that can. It works on the syntax tree of the text, so that all refusals are listed at once, each with its line
+//! and column.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::functions::Functions;
+use crate::parameters::{FUNCTION, is_parameter};
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
 
 /// Whether a SELECT keeps states or is inlined where it is used.
@@ -148,7 +149,7 @@ impl Check<'_> {
                 if grouped || select.having.is_some() || select.projection.iter().any(|item| holds_aggregate(item, self.functions)) {
                     self.refuse(
                         &**select,
-                        "an aggregate below another is not kept exactly",
+                        "an aggregate in a subquery, WITH or UNION ALL is not kept: a view aggregates once",
                         "aggregate once, at the top; or make two views and combine their answers in a query",
                     );
                 }
@@ -304,6 +305,13 @@ impl Visitor for Expressions<'_, '_> {
             }
             Expr::Function(function) => {
                 let name = function.name.to_string().to_lowercase();
+                if is_parameter(function) {
+                    self.check.refuse(
+                        expr,
+                        format!("{FUNCTION}() is not kept: the states of a view do not change when a parameter is set"),
+                        "the value itself; or the parameter in a sink or an alert that reads the view",
+                    );
+                }
                 if function.over.is_some() {
                     self.check.refuse(
                         expr,
@@ -332,7 +340,7 @@ impl Visitor for Expressions<'_, '_> {
 }
 
 impl Expressions<'_, '_> {
-    /// What an aggregate keeps is a function of its events: it is merged for any time that is asked.
+    /// The state of an aggregate must depend on its events alone, because it is merged for any time.
     fn no_time_inside(&mut self, aggregate: &ast::Function, name: &str) {
         let mut calls = TimeCalls(Vec::new());
         let _ = aggregate.visit(&mut calls);

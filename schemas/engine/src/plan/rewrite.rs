@@ -24,7 +24,7 @@ fn in_node(node: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transf
         Ok(changed.update_data(|expr| name.restore(expr)))
     })?;
     let has_changed = node.transformed;
-    // An expression, here or below, may have another type now.
+    // The type of an expression, here or below, may have changed.
     node.map_data(|node| match node {
         LogicalPlan::Values(values) if has_changed => LogicalPlanBuilder::values(values.values)?.build(),
         other => other.recompute_schema(),

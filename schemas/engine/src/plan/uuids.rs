@@ -1,5 +1,5 @@
-//! UUIDs among the texts. A UUID is stored as a text in one spelling ([`canonical_uuid`]), and SQL knows no other type
-//! for it. Here is found which columns of a plan hold UUIDs, and the texts that are compared with them get that
+//! Finds UUIDs among the texts. A UUID is stored as a text in one spelling ([`canonical_uuid`]), and SQL has no other
+//! type for it. This finds the columns of a plan that hold UUIDs, and gives the texts that are compared with them that
 //! spelling.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::plan::columns::strip_alias;
 use crate::plan::hidden::strip_casts;
 use definitions::{ColumnType, StreamDefinition};
 
-/// The schema of tables that are named without one.
+/// The schema of tables whose names have none.
 const DEFAULT_SCHEMA: &str = "public";
 
 /// Tables with columns that hold UUIDs.
@@ -37,13 +37,13 @@ impl UuidColumns {
         found
     }
 
-    /// Adds the stream as a table of its name.
+    /// Adds the stream as a table with its name.
     pub fn add_stream(&mut self, stream: &StreamDefinition) {
         let uuids = stream.columns.iter().filter(|column| column.column_type == ColumnType::Uuid);
         self.add(&stream.name, uuids.map(|column| column.name.clone()));
     }
 
-    /// Adds the keys of a view, which have these names in a table.
+    /// Adds the keys of a view, under their names in a table.
     pub fn add_view(&mut self, table: &str, plan: &ViewPlan) {
         let uuids = plan.answer_keys().iter().enumerate().filter(|(key, _)| plan.is_uuid(*key));
         self.add(table, uuids.map(|(_, field)| field.name().clone()));
@@ -56,7 +56,7 @@ impl UuidColumns {
         }
     }
 
-    /// Has the session read the texts that are compared with these columns as UUIDs.
+    /// Makes the session read the texts that are compared with these columns as UUIDs.
     pub fn register(self, session: &SessionContext) -> Respelled {
         let respelled = Respelled::default();
         if !self.0.is_empty() {
@@ -65,18 +65,18 @@ impl UuidColumns {
         respelled
     }
 
-    /// For each column of a plan's output whether it holds UUIDs.
+    /// For each column of a plan's output, whether it holds UUIDs.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<bool> {
         (0..plan.schema().fields().len()).map(|index| self.hold(plan, index)).collect()
     }
 
-    /// For each column of a table whether it holds UUIDs.
+    /// For each column of a table, whether it holds UUIDs.
     pub fn in_table(&self, table: &str, schema: &Schema) -> Vec<bool> {
         let columns = self.0.get(table);
         schema.fields().iter().map(|field| columns.is_some_and(|columns| columns.contains(field.name()))).collect()
     }
 
-    /// The parameters that are compared with columns that hold UUIDs, as they are named: `$1`.
+    /// The names of the parameters that are compared with columns that hold UUIDs, such as `$1`.
     pub fn parameters(&self, plan: &LogicalPlan) -> Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         plan.apply_with_subqueries(|node| {
@@ -123,7 +123,7 @@ impl UuidColumns {
                     _ => self.hold(&join.right, index - left),
                 }
             }
-            // A window function's columns are behind those of its input.
+            // A window function's columns follow those of its input.
             LogicalPlan::Window(window) => index < window.input.schema().fields().len() && self.hold(&window.input, index),
             LogicalPlan::Filter(_)
             | LogicalPlan::SubqueryAlias(_)
@@ -163,7 +163,7 @@ fn parameter(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Whether a plan of a session had a text that was given another spelling.
+/// Whether a session respelled a text in one of its plans.
 #[derive(Debug, Clone, Default)]
 pub struct Respelled(Arc<AtomicBool>);
 
@@ -173,7 +173,7 @@ impl Respelled {
     }
 }
 
-/// What a stamp says of a view with such a text: in an earlier release it was equal to no UUID.
+/// What a stamp adds for a view with such a text, which in earlier releases was equal to no UUID.
 pub(super) const STAMP: &str = "; uuid spellings/2";
 
 /// Returns which keys of a view's aggregate are UUIDs, in the order of GROUP BY.
@@ -182,7 +182,7 @@ pub(super) fn of_keys(aggregate: &Aggregate, streams: &[Arc<StreamDefinition>]) 
     aggregate.group_expr.iter().map(|key| columns.hold_value(&aggregate.input, key)).collect()
 }
 
-/// Runs after DataFusion's coercion: the texts are literals then, parameters included.
+/// Runs after DataFusion's coercion, when the texts are literals, parameters included.
 #[derive(Debug)]
 struct UuidsHaveOneSpelling {
     columns: UuidColumns,
@@ -201,7 +201,7 @@ impl AnalyzerRule for UuidsHaveOneSpelling {
 
 impl UuidsHaveOneSpelling {
     fn in_node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        // Few texts are UUIDs of another spelling, so that few columns are traced to their tables.
+        // Few texts are UUIDs in another spelling, so few columns have to be traced to their tables.
         let is_meant = |expr: &Expr| expr.exists(|expr| Ok(other_spelling(expr).is_some())).unwrap_or(false);
         if !node.expressions().iter().any(is_meant) {
             return Ok(Transformed::no(node));
@@ -222,8 +222,8 @@ impl UuidsHaveOneSpelling {
     }
 }
 
-/// Returns a comparison of a UUID with texts of another spelling, with theirs changed. `None`: there is nothing to
-/// change.
+/// Returns a comparison of a UUID with texts in another spelling, with their spelling changed. `None` if there is
+/// nothing to change.
 fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
     let mut changed = expr.clone();
     let compared: Vec<&mut Expr> = match &mut changed {

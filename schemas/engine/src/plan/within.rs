@@ -7,7 +7,8 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use crate::plan::hidden::{is_event_time, strip_casts};
+use crate::plan::hidden::{names_event_time, strip_casts};
+use crate::plan::written::sql_of;
 use definitions::{StreamDefinition, durations};
 use types::tiles::{Level, Range};
 use types::{Error, Result};
@@ -69,14 +70,9 @@ pub(super) fn call(expr: &Expr) -> Option<&[Expr]> {
 }
 
 pub(super) fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
-    let event_time = match args.first().map(strip_casts) {
-        Some(Expr::Column(column)) => {
-            input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(input, index, streams))
-        }
-        _ => false,
-    };
-    if !event_time {
-        let found = args.first().map(ToString::to_string).unwrap_or_default();
+    let is_event_time = args.first().is_some_and(|arg| names_event_time(arg, input, streams));
+    if !is_event_time {
+        let found = args.first().map(sql_of).unwrap_or_default();
         return Err(Error::input(format!(
             "within({found}, ..) is not about the event time: expected the stream's event_time column, unchanged"
         )));
@@ -101,7 +97,7 @@ fn text(arg: Option<&Expr>) -> Result<String> {
         }
         other => Err(Error::input(format!(
             "within() takes its window as a literal text such as '7d' or 'all', found {}",
-            other.map(ToString::to_string).unwrap_or_default()
+            other.map(sql_of).unwrap_or_default()
         ))),
     }
 }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, TryCast, when};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::try_cast;
 use definitions::{OnError, StreamDefinition};
 use types::{Error, Result};
 
 use super::{JoinedView, Sources};
-use crate::plan::{ViewPlan, node_name, strip_casts};
-use crate::steps::physical;
+use crate::checked::physical;
+use crate::plan::{ViewPlan, node_name, qualified_sql_of, simplify_or_keep, strip_casts};
 
 /// Takes the tree of joins below the steps apart: a stream, then the views in the order of the FROM.
 pub(super) fn joined(node: &LogicalPlan, sources: Sources<'_>) -> Result<(Arc<StreamDefinition>, Vec<JoinedView>)> {
@@ -68,8 +68,8 @@ fn view(join: &Join, sources: Sources<'_>) -> Result<JoinedView> {
     let conditions: Vec<Expr> = on.chain(filter).filter(|condition| !is_true(condition)).collect();
     let mut keys: Vec<Option<Arc<dyn PhysicalExpr>>> = vec![None; plan.answer_keys().len()];
     for condition in &conditions {
-        let (key, value) = key_and_value(condition, join, &plan)?;
-        let expr = key_expression(value, join, plan.answer_keys()[key].data_type())?;
+        let Compared { key, as_compared, value } = compared(condition, join, &plan)?;
+        let expr = key_expression(value, as_compared, join, plan.answer_keys()[key].data_type())?;
         if keys[key].replace(expr).is_some() {
             let key = plan.answer_keys()[key].name();
             return Err(Error::input(format!(
@@ -91,40 +91,59 @@ fn is_true(condition: &Expr) -> bool {
     matches!(condition, Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(true)), _))
 }
 
-/// Returns which key of the view a condition is about, and the expression that it is equal to.
-fn key_and_value<'e>(condition: &'e Expr, join: &Join, plan: &ViewPlan) -> Result<(usize, &'e Expr)> {
+/// What a condition is about.
+struct Compared<'e> {
+    /// Which key of the view.
+    key: usize,
+    /// The key's column, under casts where it is compared as another type.
+    as_compared: &'e Expr,
+    /// The expression that it is equal to.
+    value: &'e Expr,
+}
+
+fn compared<'e>(condition: &'e Expr, join: &Join, plan: &ViewPlan) -> Result<Compared<'e>> {
     let wrong = || {
         Error::input(format!(
-            "the view \"{}\" is joined on {condition}: expected its keys alone, each as {}.<key> = an expression over the event",
-            plan.view, plan.view
+            "the view \"{}\" is joined on {}: expected its keys alone, each as {}.<key> = an expression over the event",
+            plan.view,
+            qualified_sql_of(condition),
+            plan.view
         ))
     };
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return Err(wrong()) };
-    for (key, value) in [(left, right), (right, left)] {
-        let Expr::Column(column) = strip_casts(key) else { continue };
+    for (as_compared, value) in [(left, right), (right, left)] {
+        let Expr::Column(column) = strip_casts(as_compared) else { continue };
         let is_of_view = |column: &Column| join.right.schema().has_column(column) && !join.left.schema().has_column(column);
         if !is_of_view(column) {
             continue;
         }
-        let index = plan.answer_keys().iter().position(|key| key.name() == column.name()).ok_or_else(wrong)?;
+        let key = plan.answer_keys().iter().position(|key| key.name() == column.name()).ok_or_else(wrong)?;
         if value.column_refs().into_iter().any(is_of_view) {
             return Err(wrong());
         }
-        return Ok((index, value));
+        return Ok(Compared { key, as_compared, value });
     }
     Err(wrong())
 }
 
-/// The expression over the event's columns, as a value of the key's type: NULL, which no key is equal to, where it has none.
-fn key_expression(value: &Expr, join: &Join, key: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
+/// The expression over the event's columns, as a value of the key's type: NULL, which no key is equal to, where it has
+/// none. Where the key is compared as another type, only that key is meant which is equal then: the number 7 is not the
+/// text '07'.
+fn key_expression(value: &Expr, as_compared: &Expr, join: &Join, key: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
     let stream = first(&join.left);
     if let Some(other) = value.column_refs().into_iter().find(|column| !stream.schema().has_column(column)) {
         return Err(Error::input(format!("a view is joined by {other}, which is of another view: expected columns of the event")));
     }
     super::check_expression(value)?;
-    let expr = physical(value, stream.schema())?;
-    let schema = stream.schema().as_arrow();
-    Ok(try_cast(expr, schema, key.clone())?)
+    let mut found = Expr::TryCast(TryCast::new(Box::new(value.clone()), key.clone()));
+    if !matches!(as_compared, Expr::Column(_)) {
+        let of_found = as_compared.clone().transform_up(|expr| match expr {
+            Expr::Column(_) => Ok(Transformed::yes(found.clone())),
+            other => Ok(Transformed::no(other)),
+        })?;
+        found = when(of_found.data.eq(value.clone()), found).end()?;
+    }
+    physical(&simplify_or_keep(found, stream.schema()), stream.schema())
 }
 
 /// The stream of a tree of joins.

@@ -1,4 +1,5 @@
-//! The states that single events add: how each event of a batch sees what came before it, without a layer of its own.
+//! The states that single events add. With them each event of a batch sees those before it, without a layer for each
+//! event.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -16,13 +17,15 @@ use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 
 use crate::plan::ViewPlan;
+use crate::states::keys::KeyCodec;
 use crate::states::partial::{Slot, SlotExec, narrow, state_rows_of};
 use crate::states::per_event::{EVENT_INDEX, PerEvent};
-use crate::states::rows::{KeyCodec, StateRows, find_key, find_prefix, taken, tiles};
+use crate::states::rows::{StateRows, find_key, find_prefix, taken, tiles};
 use types::columns::TILE;
+use types::failures::Failure;
 use types::{Error, Result};
 
-/// Computes what each event of a stream adds to one view, again and again.
+/// Computes what each event of a stream adds to one view, batch after batch.
 pub struct PerEventStates {
     plan: Arc<ViewPlan>,
     codec: Arc<KeyCodec>,
@@ -54,11 +57,16 @@ impl PerEventStates {
         Ok(Some(Self { plan, codec, per_event, exec, slot, context: session.task_ctx() }))
     }
 
-    /// What these events (a batch of the stream's event schema) add, each by its row. An event on which the view fails adds
-    /// nothing.
-    pub async fn of(&mut self, events: &RecordBatch) -> Result<AddedStates> {
+    /// Computes what these events (a batch of the stream's event schema) add. Each is identified by its row number. An
+    /// event on which the view fails adds nothing.
+    pub async fn compute(&mut self, events: &RecordBatch) -> Result<AddedStates> {
+        self.compute_reporting(events, &mut |_| {}).await
+    }
+
+    /// The same, and calls `failed` for each event on which the view fails.
+    pub async fn compute_reporting(&mut self, events: &RecordBatch, failed: &mut (dyn FnMut(Failure) + Send)) -> Result<AddedStates> {
         let columns = Arc::new(crate::events::plan_schema(&self.per_event.stream).project(&self.per_event.columns)?);
-        let prepared = self.per_event.evaluate_indexed(&narrow(events, &columns)?, &mut |_| {})?;
+        let prepared = self.per_event.evaluate_indexed(&narrow(events, &columns)?, &mut |failure| failed(failure))?;
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = vec![prepared];
         // Each execution gets plans with fresh metrics, which would otherwise grow with every batch.
         self.exec = reset_plan_states(self.exec.clone())?;
@@ -74,7 +82,7 @@ impl std::fmt::Debug for PerEventStates {
     }
 }
 
-/// Partial aggregation as in [`super::partial::partial_exec`], by event too: the groups are the keys, the tile, the event.
+/// Partial aggregation as in [`super::partial::partial_exec`], but by event too: the groups are keys, tile and event.
 fn partial_by_event(plan: &ViewPlan, input: Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     let keys = plan.keys.len();
     let event = (EVENT_INDEX.to_owned(), schema.index_of(EVENT_INDEX)?);
@@ -96,7 +104,20 @@ impl AddedStates {
             let others: Vec<usize> = (0..batch.num_columns()).filter(|column| *column != place).collect();
             batches.push(state_rows_of(plan, &batch.project(&others)?)?);
         }
-        let batch = arrow::compute::concat_batches(plan.state_schema(), &batches)?;
+        Self::in_order(plan, codec, (&batches, events))
+    }
+
+    /// Combines what the events of several batches add. Each batch comes with the places of its events among all
+    /// events.
+    pub fn together(plan: &ViewPlan, codec: &KeyCodec, parts: &[(AddedStates, &[u32])]) -> Result<AddedStates> {
+        let batches: Vec<RecordBatch> = parts.iter().map(|(added, _)| added.rows.batch().clone()).collect();
+        let placed = parts.iter().flat_map(|(added, places)| added.events.iter().map(|event| places[*event as usize]));
+        Self::in_order(plan, codec, (&batches, placed.collect()))
+    }
+
+    /// Sorts rows of the plan's state schema, with the event of each.
+    fn in_order(plan: &ViewPlan, codec: &KeyCodec, (batches, events): (&[RecordBatch], Vec<u32>)) -> Result<AddedStates> {
+        let batch = arrow::compute::concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
         let times = tiles(&batch)?;
         let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
@@ -110,6 +131,18 @@ impl AddedStates {
 
     pub fn rows(&self) -> &StateRows {
         &self.rows
+    }
+
+    /// Returns only the rows of keys for which `is_wanted` holds.
+    pub fn of_keys(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<AddedStates> {
+        let wanted: Vec<u32> = (0..self.rows.len() as u32).filter(|row| is_wanted(self.rows.keys().value(*row as usize))).collect();
+        if wanted.len() == self.rows.len() {
+            return Ok(self.clone());
+        }
+        let wanted = UInt32Array::from(wanted);
+        let keys: BinaryArray = take(self.rows.keys(), &wanted, None)?.as_binary::<i32>().clone();
+        let events = wanted.values().iter().map(|row| self.events[*row as usize]).collect();
+        Ok(AddedStates { rows: StateRows::from_sorted(taken(self.rows.batch(), &wanted)?, keys), events })
     }
 
     pub fn is_empty(&self) -> bool {

@@ -7,38 +7,47 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecon
 
 use crate::plan::{ColumnKind, MergedValues, Use, ViewPlan};
 use crate::states::kept::{KeptKey, cost_of, merge_kept};
+use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
 use crate::states::ranges::merge;
-use crate::states::rows::KeyCodec;
 use crate::states::values::{FailedValue, Values};
-use types::tiles::Micros;
+use types::tiles::{Micros, RowTime, Span};
 use types::{Error, Result};
 
 /// The state that counts a range's events.
 const EVENTS_STATE: usize = 0;
 
-/// A key with no more values than this is cheap whatever is asked: its ranges are not looked at.
-const WITHOUT_A_LOOK: usize = 1_024;
+/// A key with no more values than this is cheap whatever is asked, so its ranges are not examined.
+const ALWAYS_CHEAP: usize = 1_024;
 
-/// The rows of keys, in their order.
+/// The rows of keys, in the order of the keys.
 #[derive(Debug)]
 pub struct Answered {
     pub rows: RecordBatch,
-    /// Whether each key has a row: an event in the view's longest window. A view without keys always has its row.
+    /// Whether each key has a row, that is, an event in the view's longest window. A view without keys always has its
+    /// row.
     pub found: Vec<bool>,
-    /// Values that could not be computed, of the rows that exist.
+    /// The values of existing rows that could not be computed.
     pub failed: Vec<FailedValue>,
 }
 
-/// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`.
+/// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at a time.
 ///
 /// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
-pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, wanted: &[usize]) -> Result<Answered> {
-    answer_by(plan, codec, keys, &vec![t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
+pub fn answer(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    keys: &[&[u8]],
+    pieces: &Pieces<'_>,
+    time: impl Into<RowTime>,
+    wanted: &[usize],
+) -> Result<Answered> {
+    let time = time.into();
+    answer_by(plan, codec, keys, &vec![time.t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), time, asked))
 }
 
-/// Like [`answer`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what was
-/// costly to merge.
+/// Like [`answer`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what was costly
+/// to merge.
 pub fn answer_kept(
     plan: &ViewPlan,
     codec: &KeyCodec,
@@ -51,16 +60,23 @@ pub fn answer_kept(
     answer_by(plan, codec, &[key], &[t], wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
 }
 
-/// Estimates what it costs to answer one key, of which these are all pieces: values, of some fifty nanoseconds each.
+/// Estimates what it costs to answer one key of which these are all pieces, in values of some fifty nanoseconds each.
 pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[usize], kept: Option<&KeptKey>) -> Result<usize> {
     let most = pieces.values(plan);
-    if most <= WITHOUT_A_LOOK {
+    if most <= ALWAYS_CHEAP {
         return Ok(most);
     }
     cost_of(plan, pieces, t, &Need::for_columns(plan, plan.existence, wanted).asked(values_of(plan)?), kept)
 }
 
-/// Rows of these keys, each at a time of its own, from the values that `merge` returns for the uses that it is given.
+/// The event times of every range that the wanted columns of a row at `t` depend on. Rows of the same states at two
+/// times with the same spans differ only in what is computed from the time itself ([`ViewPlan::reads_time`]).
+pub fn spans_of(plan: &ViewPlan, wanted: &[usize], t: Micros) -> Vec<Span> {
+    Need::for_columns(plan, plan.existence, wanted).ranges.iter().map(|range| plan.ranges[*range].at(t)).collect()
+}
+
+/// Returns the rows of these keys, each at its own time, from the values that `merge` returns for the uses that it is
+/// given.
 pub(super) fn answer_by(
     plan: &ViewPlan,
     codec: &KeyCodec,

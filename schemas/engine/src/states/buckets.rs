@@ -20,7 +20,7 @@ pub(crate) fn bucket_of_hash(hash: u64, count: u32) -> u32 {
 
 /// Returns the buckets, out of `count`, that may hold the keys of one of `parts` parts: those that hash to it.
 pub fn buckets_of_part(part: u32, parts: u32, count: u32) -> Range<u32> {
-    // As hashes are taken modulo the count, a part's keys are in one bucket where the count divides the parts.
+    // Hashes are taken modulo the count, so a part's keys are in one bucket if the count divides the parts.
     if parts.is_multiple_of(count) { part % count..part % count + 1 } else { 0..count }
 }
 

@@ -1,22 +1,42 @@
-//! Where the rows of each key begin among sorted rows, by hash. A search by halves compares some ten to twenty keys that
-//! lie far apart; a hash finds a key, or finds that there is none, at one place.
+//! A hash index of where the rows of each key begin among sorted rows. A binary search compares some ten to twenty keys
+//! that lie far apart; the index finds a key, or that there is none, at one place.
 //!
-//! Most rows are searched too few times to be worth an index: it is built once the searches have cost as much as
+//! Most rows are searched too few times to be worth an index. It is built once the searches have cost as much as
 //! building it does.
 
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use arrow::array::{Array, BinaryArray};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use types::Result;
 
-/// Entering a row takes about a quarter of a search by halves.
+/// Adding a row to the index takes about a quarter of a binary search.
 const ROWS_PER_SEARCH: usize = 4;
 
-/// The index of some rows, once it is worth its cost.
+/// The same for all indices of the process, so that a key that is searched for in many layers is hashed once.
+static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+
+/// A key, or the beginning of keys, that sorted rows are searched for.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'k> {
+    bytes: &'k [u8],
+    hash: u64,
+}
+
+impl<'k> Probe<'k> {
+    pub fn new(bytes: &'k [u8]) -> Self {
+        Self { bytes, hash: HASHER.hash_one(bytes) }
+    }
+
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+}
+
+/// The index of some rows, built once it is worth its cost.
 #[derive(Debug, Default)]
 pub(super) struct FirstRows {
     searches: AtomicUsize,
@@ -24,41 +44,29 @@ pub(super) struct FirstRows {
 }
 
 #[derive(Debug)]
-struct Built {
+pub(super) struct Built {
     rows: HashTable<u32>,
-    hasher: DefaultHashBuilder,
 }
 
-/// A row, and how much of its key it is found by.
+/// A row, and the length of the part of its key by which it is found.
 pub(super) type Entry = (u32, usize);
 
-/// What is known of a beginning of keys.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum First {
-    Row(usize),
-    /// No key begins so.
-    Nowhere,
-    /// There is no index: the caller searches.
-    Unknown,
-}
-
 impl FirstRows {
-    /// The first row whose key begins with `prefix`. `entries` are the rows to be found, each with the length of its key's
-    /// beginning by which it is found. They are asked for once, by the search that makes the index worth its cost; if they
-    /// cannot be told, there is never an index.
-    pub(super) fn find(&self, keys: &BinaryArray, prefix: &[u8], entries: impl FnOnce() -> Result<Vec<Entry>>) -> First {
+    /// The index for this many more searches. `None` if there is none: the caller then uses binary search. `entries`
+    /// returns the rows to be found, each with the length of the part of its key by which it is found. It is called
+    /// once, by the search that makes the index worth its cost. If it fails, there is never an index.
+    pub(super) fn built(&self, keys: &BinaryArray, searches: usize, entries: impl FnOnce() -> Result<Vec<Entry>>) -> Option<&Built> {
         if let Some(built) = self.built.get() {
-            return built.find(keys, prefix);
+            return Some(built);
         }
-        // Other threads search by halves meanwhile.
-        let searches = self.searches.fetch_add(1, Ordering::Relaxed) + 1;
-        if searches != keys.len().div_ceil(ROWS_PER_SEARCH) {
-            return First::Unknown;
+        // Other threads use binary search meanwhile.
+        let before = self.searches.fetch_add(searches, Ordering::Relaxed);
+        let enough = keys.len().div_ceil(ROWS_PER_SEARCH);
+        if !(before..before + searches).contains(&enough.wrapping_sub(1)) {
+            return None;
         }
-        match entries() {
-            Ok(entries) => self.built.get_or_init(|| Built::new(keys, &entries)).find(keys, prefix),
-            Err(_) => First::Unknown,
-        }
+        let entries = entries().ok()?;
+        Some(self.built.get_or_init(|| Built::new(keys, &entries)))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -68,19 +76,18 @@ impl FirstRows {
 
 impl Built {
     fn new(keys: &BinaryArray, entries: &[Entry]) -> Self {
-        let hasher = DefaultHashBuilder::default();
-        let hash = |(row, length): Entry| hasher.hash_one(&keys.value(row as usize)[..length]);
         let mut rows = HashTable::with_capacity(entries.len());
-        for entry in entries {
+        for (row, length) in entries {
             // The table has room for all of them, so that none is hashed again.
-            rows.insert_unique(hash(*entry), entry.0, |_| 0);
+            rows.insert_unique(HASHER.hash_one(&keys.value(*row as usize)[..*length]), *row, |_| 0);
         }
-        Self { rows, hasher }
+        Self { rows }
     }
 
-    fn find(&self, keys: &BinaryArray, prefix: &[u8]) -> First {
-        let found = self.rows.find(self.hasher.hash_one(prefix), |row| keys.value(*row as usize).starts_with(prefix));
-        found.map_or(First::Nowhere, |row| First::Row(*row as usize))
+    /// The first row whose key is, or begins with, the probe.
+    pub(super) fn find(&self, keys: &BinaryArray, probe: Probe<'_>) -> Option<usize> {
+        let found = self.rows.find(probe.hash, |row| keys.value(*row as usize).starts_with(probe.bytes));
+        found.map(|row| *row as usize)
     }
 }
 

@@ -4,12 +4,13 @@
 use arrow::record_batch::RecordBatch;
 
 use crate::plan::ViewPlan;
+use crate::states::keys::KeyCodec;
 use crate::states::merge::{merge_all, merge_rows};
-use crate::states::rows::{KeyCodec, StateRows};
+use crate::states::rows::StateRows;
 use types::{Error, Result};
 
-/// Merges the last parts while they are of similar size, as in an LSM tree. Called after each part that is added, it keeps
-/// the parts few (each is less than half of the one before it) and merges each row only a few times.
+/// Merges the last parts while they are of similar size, as in an LSM tree. Called after each part that is added, it
+/// keeps the parts few (each is less than half of the one before it) and merges each row only a few times.
 pub fn merge_small_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
     while let [.., older, newer] = parts.as_slice()
         && newer.len() * 2 >= older.len()
@@ -21,7 +22,7 @@ pub fn merge_small_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<Stat
     Ok(())
 }
 
-/// Rows gathered so far, in few pieces however many arrive.
+/// The rows gathered so far, in few pieces however many arrive.
 pub struct Gather<'a> {
     plan: &'a ViewPlan,
     codec: &'a KeyCodec,
@@ -30,7 +31,7 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Gathering fails with `Limit` when the merged rows exceed `limit_bytes`.
+    /// Gathering fails with `Limit` if the merged rows exceed `limit_bytes`.
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, limit_bytes: usize) -> Self {
         Self { plan, codec, limit_bytes, pieces: Vec::new() }
     }

@@ -1,9 +1,9 @@
-//! What was merged of one key, kept for its next question. A key of a million events takes a second to merge, and most
-//! questions of it are merged from the rows of the question before, or from those and a few more.
+//! The merged values of one key, kept for its next query. A key with a million events takes a second to merge, and most
+//! queries of it need the same rows as the query before, or those and a few more.
 //!
-//! Layers never change: what was merged from the same rows, in the same order, is the same. So a kept value counts for
-//! a question that selects exactly its rows, whatever its time, and no other. Values of `count(DISTINCT ..)` are kept
-//! as a set in addition, of the rows that are committed; the fresh ones are counted on top.
+//! Layers never change: merging the same rows in the same order gives the same value. So a kept value is valid for a
+//! query that selects exactly its rows, whatever its time, and for no other. For `count(DISTINCT ..)` the set of values
+//! in the committed rows is kept too; the fresh rows are counted on top.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 
 use crate::functions::judged::judged;
-use crate::functions::{DistinctSet, DistinctSize, Verdict};
+use crate::functions::{DistinctSet, DistinctSize, Flaw};
 use crate::plan::{StateExpr, Use, ViewPlan};
 use crate::states::pieces::{Pieces, Run, Selection, values_in};
 use crate::states::ranges::{merge, value_of_key};
 use types::Result;
 use types::tiles::Micros;
 
-/// A value that costs less than this many values to merge is merged again.
+/// Values that cost less than this to merge, in values, are not kept.
 const KEPT_FROM: usize = 256;
 
-/// What is kept of one key of a view version. Its columns and ranges are those of the one plan that it is used with.
+/// What is kept of one key of a view version. It is used with one plan only, whose columns and ranges it refers to.
 #[derive(Default)]
 pub struct KeptKey {
     kept: Mutex<HashMap<Use, Kept>>,
@@ -37,7 +37,7 @@ struct Kept {
 }
 
 impl KeptKey {
-    /// The memory that is kept.
+    /// The bytes of memory that are kept.
     pub fn memory_bytes(&self) -> usize {
         let kept = self.lock();
         size_of::<Self>() + kept.values().map(Kept::memory_bytes).sum::<usize>()
@@ -60,7 +60,7 @@ impl KeptKey {
         (of == committed).then(|| set.clone())
     }
 
-    // What is replaced may take a while to free: not while others wait for the lock.
+    // The replaced value may take a while to free, so it is dropped after the lock is released.
 
     fn keep_value(&self, usage: Use, rows: MergedRows, value: &ArrayRef) {
         let _replaced = self.lock().entry(usage).or_default().value.replace((rows, value.clone()));
@@ -70,8 +70,8 @@ impl KeptKey {
         let _replaced = self.lock().entry(usage).or_default().set.replace((committed, set.clone()));
     }
 
-    /// Removes the kept set, to add rows to it. `None` if it holds other rows than `committed` has, or if a lookup is
-    /// reading it.
+    /// Removes the kept set, so that rows can be added to it. `None` if it holds rows that `committed` does not have,
+    /// or if a lookup is reading it.
     fn take_set(&self, usage: Use, committed: &MergedRows) -> Option<(MergedRows, DistinctSet)> {
         let (taken_in, set) = self.lock().get_mut(&usage)?.set.take()?;
         let is_part = taken_in.0.iter().all(|rows| committed.0.contains(rows));
@@ -97,11 +97,11 @@ impl Kept {
     }
 }
 
-/// The rows that something was merged from, in their order.
+/// The rows that a value was merged from, in their order.
 #[derive(Debug, Default)]
 struct MergedRows(Vec<RowsOfLayer>);
 
-/// Rows of one batch. The pointers keep no layer alive, and no other array gets their addresses while they are held.
+/// Rows of one batch. The pointers keep no layer alive, but no other array gets their addresses while they exist.
 #[derive(Debug)]
 struct RowsOfLayer {
     levels: Weak<dyn Array>,
@@ -136,7 +136,7 @@ impl PartialEq for RowsOfLayer {
     }
 }
 
-/// One state over one range, and the rows it is merged from.
+/// A wanted value: one state over one range, and the rows that it is merged from.
 struct Wanted<'q> {
     plan: &'q ViewPlan,
     pieces: &'q Pieces<'q>,
@@ -162,7 +162,7 @@ impl Wanted<'_> {
         aggregate.is_distinct() && aggregate.fun().name() == "count"
     }
 
-    /// What merging it costs, in values, where nothing of it is kept.
+    /// What merging it costs, in values, if nothing of it is kept.
     fn cost(&self) -> usize {
         self.runs.iter().map(|run| self.cost_of(run)).sum()
     }
@@ -173,7 +173,7 @@ impl Wanted<'_> {
         fields.iter().map(|field| values_in(field, run.rows.clone())).sum()
     }
 
-    /// The same, with what is kept.
+    /// The same, with the use of what is kept.
     fn cost_with(&self, kept: &KeptKey) -> usize {
         let whole = self.cost();
         if whole < KEPT_FROM {
@@ -201,7 +201,7 @@ impl Wanted<'_> {
         Ok(value)
     }
 
-    /// The set of the committed values, where there is one.
+    /// The set of the committed values, if there is one.
     fn distinct_set(&self, kept: &KeptKey) -> Result<Option<Arc<DistinctSet>>> {
         if !self.counts_distinct() || self.has_marks() {
             return Ok(None);
@@ -231,10 +231,10 @@ impl Wanted<'_> {
         let counted: ArrayRef = Arc::new(Int64Array::from(vec![values]));
         let Some(limit_bytes) = self.state().limit_bytes else { return Ok(counted) };
         let is_past = BooleanArray::from(vec![bytes > limit_bytes]);
-        Ok(judged(&counted, &is_past, Verdict::StateTooLarge)?)
+        Ok(judged(&counted, &is_past, Flaw::StateTooLarge)?)
     }
 
-    /// Whether a state in these rows was past its limit: the set is not known then.
+    /// Whether a state in these rows was past its limit, so that the set is not known.
     fn has_marks(&self) -> bool {
         let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
         let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
@@ -257,7 +257,8 @@ pub(super) fn cost_of(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[
     Ok(cost)
 }
 
-/// Like [`merge`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what is costly.
+/// Like [`merge`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what is costly to
+/// merge.
 pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[Use], kept: &KeptKey) -> Result<Vec<ArrayRef>> {
     let mut values: HashMap<Use, ArrayRef> = HashMap::new();
     for_each_wanted(plan, pieces, t, asked, |wanted| {

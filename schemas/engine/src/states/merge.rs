@@ -11,7 +11,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use std::sync::Arc;
 
 use crate::plan::{StateExpr, ViewPlan};
-use crate::states::rows::{KeyCodec, StateRows, levels, taken_column, tiles};
+use crate::states::keys::KeyCodec;
+use crate::states::rows::{StateRows, levels, taken_column, tiles};
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
@@ -66,7 +67,7 @@ pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros
 pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
     let placed: Vec<(Level, Micros)> = tiles(rows)?.iter().map(|tile| (finest_kept(floors, *tile), *tile)).collect();
     let levels = placed.iter().map(|(level, _)| level.code());
-    // The one tile of all time has the start that it has.
+    // A row in the tile of all time keeps its start.
     let starts = placed.iter().map(|(level, tile)| if *level == Level::All { *tile } else { level.floor(*tile) });
     let mut columns = rows.columns().to_vec();
     columns[plan.keys.len()] = Arc::new(UInt8Array::from_iter_values(levels));
@@ -112,7 +113,8 @@ fn rollup_to(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> 
     merge_groups(plan, rows, &groups)
 }
 
-fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<StateRows> {
+/// Drops tiles that begin before `floor`.
+pub fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<StateRows> {
     let Some(floor) = floor else { return Ok(rows.clone()) };
     filtered(rows, &tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect())
 }

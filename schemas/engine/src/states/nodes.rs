@@ -1,5 +1,5 @@
-//! Nodes of linked views are prefixes of their edges' encoded keys. All edges that leave a node are adjacent, in one
-//! bucket.
+//! The nodes of linked views. A node is a prefix of its edges' encoded keys, so all edges that leave it are adjacent
+//! and in one bucket.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use arrow::datatypes::FieldRef;
 
 use crate::plan::links::EdgeLayout;
 use crate::states::first_rows::Entry;
-use crate::states::rows::{KeyCodec, StateRows};
+use crate::states::tuples::TupleCodec;
 use types::{Error, Result};
 
 /// Encodes the node from which an edge is walked: the group keys of a near edge, the join keys of a far one.
@@ -19,20 +19,20 @@ pub struct NodeCodec {
     layout: EdgeLayout,
     keys: Vec<FieldRef>,
     /// Side and group keys.
-    near: KeyCodec,
+    near: TupleCodec,
     /// Side, group keys (NULL) and join keys.
-    far: KeyCodec,
-    via: KeyCodec,
-    far_ends: KeyCodec,
+    far: TupleCodec,
+    via: TupleCodec,
+    far_ends: TupleCodec,
 }
 
 impl NodeCodec {
     pub(super) fn new(keys: &[FieldRef], layout: &EdgeLayout) -> Result<Self> {
         Ok(Self {
-            near: KeyCodec::new(&keys[..layout.groups.end])?,
-            far: KeyCodec::new(&keys[..layout.via.end])?,
-            via: KeyCodec::new(&keys[layout.via.clone()])?,
-            far_ends: KeyCodec::new(&keys[layout.far_ends.clone()])?,
+            near: TupleCodec::new(&keys[..layout.groups.end])?,
+            far: TupleCodec::new(&keys[..layout.via.end])?,
+            via: TupleCodec::new(&keys[layout.via.clone()])?,
+            far_ends: TupleCodec::new(&keys[layout.far_ends.clone()])?,
             keys: keys.to_vec(),
             layout: layout.clone(),
         })
@@ -73,6 +73,11 @@ impl NodeCodec {
         Ok(self.near.decode(prefixes.iter().copied())?.split_off(self.layout.groups.start))
     }
 
+    /// Returns where the group keys are among the columns of state rows.
+    pub(super) fn group_columns(&self) -> Range<usize> {
+        self.layout.groups.clone()
+    }
+
     /// Returns which of sorted state rows are near edges: the first ones.
     pub fn near_rows(&self, rows: &RecordBatch) -> Result<Range<usize>> {
         let side = rows.column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
@@ -80,18 +85,18 @@ impl NodeCodec {
         Ok(0..side.false_count())
     }
 
-    /// Returns the rows at which the edges of another node begin: near ones, then far ones.
-    pub(crate) fn first_rows(&self, rows: &StateRows) -> Result<[Vec<u32>; 2]> {
-        let near = self.near_rows(rows.batch())?;
-        let far = near.end..rows.len();
-        Ok([first_rows(rows.batch(), near, &self.layout.groups)?, first_rows(rows.batch(), far, &self.layout.via)?])
+    /// Returns the rows at which the edges of the next node begin: of near edges, then of far edges.
+    pub(crate) fn first_rows(&self, rows: &RecordBatch) -> Result<[Vec<u32>; 2]> {
+        let near = self.near_rows(rows)?;
+        let far = near.end..rows.num_rows();
+        Ok([first_rows(rows, near, &self.layout.groups)?, first_rows(rows, far, &self.layout.via)?])
     }
 
-    /// The same, each with how much of its key the node is.
-    pub(super) fn entries(&self, rows: &StateRows) -> Result<Vec<Entry>> {
+    /// The same, each with the length of the node in its key.
+    pub(super) fn entries(&self, rows: &RecordBatch) -> Result<Vec<Entry>> {
         let [near, far] = self.first_rows(rows)?.map(UInt32Array::from);
         let keys = |columns: &Range<usize>, of: &UInt32Array| {
-            let columns = rows.batch().columns()[columns.clone()].iter();
+            let columns = rows.columns()[columns.clone()].iter();
             columns.map(|column| Ok(take(column, of, None)?)).collect::<Result<Vec<ArrayRef>>>()
         };
         let of_near = self.near(&keys(&self.layout.groups, &near)?, near.len())?;

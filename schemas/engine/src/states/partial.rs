@@ -89,8 +89,8 @@ fn with_levels(plan: &ViewPlan, batch: &RecordBatch, levels: UInt8Array) -> Resu
         .map_err(|error| Error::internal("an aggregate's state differs from what it declared").with("view", &plan.view).caused_by(error))
 }
 
-/// Computes states from small batches of events, again and again. The speed layer uses it, and the rebuild of a
-/// segment.
+/// Computes states from small batches of events, one after another. The speed layer and the rebuild of a segment use
+/// it.
 pub struct Partial {
     plan: Arc<ViewPlan>,
     exec: Arc<dyn ExecutionPlan>,

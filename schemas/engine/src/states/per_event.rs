@@ -11,9 +11,6 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::Optimizer;
-use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use types::columns::{OFFSET, PARTITION};
@@ -21,9 +18,10 @@ use types::failures::Failure;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
+use crate::checked::physical;
 use crate::events::plan_schema;
-use crate::plan::ViewPlan;
-use crate::steps::{Step, is_of_events, is_total, ours, physical, reason};
+use crate::plan::{ViewPlan, simplified_events};
+use crate::steps::{Step, is_of_events, is_total, ours, reason};
 
 /// A failing batch of at most this many events is evaluated one by one.
 const ONE_BY_ONE: usize = 64;
@@ -39,7 +37,7 @@ pub struct PerEvent {
     pub columns: Vec<usize>,
     /// Where the event's partition and offset are among `columns`.
     position: [usize; 2],
-    /// One for each time the view's FROM reads the stream.
+    /// One for each time that the view's FROM reads the stream.
     branches: Vec<Branch>,
     output: SchemaRef,
 }
@@ -60,12 +58,9 @@ struct Scanned {
 }
 
 impl PerEvent {
-    /// Returns what the view computes, for each stream that it reads. The batches that are made have the same schema
-    /// for all.
+    /// Returns what the view computes for each stream that it reads. The output has the same schema for all of them.
     pub fn plan(plan: &ViewPlan, session: &SessionContext) -> Result<Vec<PerEvent>> {
-        // Without the rules that move predicates: WHERE guards the expressions above it.
-        let rules = Optimizer::with_rules(vec![Arc::new(SimplifyExpressions::new()), Arc::new(OptimizeProjections::new())]);
-        let logical = rules.optimize(plan.prepare.clone(), &session.state(), |_, _| {})?;
+        let logical = simplified_events(&plan.prepare, session)?;
         let output: SchemaRef = Arc::new(plan.prepare.schema().as_arrow().clone());
         let mut scans = Vec::new();
         collect_scans(&logical, &mut Vec::new(), &mut scans)?;
@@ -93,14 +88,14 @@ impl PerEvent {
         exprs.into_iter().any(|expr| !is_total(expr))
     }
 
-    /// The schema of what is made from events.
+    /// The schema of the output.
     pub fn output(&self) -> &SchemaRef {
         &self.output
     }
 
-    /// Evaluates a batch of events, which has [`PerEvent::columns`]. Calls `failed` for each that fails.
+    /// Evaluates a batch of events, which has [`PerEvent::columns`]. Calls `failed` for each event that fails.
     ///
-    /// Errors: those that are no event's fault, such as a memory limit.
+    /// Errors: those that no event causes, such as a memory limit.
     pub fn evaluate(&self, events: &RecordBatch, failed: &mut dyn FnMut(Failure)) -> DataFusionResult<RecordBatch> {
         self.evaluate_carrying(events, &[], failed)
     }

@@ -1,4 +1,4 @@
-//! The operator that turns a stream's events into what a view computes for each of them.
+//! The operator that computes what a view needs of each event of a stream.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ impl FailureSink {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
     }
 
-    /// Returns what was collected, and begins anew.
+    /// Returns what was collected, and starts over.
     pub fn take(&self) -> Failures {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

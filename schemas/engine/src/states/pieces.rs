@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, TimestampMicrosecondType, UInt8Type};
 
 use crate::plan::ViewPlan;
 use types::columns::{LEVEL, TILE};
-use types::tiles::{Level, Micros, Span, TileRun, cover};
+use types::tiles::{Level, Micros, Range as TimeRange, RowTime, Span, TileRun, cover};
 use types::{Error, Result};
 
 /// The state rows that a query needs, from any number of layers, each with the index of its key.
@@ -18,7 +18,7 @@ use types::{Error, Result};
 #[derive(Default)]
 pub struct Pieces<'a> {
     pub(super) batches: Vec<&'a RecordBatch>,
-    /// Whether each batch is of a layer that may go soon: it is merged on top of what is kept.
+    /// Whether each batch is of a layer that may be dropped soon. Such batches are merged on top of what is kept.
     is_fresh: Vec<bool>,
     rows: Vec<Piece>,
 }
@@ -31,7 +31,7 @@ struct Piece {
     rolled_up: bool,
 }
 
-/// A batch is searched for among this many of the last ones. A batch that is listed twice costs only a pointer.
+/// A batch is looked up among this many of the last ones. A batch that is listed twice costs only a pointer.
 const LAST: usize = 16;
 
 impl<'a> Pieces<'a> {
@@ -68,7 +68,12 @@ impl<'a> Pieces<'a> {
         self.rows.push(Piece { batch, from: rows.start, to: rows.end, key, rolled_up });
     }
 
-    /// An upper bound of the values in all rows, without a look at ranges.
+    /// The rows, in the order in which they were added, and their batches.
+    pub fn rows(&self) -> impl Iterator<Item = (&'a RecordBatch, Range<usize>)> {
+        self.rows.iter().map(|piece| (self.batches[piece.batch], piece.from..piece.to))
+    }
+
+    /// An upper bound of the values in all rows, regardless of ranges.
     pub(super) fn values(&self, plan: &ViewPlan) -> usize {
         let fields = plan.state_offset(0)..plan.state_schema().fields().len();
         let of_piece = |piece: &Piece| {
@@ -78,7 +83,37 @@ impl<'a> Pieces<'a> {
         self.rows.iter().map(of_piece).sum()
     }
 
-    /// The rows that a range (an index into the plan's) is merged from at `t`, where all pieces are of one key.
+    /// Returns, for each key, the first time after `t` at which one of its rows enters or leaves one of these ranges,
+    /// where each range ends at the time of the query ([`RowTime::up_to`]). `None` if the key does not change without
+    /// new rows.
+    pub fn changes(&self, plan: &ViewPlan, ranges: &[TimeRange], keys: usize, t: Micros) -> Result<Vec<Option<Micros>>> {
+        let mut changes: Vec<Option<Micros>> = vec![None; keys];
+        for piece in &self.rows {
+            let (levels, tiles) = places(plan, self.batches[piece.batch])?;
+            let first = &mut changes[piece.key as usize];
+            for row in piece.from..piece.to {
+                let of_row =
+                    ranges.iter().filter(|range| levels[row] <= range.hop.code()).filter_map(|range| range.changes_by(tiles[row], t));
+                *first = first.iter().copied().chain(of_row).min();
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Returns, for each key, the start of its first tile, before which it has no event: `Micros::MIN` if its events
+    /// are in a tile of all time, `None` for a key without rows.
+    pub fn begins(&self, plan: &ViewPlan, keys: usize) -> Result<Vec<Option<Micros>>> {
+        let mut begins: Vec<Option<Micros>> = vec![None; keys];
+        for piece in &self.rows {
+            let (levels, tiles) = places(plan, self.batches[piece.batch])?;
+            let start = |row: usize| if levels[row] == Level::All.code() { Micros::MIN } else { tiles[row] };
+            let first = &mut begins[piece.key as usize];
+            *first = first.iter().copied().chain((piece.from..piece.to).map(start)).min();
+        }
+        Ok(begins)
+    }
+
+    /// The rows that a range (an index into the plan's) is merged from at `t`. All pieces must be of one key.
     pub(super) fn runs_in(&self, plan: &ViewPlan, range: usize, t: Micros) -> Result<Vec<Run>> {
         let span = plan.ranges[range].at(t);
         let (rolled_up, finest) = (runs_of(span, &plan.ladder), runs_of(span, finest_of(plan)));
@@ -96,7 +131,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Rows of one batch that follow one another.
+/// Consecutive rows of one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Run {
     /// An index of a batch among the pieces.
@@ -143,7 +178,7 @@ pub(super) struct Selection {
     keys: usize,
 }
 
-/// Stands in place of a group where there are no rows.
+/// Marks that there is no group, because there are no rows.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl Selection {
@@ -156,13 +191,20 @@ impl Selection {
         }
     }
 
-    /// Selects the rows that these ranges (indices into the plan's) are merged from at `t`.
-    pub(super) fn for_ranges(plan: &ViewPlan, ranges: &[usize], pieces: &Pieces<'_>, keys: usize, t: Micros) -> Result<Selection> {
+    /// Selects the rows that these ranges (indices into the plan's) are merged from.
+    pub(super) fn for_ranges(
+        plan: &ViewPlan,
+        ranges: &[usize],
+        pieces: &Pieces<'_>,
+        keys: usize,
+        time: impl Into<RowTime>,
+    ) -> Result<Selection> {
+        let time = time.into();
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
-            let span = plan.ranges[*range].at(t);
+            let span = time.span(&plan.ranges[*range]);
             let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.ladder));
             let finest = pieces.rows.iter().any(|piece| !piece.rolled_up).then(|| runs_of(span, finest_of(plan)));
             for piece in &pieces.rows {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use crate::plan::{StateExpr, Use, ViewPlan};
 use crate::states::merge::accumulator;
 use crate::states::pieces::{NO_GROUP, Pieces, Selection};
-use types::tiles::Micros;
+use types::tiles::{Micros, RowTime};
 use types::{Error, Result};
 
 /// One accumulator takes several ranges together, up to this many groups: there is little to merge for one key, and
@@ -42,7 +42,8 @@ pub(crate) fn merged_states(
 
 /// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
 /// no rows.
-pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, asked: &[Use]) -> Result<Vec<ArrayRef>> {
+pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: impl Into<RowTime>, asked: &[Use]) -> Result<Vec<ArrayRef>> {
+    let time = time.into();
     let mut ranges: Vec<usize> = asked.iter().map(|usage| usage.range).collect();
     ranges.sort_unstable();
     ranges.dedup();
@@ -55,7 +56,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros
                 continue;
             }
             if !selections.iter().any(|(of, _)| *of == ranges) {
-                selections.push((ranges.clone(), Selection::for_ranges(plan, &ranges, pieces, keys, t)?));
+                selections.push((ranges.clone(), Selection::for_ranges(plan, &ranges, pieces, keys, time)?));
             }
             let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
             let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;

@@ -7,78 +7,19 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array, new_null_array};
 use arrow::compute::{cast, concat_batches, take};
-use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{DataType, Field, SchemaRef, TimestampMicrosecondType, UInt8Type};
 use arrow::error::ArrowError;
-use arrow_row::{RowConverter, SortField};
 
 use crate::functions::limited::is_limit_mark;
 use crate::functions::sums::wide::is_carries;
 use crate::plan::ViewPlan;
-use crate::states::first_rows::{Entry, First, FirstRows};
+use crate::states::first_rows::{Built, Entry, FirstRows, Probe};
+use crate::states::keys::KeyCodec;
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
 use types::columns::{LEVEL, TILE};
-use types::sql_types::one_zero;
 use types::tiles::Micros;
 use types::{Error, Result};
-
-/// Encodes keys as bytes that sort like the keys, NULLs first.
-#[derive(Debug)]
-pub struct KeyCodec {
-    converter: RowConverter,
-    types: Vec<DataType>,
-    /// Set if the keys are edges of a linked view.
-    nodes: Option<Box<NodeCodec>>,
-}
-
-impl KeyCodec {
-    /// The codec of a view's state rows.
-    pub fn for_plan(plan: &ViewPlan) -> Result<Self> {
-        let nodes = plan.links().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
-        Ok(Self { nodes, ..Self::new(&plan.keys)? })
-    }
-
-    /// If the keys are edges: the codec of the nodes from which they are walked.
-    pub fn nodes(&self) -> Result<&NodeCodec> {
-        self.nodes.as_deref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
-    }
-
-    /// Returns the bytes that determine each row's bucket: its key, or for an edge the node from which it is walked.
-    pub fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
-        match &self.nodes {
-            Some(nodes) => nodes.places(columns, rows),
-            None => self.encode(columns, rows),
-        }
-    }
-
-    pub fn new(keys: &[FieldRef]) -> Result<Self> {
-        let types: Vec<DataType> = keys.iter().map(|key| key.data_type().clone()).collect();
-        let fields = types.iter().cloned().map(SortField::new).collect();
-        let converter = RowConverter::new(fields).map_err(|error| Error::input(format!("a key cannot be of this type: {error}")))?;
-        Ok(Self { converter, types, nodes: None })
-    }
-
-    /// Returns one encoded key per row. A view without keys has empty ones.
-    pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
-        if self.types.is_empty() {
-            return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
-        }
-        let converted = match self.types.iter().any(DataType::is_floating) {
-            true => self.converter.convert_columns(&columns.iter().map(one_zero).collect::<Vec<_>>())?,
-            false => self.converter.convert_columns(columns)?,
-        };
-        Ok(converted.try_into_binary()?)
-    }
-
-    /// Returns the key columns that `encode` was given.
-    pub fn decode<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
-        if self.types.is_empty() {
-            return Ok(Vec::new());
-        }
-        let parser = self.converter.parser();
-        Ok(self.converter.convert_rows(keys.map(|key| parser.parse(key)))?)
-    }
-}
 
 /// Sorted state rows with their encoded keys.
 #[derive(Debug, Clone)]
@@ -88,7 +29,7 @@ pub struct StateRows {
     indices: Arc<Indices>,
 }
 
-/// Where whole keys begin, and where the nodes of edges do.
+/// The indices of where whole keys begin, and where the nodes of edges begin.
 #[derive(Debug, Default)]
 struct Indices {
     keys: FirstRows,
@@ -139,21 +80,48 @@ impl StateRows {
 
     /// Returns the rows of one key.
     pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
-        // No encoded key begins with another one of the same columns.
-        match self.indices.keys.find(&self.keys, key, || Ok(whole_keys(&self.keys))) {
-            First::Row(from) => from..end_of(&self.keys, from, |other| other == key),
-            First::Nowhere => 0..0,
-            First::Unknown => find_key(&self.keys, key),
+        match self.key_index(1) {
+            Some(index) => index.find(&self.keys, Probe::new(key)).map_or(0..0, |from| from..key_end(&self.keys, from, key)),
+            None => find_key(&self.keys, key),
         }
     }
 
-    /// Returns the edges that leave a node: the rows whose keys begin with `prefix`, which [`NodeCodec`] makes.
-    pub fn find_node(&self, nodes: &NodeCodec, prefix: &[u8]) -> std::ops::Range<usize> {
-        match self.indices.nodes.find(&self.keys, prefix, || nodes.entries(self)) {
-            First::Row(from) => from..prefix_end(&self.keys, from, prefix),
-            First::Nowhere => 0..0,
-            First::Unknown => find_prefix(&self.keys, prefix),
+    /// Calls `found` with the index of each key that has rows, and with its rows.
+    pub fn find_keys(&self, keys: &[Probe<'_>], mut found: impl FnMut(usize, std::ops::Range<usize>)) {
+        let firsts = self.firsts(self.key_index(keys.len()), keys);
+        for (index, (key, from)) in keys.iter().zip(firsts).enumerate() {
+            let rows = from.map_or(0..0, |from| from..key_end(&self.keys, from, key.bytes()));
+            if !rows.is_empty() {
+                found(index, rows);
+            }
         }
+    }
+
+    /// Calls `found` with the index of each node that edges leave, and with these edges: the rows whose keys begin with
+    /// what `nodes` encoded for it.
+    pub fn find_nodes(&self, nodes: &NodeCodec, prefixes: &[Probe<'_>], mut found: impl FnMut(usize, std::ops::Range<usize>)) {
+        let index = self.indices.nodes.built(&self.keys, prefixes.len(), || nodes.entries(&self.batch));
+        let firsts = self.firsts(index, prefixes);
+        for (index, (prefix, from)) in prefixes.iter().zip(firsts).enumerate() {
+            let rows = from.map_or(0..0, |from| from..prefix_end(&self.keys, from, prefix.bytes()));
+            if !rows.is_empty() {
+                found(index, rows);
+            }
+        }
+    }
+
+    /// Where the rows of each probe begin, if there are any. All probes are looked up before any row is read, so that
+    /// the processor waits for several memory accesses at a time.
+    fn firsts(&self, index: Option<&Built>, probes: &[Probe<'_>]) -> Vec<Option<usize>> {
+        match index {
+            Some(index) => probes.iter().map(|probe| index.find(&self.keys, *probe)).collect(),
+            None => probes.iter().map(|probe| Some(first_from(&self.keys, probe.bytes()))).collect(),
+        }
+    }
+
+    /// The index of whole keys. No encoded key is a prefix of another one of the same columns.
+    fn key_index(&self, searches: usize) -> Option<&Built> {
+        self.indices.keys.built(&self.keys, searches, || Ok(whole_keys(&self.keys)))
     }
 
     /// Bytes of memory these rows hold.
@@ -161,7 +129,7 @@ impl StateRows {
         self.batch.get_array_memory_size() + self.keys.get_array_memory_size() + self.index_bytes()
     }
 
-    /// Bytes of memory in which keys are found faster.
+    /// Bytes of memory of the indices.
     pub(super) fn index_bytes(&self) -> usize {
         self.indices.keys.memory_bytes() + self.indices.nodes.memory_bytes()
     }
@@ -205,7 +173,7 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
 }
 
-/// Whether a sum is kept in a wider type since the format before.
+/// Whether a sum is kept in a wider type than in the format before.
 fn is_wider(stored: &DataType, now: &DataType) -> bool {
     match (stored, now) {
         (DataType::Int64 | DataType::UInt64 | DataType::Duration(_), DataType::Decimal128(38, 0)) => true,
@@ -258,7 +226,7 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     data.into_builder().data_type(to.clone()).child_data(children).build()
 }
 
-/// The first row of each key, found by all of it.
+/// The first row of each key, to be found by the whole key.
 fn whole_keys(keys: &BinaryArray) -> Vec<Entry> {
     let is_first = |row: &usize| *row == 0 || keys.value(*row) != keys.value(*row - 1);
     (0..keys.len()).filter(is_first).map(|row| (row as u32, keys.value(row).len())).collect()
@@ -267,7 +235,7 @@ fn whole_keys(keys: &BinaryArray) -> Vec<Entry> {
 /// Returns the rows of one key among sorted encoded keys.
 pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, key);
-    from..end_of(keys, from, |other| other == key)
+    from..key_end(keys, from, key)
 }
 
 /// Returns the rows whose encoded keys begin with `prefix`.
@@ -281,13 +249,18 @@ pub(super) fn first_from(keys: &BinaryArray, key: &[u8]) -> usize {
     partition_point(keys.len(), |row| keys.value(row) < key)
 }
 
+/// Returns the end of the rows from `from` on whose keys are `key`.
+fn key_end(keys: &BinaryArray, from: usize, key: &[u8]) -> usize {
+    end_of(keys, from, |other| other == key)
+}
+
 /// Returns the end of the rows from `from` on whose keys begin with `prefix`.
 pub(super) fn prefix_end(keys: &BinaryArray, from: usize, prefix: &[u8]) -> usize {
     end_of(keys, from, |other| other.starts_with(prefix))
 }
 
-/// Returns the end of the rows from `from` on whose keys meet a condition. Searches in doubling steps, because they are
-/// few among all rows.
+/// Returns the end of the rows from `from` on whose keys meet a condition. Searches in doubling steps, because these
+/// rows are few among all rows.
 fn end_of(keys: &BinaryArray, from: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
     let (mut held, mut step) = (from, 1);
     while held + step <= keys.len() && holds(keys.value(held + step - 1)) {

@@ -1,11 +1,11 @@
-//! Whether state rows that were merged in different orders mean the same.
+//! Compares state rows that were merged in different orders.
 //!
 //! | state | equal if |
 //! |---|---|
 //! | numbers, texts, times, truth values, events of sequences | exactly equal |
 //! | floats | equal up to rounding: their sums depend on the order of addition |
 //! | collected values (DISTINCT, `median`, ..) | the same values as often, in any order |
-//! | values with an order, sketches, functions of a user's own | equal, or their values are |
+//! | values with an order, sketches, user-defined functions | equal, or their values are |
 //! | `approx_percentile_cont`, `approx_median` | equal, or their values are about equal |
 //! | `top_k` past its capacity | always: its estimates depend on the order of merging |
 
@@ -21,7 +21,7 @@ use crate::plan::{StateExpr, ViewPlan};
 use types::sql_types::one_zero;
 use types::{Error, Result};
 
-/// Functions over a t-digest: merged in another order they return slightly different values.
+/// Functions over a t-digest, which return slightly different values if merged in another order.
 const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median"];
 /// Functions whose states are equal field by field if they are of the same events.
 const PLAIN: [&str; 20] = [
@@ -54,7 +54,7 @@ const FLOAT_ABSOLUTE: f64 = 1e-9;
 const PRODUCT_RELATIVE: f64 = 1e-13;
 const DIGEST_RELATIVE: f64 = 0.02;
 
-/// A state of one row that differs.
+/// A differing state of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Differing {
     pub row: usize,
@@ -104,7 +104,7 @@ impl State<'_> {
         for (a, b) in self.a.iter().zip(&self.b) {
             same = same && self.is_same_field((a, b), row, slack)?;
         }
-        if same || !self.is_told_by_value() {
+        if same || !self.is_compared_by_value() {
             return Ok(same);
         }
         if self.state.function == TOP_K && !(self.is_exact(&self.a, row)? && self.is_exact(&self.b, row)?) {
@@ -127,7 +127,7 @@ impl State<'_> {
         }
     }
 
-    /// How far floats may be apart, beside what is relative to them.
+    /// How far floats may be apart, in addition to what is relative to them.
     fn slack(&self, row: usize) -> f64 {
         if SUMS.contains(&self.state.function.as_str()) {
             return FLOAT_ABSOLUTE;
@@ -142,7 +142,7 @@ impl State<'_> {
     }
 
     /// Whether states that differ field by field may have the same value, and merge to the same values.
-    fn is_told_by_value(&self) -> bool {
+    fn is_compared_by_value(&self) -> bool {
         (self.is_ordered() && !keeps_events(&self.state.function)) || !PLAIN.contains(&self.state.function.as_str())
     }
 
@@ -152,7 +152,7 @@ impl State<'_> {
         Ok(state.is_null(row) || top_k_is_exact(state.value(row))?)
     }
 
-    /// The value that the state has by itself.
+    /// The value of the state alone.
     fn value(&self, fields: &[ArrayRef], row: usize) -> Result<ArrayRef> {
         let fields: Vec<ArrayRef> = fields.iter().map(|field| field.slice(row, 1)).collect();
         let mut merged = accumulator(self.state)?;

@@ -1,8 +1,8 @@
-//! The rows of keys as events of one batch see them: each event with what the events before it add, and without what comes
+//! The rows of keys as the events of one batch see them: each event sees what the events before it add, and nothing
 //! after it.
 //!
-//! A key's states from before the batch are merged once. What its events add is merged in blocks of 1, 2, 4, 8, .. events
-//! that follow one another, so that what any event sees of `n` additions is at most `log2 n` blocks. An event costs as many
+//! A key's states from before the batch are merged once. What its events add is merged in blocks of 1, 2, 4, 8, ..
+//! consecutive events, so that any event that sees `n` additions needs at most `log2 n` blocks. An event costs as many
 //! merges, whatever else its key gets in the batch.
 
 use std::collections::HashMap;
@@ -14,26 +14,27 @@ use datafusion::logical_expr::EmitTo;
 use crate::plan::{Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
+use crate::states::keys::KeyCodec;
 use crate::states::pieces::{NO_GROUP, Pieces, Selection, runs_of_finest};
 use crate::states::ranges::{Merged, fields_of, of_groups, of_nothing};
-use crate::states::rows::{KeyCodec, levels, tiles};
+use crate::states::rows::{levels, tiles};
 use types::tiles::{Level, Micros, Span};
 use types::{Error, Result};
 
-/// How one event sees the row of its key.
+/// What one event sees of the row of its key.
 #[derive(Debug, Clone, Copy)]
 pub struct SeenEvent {
     /// An index of [`Seen::keys`].
     pub key: u32,
-    /// How many events of the batch it counts, from the first on.
+    /// How many events of the batch are counted, from the first on.
     pub counted: u32,
-    /// The time for which the row is read.
+    /// The time at which the row is read.
     pub t: Micros,
 }
 
-/// Events of one batch, with all that they see.
+/// The events of one batch, and the states that they see.
 pub struct Seen<'a> {
-    /// Encoded, each once.
+    /// The encoded keys, each once.
     pub keys: &'a [&'a [u8]],
     /// What each key had before the batch.
     pub before: &'a Pieces<'a>,
@@ -42,8 +43,8 @@ pub struct Seen<'a> {
     pub events: &'a [SeenEvent],
 }
 
-/// Returns the columns `wanted` (indices into the plan's columns), a row for each event in their order. Values that
-/// cannot be computed are NULL.
+/// Returns the columns `wanted` (indices into the plan's columns), with a row for each event in their order. Values
+/// that cannot be computed are NULL.
 pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &[usize]) -> Result<RecordBatch> {
     let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
     let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
@@ -54,16 +55,16 @@ pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &
 /// How many state rows were merged.
 #[derive(Debug, Default)]
 struct Merges {
-    /// Of keys before the batch.
+    /// From before the batch.
     before: usize,
-    /// Of what events add.
+    /// From the events of the batch.
     added: usize,
 }
 
 impl Seen<'_> {
     /// Returns a column of values, one per event, for each use in `asked`.
     fn values(&self, plan: &ViewPlan, asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
-        let together = self.of_equal_spans(plan);
+        let together = self.group_by_spans(plan);
         let parts = together.iter().map(|events| self.values_of(plan, events, asked, merges)).collect::<Result<Vec<_>>>()?;
         match parts.as_slice() {
             [] => Ok(asked.iter().map(|usage| new_empty_array(plan.states[usage.state].nothing.data_type())).collect()),
@@ -81,8 +82,8 @@ impl Seen<'_> {
         }
     }
 
-    /// The events, those together whose ranges have the same edges.
-    fn of_equal_spans(&self, plan: &ViewPlan) -> Vec<Vec<u32>> {
+    /// Groups the events whose ranges have the same edges.
+    fn group_by_spans(&self, plan: &ViewPlan) -> Vec<Vec<u32>> {
         let mut groups: Vec<Vec<u32>> = Vec::new();
         let mut known: HashMap<Vec<Span>, usize> = HashMap::new();
         let mut last: Option<(Micros, usize)> = None;
@@ -103,7 +104,7 @@ impl Seen<'_> {
         groups
     }
 
-    /// The same for some of the events, whose ranges have the same edges.
+    /// The same for some of the events, whose ranges all have the same edges.
     fn values_of(&self, plan: &ViewPlan, events: &[u32], asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
         let mut in_ranges: HashMap<usize, InRange<'_>> = HashMap::new();
         let mut values = Vec::with_capacity(asked.len());
@@ -121,18 +122,18 @@ impl Seen<'_> {
 /// What some events see in one range: for each key the rows from before, then those that its events add.
 struct InRange<'a> {
     before: &'a Pieces<'a>,
-    /// Of each key, as indices of a batch of `before` and of its rows.
+    /// For each key, its rows as indices of a batch of `before` and of a row in it.
     rows_before: Vec<Vec<(usize, usize)>>,
     added: Option<&'a AddedStates>,
     /// The rows of `added`, key by key and in the order of their events.
     steps: UInt32Array,
     /// Where the steps of each key begin, and where the last ones end.
     from: Vec<usize>,
-    /// What several events see alike, each once: a key, and how many of its steps.
+    /// What events see, each once even if several events see the same: a key, and how many of its steps.
     groups: Vec<(u32, usize)>,
-    /// Of each event.
+    /// The group of each event.
     group_of: Vec<u32>,
-    /// Of which keys there are several groups.
+    /// Whether a key has several groups, by key.
     is_shared: Vec<bool>,
 }
 
@@ -225,7 +226,7 @@ impl<'a> InRange<'a> {
         Ok(Before { fields, row_of_key })
     }
 
-    /// The steps as they are, then merged two by two, and so on.
+    /// The steps themselves, then merged two by two, and so on.
     fn blocks(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<Vec<Blocks>> {
         let Some(added) = self.added else { return Ok(Vec::new()) };
         let (state_expr, offset) = (&plan.states[state], plan.state_offset(state));
@@ -256,19 +257,20 @@ impl<'a> InRange<'a> {
     }
 }
 
-/// The fields of a state, a row for each key that has any.
+/// The fields of a state, with a row for each key that has any.
 struct Before {
     fields: Vec<ArrayRef>,
     row_of_key: Vec<Option<usize>>,
 }
 
-/// The fields of a state, a row for each block of one size, and where the blocks of each key begin.
+/// The fields of a state, with a row for each block of one size, and where the blocks of each key begin.
 struct Blocks {
     fields: Vec<ArrayRef>,
     from: Vec<usize>,
 }
 
-/// The blocks that the first `steps` are made of, in their order: the power of two that is their size, and which of them.
+/// The blocks that make up the first `steps`, in their order: the power of two that is the size, and the index among
+/// blocks of this size.
 fn blocks_of(steps: usize) -> impl Iterator<Item = (usize, usize)> {
     let largest_first = (0..usize::BITS as usize).rev().filter(move |level| steps >> level & 1 == 1);
     largest_first.map(move |level| (level, (steps >> level) - 1))
@@ -284,8 +286,8 @@ fn rows_before(selected: &Selection) -> Vec<Vec<(usize, usize)>> {
     selected.groups_of(0).iter().map(of_key).collect()
 }
 
-/// Returns the rows that events add in a span, key by key, up to what the last event of each key counts, and where the
-/// rows of each key begin.
+/// Returns the rows that events add in a span, key by key, up to the last that an event of the key counts, and where
+/// the rows of each key begin.
 fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[u32]) -> Result<(Vec<u32>, Vec<usize>)> {
     let Some(added) = seen.added else { return Ok((Vec::new(), vec![0; seen.keys.len() + 1])) };
     let (level_codes, starts) = (levels(added.rows().batch())?, tiles(added.rows().batch())?);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::states::first_rows::Probe;
 use crate::states::nodes::NodeCodec;
 use crate::states::rows::{StateRows, first_from, partition_point, prefix_end};
 use arrow::array::{AsArray, BinaryArray, RecordBatch};
@@ -63,7 +64,7 @@ impl SortedRun {
     }
 
     /// Returns the rows of one key in each chunk: a binary search over the chunks, then within them.
-    pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
+    pub fn find<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> {
         let mut chunks = self.chunks[self.first_chunk(key)..].iter();
         let mut goes_on = true;
         std::iter::from_fn(move || {
@@ -81,15 +82,37 @@ impl SortedRun {
         self.prefix_from((chunk, row), prefix)
     }
 
-    /// Returns the edges that leave a node in each chunk: the rows whose keys begin with `prefix`.
-    pub fn find_node<'a>(&'a self, nodes: &NodeCodec, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
-        let first = self.first_chunk(prefix);
-        let rows = self.chunks.get(first).map_or(0..0, |chunk| chunk.find_node(nodes, prefix));
-        if rows.is_empty() { Vec::new() } else { self.prefix_from((first, rows.start), prefix) }
+    /// Calls `found` with the index of each key that has rows, and with its rows in each chunk.
+    pub fn find_keys<'a>(&'a self, keys: &[Probe<'_>], mut found: impl FnMut(usize, &'a StateRows, std::ops::Range<usize>)) {
+        if let [chunk] = self.chunks.as_slice() {
+            return chunk.find_keys(keys, |index, rows| found(index, chunk, rows));
+        }
+        for (index, key) in keys.iter().enumerate() {
+            self.find(key.bytes()).for_each(|(chunk, rows)| found(index, chunk, rows));
+        }
     }
 
-    /// Like [`SortedRun::find_prefix`], where the first such row, if there is one, is already known: its chunk and its
-    /// row.
+    /// The same for nodes and the edges that leave them, which [`StateRows::find_nodes`] finds in a chunk.
+    pub fn find_nodes<'a>(
+        &'a self,
+        nodes: &NodeCodec,
+        prefixes: &[Probe<'_>],
+        mut found: impl FnMut(usize, &'a StateRows, std::ops::Range<usize>),
+    ) {
+        if let [chunk] = self.chunks.as_slice() {
+            return chunk.find_nodes(nodes, prefixes, |index, rows| found(index, chunk, rows));
+        }
+        for (index, prefix) in prefixes.iter().enumerate() {
+            let first = self.first_chunk(prefix.bytes());
+            let Some(chunk) = self.chunks.get(first) else { continue };
+            chunk.find_nodes(nodes, &[*prefix], |_, rows| {
+                self.prefix_from((first, rows.start), prefix.bytes()).into_iter().for_each(|(chunk, rows)| found(index, chunk, rows));
+            });
+        }
+    }
+
+    /// Like [`SortedRun::find_prefix`], if the chunk and the row of the first such row, if there is one, are already
+    /// known.
     pub(crate) fn prefix_from(&self, (chunk, mut row): (usize, usize), prefix: &[u8]) -> Vec<(&StateRows, std::ops::Range<usize>)> {
         let mut found = Vec::new();
         for chunk in &self.chunks[chunk..] {

@@ -1,5 +1,5 @@
-//! Merged values, and the evaluation of a view's columns over them. A value that could not be computed makes the
-//! columns that are computed from it NULL in its row, and is named.
+//! Merged values, and the evaluation of a view's columns over them. If a value could not be computed, the columns that
+//! are computed from it are NULL in its row, and the failure is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use arrow::compute::{concat, take, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::physical_expr::expressions::Column;
 
-use crate::functions::Verdict;
+use crate::functions::Flaw;
 use crate::functions::judged::taken_apart;
 use crate::plan::{ColumnKind, ValueColumn, ViewPlan};
 use types::{Error, Result};
 
-/// A value of a row that could not be computed: it is NULL.
+/// A value of a row that could not be computed, and is NULL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedValue {
     pub row: usize,
     /// An index of the plan's columns.
     pub column: usize,
-    /// What is wrong, and what to do.
+    /// The cause, and what to do.
     pub why: Arc<str>,
 }
 
@@ -47,7 +47,7 @@ impl FailedRows {
         Ok(FailedRows { keys: keys(&rows)?, values })
     }
 
-    /// Puts parts together.
+    /// Combines parts.
     pub fn together(parts: Vec<FailedRows>) -> Result<FailedRows> {
         let mut all = FailedRows::default();
         for part in parts.into_iter().filter(|part| !part.values.is_empty()) {
@@ -76,24 +76,24 @@ pub(crate) struct Values<'a> {
     schema: &'a SchemaRef,
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
-    /// The verdicts of uses, where they have any.
-    verdicts: BTreeMap<usize, Int8Array>,
+    /// The flaws of uses, where they have any.
+    flaws: BTreeMap<usize, Int8Array>,
 }
 
 impl<'a> Values<'a> {
     pub(crate) fn new(schema: &'a SchemaRef, rows: usize) -> Self {
-        Self { schema, columns: vec![None; schema.fields().len()], rows, verdicts: BTreeMap::new() }
+        Self { schema, columns: vec![None; schema.fields().len()], rows, flaws: BTreeMap::new() }
     }
 
     /// Wraps a batch that has all columns of a value schema.
     pub(crate) fn from_batch(batch: &'a RecordBatch) -> Self {
         let columns = batch.columns().iter().cloned().map(Some).collect();
-        Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), verdicts: BTreeMap::new() }
+        Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), flaws: BTreeMap::new() }
     }
 
-    /// Adds the verdicts of uses.
-    pub(crate) fn with_verdicts(mut self, verdicts: Vec<(usize, Int8Array)>) -> Self {
-        self.verdicts.extend(verdicts);
+    /// Adds the flaws of uses.
+    pub(crate) fn with_flaws(mut self, flaws: Vec<(usize, Int8Array)>) -> Self {
+        self.flaws.extend(flaws);
         self
     }
 
@@ -104,12 +104,12 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Sets the column of a use, whose values come with verdicts.
+    /// Sets the column of a use whose values come with flaws.
     pub(crate) fn set_judged(&mut self, place: usize, usage: usize, judged: &ArrayRef) -> Result<()> {
-        let (values, verdicts) = taken_apart(judged)?;
+        let (values, flaws) = taken_apart(judged)?;
         self.set(place, [values]);
-        if verdicts.null_count() < verdicts.len() {
-            self.verdicts.insert(usage, verdicts);
+        if flaws.null_count() < flaws.len() {
+            self.flaws.insert(usage, flaws);
         }
         Ok(())
     }
@@ -129,8 +129,8 @@ impl<'a> Values<'a> {
                 ColumnKind::Key(_) => BTreeMap::new(),
                 ColumnKind::Value(value) => self.failed_rows(value),
             };
-            failed.extend(failed_rows.iter().map(|(row, (usage, verdict))| {
-                let why = plan.why(*usage, *verdict).into();
+            failed.extend(failed_rows.iter().map(|(row, (usage, flaw))| {
+                let why = plan.why(*usage, *flaw).into();
                 FailedValue { row: *row, column: *column, why }
             }));
             let as_it_is = match &plan.columns[*column].kind {
@@ -154,12 +154,12 @@ impl<'a> Values<'a> {
     }
 
     /// The rows in which a value that the column is computed from failed, with the first that did.
-    fn failed_rows(&self, column: &ValueColumn) -> BTreeMap<usize, (usize, Verdict)> {
+    fn failed_rows(&self, column: &ValueColumn) -> BTreeMap<usize, (usize, Flaw)> {
         let mut rows = BTreeMap::new();
         for usage in &column.uses {
-            for (row, verdict) in self.verdicts.get(usage).into_iter().flat_map(|verdicts| verdicts.iter().enumerate()) {
-                if let Some(verdict) = verdict {
-                    rows.entry(row).or_insert((*usage, Verdict::of(verdict)));
+            for (row, flaw) in self.flaws.get(usage).into_iter().flat_map(|flaws| flaws.iter().enumerate()) {
+                if let Some(flaw) = flaw {
+                    rows.entry(row).or_insert((*usage, Flaw::from_code(flaw)));
                 }
             }
         }
@@ -179,7 +179,7 @@ impl<'a> Values<'a> {
 }
 
 /// Evaluates a column, except in the rows that failed: there it is NULL.
-fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize, (usize, Verdict)>) -> Result<ArrayRef> {
+fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize, (usize, Flaw)>) -> Result<ArrayRef> {
     let rows = batch.num_rows();
     if failed.is_empty() {
         return Ok(column.expr.evaluate(batch)?.into_array(rows)?);

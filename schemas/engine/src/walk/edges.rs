@@ -16,7 +16,7 @@ use crate::states::ranges::{merge, merged_states};
 use crate::walk::alive::{Alive, timestamps};
 use crate::walk::degree;
 use crate::walk::degree::Threshold;
-use crate::walk::{LayerRows, Walk};
+use crate::walk::{LayerRows, NodeProbe, Walk};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -30,9 +30,11 @@ pub(super) struct NodeAt<'a> {
 }
 
 impl<'a> NodeAt<'a> {
-    /// The node whose edges' encoded keys begin so; their bucket is chosen by `place`.
-    pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
-        let layers = walk.layers.beginning(prefix, place);
+    pub(super) fn find_all(walk: &Walk<'a>, nodes: &[NodeProbe<'_>]) -> Vec<Self> {
+        walk.layers.edges_of(nodes).into_iter().map(Self::new).collect()
+    }
+
+    fn new(layers: Vec<LayerRows<'a>>) -> Self {
         let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
         Self { layers, rows, known: OnceCell::new() }
     }

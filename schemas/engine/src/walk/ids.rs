@@ -53,8 +53,8 @@ impl Numbers {
 
     fn number(&mut self, value: &[u8]) -> u32 {
         let Numbers { known, bytes, ends } = self;
-        let of = |number: u32, bytes: &[u8], ends: &[usize]| -> u64 { xxh3_64(stored(number, bytes, ends)) };
-        let entry = known.entry(xxh3_64(value), |number| stored(*number, bytes, ends) == value, |number| of(*number, bytes, ends));
+        let hash_of = |number: u32, bytes: &[u8], ends: &[usize]| -> u64 { xxh3_64(stored(number, bytes, ends)) };
+        let entry = known.entry(xxh3_64(value), |number| stored(*number, bytes, ends) == value, |number| hash_of(*number, bytes, ends));
         match entry {
             Entry::Occupied(found) => *found.get(),
             Entry::Vacant(place) => {

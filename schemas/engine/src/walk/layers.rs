@@ -3,18 +3,28 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::states::StateRows;
 use crate::states::buckets::{bucket_hash, bucket_of_hash, buckets_of_part};
 use crate::states::sorted::SortedRun;
+use crate::states::{Probe, StateRows};
 use crate::walk::node_index::NodeIndex;
 
 /// Rows of one layer, and whether it holds every level of the ladder (a snapshot does) or the finest alone.
 pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
 
+/// A node whose edges are searched for.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeProbe<'k> {
+    /// What the encoded keys of its edges begin with.
+    pub prefix: Probe<'k>,
+    /// What the bucket of its edges is chosen by, in layers that have buckets.
+    pub place: &'k [u8],
+}
+
 /// All layers of a view's edges.
 pub trait EdgeLayers: Sync {
-    /// The rows whose keys begin so; `place` is what the bucket is chosen by, in layers that have buckets.
-    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>>;
+    /// The rows of the edges that leave each node, in the order of the nodes. Nodes that are searched for together cost
+    /// less.
+    fn edges_of(&self, nodes: &[NodeProbe<'_>]) -> Vec<Vec<LayerRows<'_>>>;
 
     /// The number of parts in which all keys are scanned.
     fn parts(&self) -> u32;
@@ -25,8 +35,9 @@ pub trait EdgeLayers: Sync {
 
 /// One run of the finest level.
 impl EdgeLayers for SortedRun {
-    fn beginning(&self, prefix: &[u8], _: &[u8]) -> Vec<LayerRows<'_>> {
-        self.find_prefix(prefix).into_iter().map(|(chunk, rows)| (chunk, rows, false)).collect()
+    fn edges_of(&self, nodes: &[NodeProbe<'_>]) -> Vec<Vec<LayerRows<'_>>> {
+        let edges = |node: &NodeProbe<'_>| self.find_prefix(node.prefix.bytes()).into_iter();
+        nodes.iter().map(|node| edges(node).map(|(chunk, rows)| (chunk, rows, false)).collect()).collect()
     }
 
     fn parts(&self) -> u32 {
@@ -52,13 +63,19 @@ impl TierEdges {
     }
 }
 
-impl EdgeLayers for SnapshotEdges {
-    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
-        let hash = bucket_hash(place);
+impl SnapshotEdges {
+    fn edges_of_node(&self, node: &NodeProbe<'_>) -> Vec<LayerRows<'_>> {
+        let (hash, prefix) = (bucket_hash(node.place), node.prefix.bytes());
         let buckets = self.0.iter().map(|tier| &tier.0[bucket_of_hash(hash, tier.bucket_count()) as usize]);
         let found =
             buckets.flat_map(|(run, nodes)| nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash)));
         found.map(|(chunk, rows)| (chunk, rows, true)).collect()
+    }
+}
+
+impl EdgeLayers for SnapshotEdges {
+    fn edges_of(&self, nodes: &[NodeProbe<'_>]) -> Vec<Vec<LayerRows<'_>>> {
+        nodes.iter().map(|node| self.edges_of_node(node)).collect()
     }
 
     fn parts(&self) -> u32 {

@@ -21,8 +21,8 @@ mod value;
 
 use value::ValueMerge;
 
-/// The verdicts of uses, each with the use's index.
-pub(super) type Verdicts = Vec<(usize, Int8Array)>;
+/// The flaws of uses, each with the use's index.
+pub(super) type Flaws = Vec<(usize, Int8Array)>;
 
 pub(super) struct Merging<'a> {
     walk: Walk<'a>,
@@ -126,8 +126,8 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// The value batch, the verdicts of its uses, and which keys have a row.
-    pub(super) fn finish(mut self, groups: &[ArrayRef], times: &[Micros]) -> Result<(RecordBatch, Verdicts, Vec<bool>)> {
+    /// The value batch, the flaws of its uses, and which keys have a row.
+    pub(super) fn finish(mut self, groups: &[ArrayRef], times: &[Micros]) -> Result<(RecordBatch, Flaws, Vec<bool>)> {
         let links = self.walk.links;
         let mut columns: Vec<ArrayRef> = groups.to_vec();
         columns.push(Arc::new(TimestampMicrosecondArray::from(times.to_vec()).with_timezone("UTC")));
@@ -136,20 +136,20 @@ impl<'a> Merging<'a> {
             let events = exists.map(|exists| exists.iter().map(|exists| i64::from(*exists)).collect::<Int64Array>());
             columns.push(Arc::new(events.unwrap_or_else(|| Int64Array::from_value(0, self.rows))));
         }
-        let mut verdicts = Vec::new();
+        let mut flaws = Vec::new();
         for usage in 0..links.uses.len() {
             let data_type = links.value_schema.field(columns.len()).data_type();
             columns.push(match self.values.iter_mut().find(|value| value.usage == usage) {
                 Some(value) => {
                     let (values, of_values) = value.finish()?;
-                    verdicts.extend(of_values.map(|of_values| (usage, of_values)));
+                    flaws.extend(of_values.map(|of_values| (usage, of_values)));
                     cast(&values, data_type)?
                 }
                 None => arrow::array::new_null_array(data_type, self.rows),
             });
         }
         let found = self.exists.remove(&links.existence).ok_or_else(|| Error::internal("a walk lost which keys have a row"))?;
-        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, verdicts, found))
+        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, flaws, found))
     }
 }
 

@@ -35,7 +35,7 @@ impl NodeIndex {
     /// Takes the next chunk of the bucket's rows.
     pub fn add(&mut self, codec: &KeyCodec, links: &LinkPlan, rows: &StateRows) -> Result<()> {
         let nodes = codec.nodes()?;
-        let first_rows = UInt32Array::from(nodes.first_rows(rows)?.concat());
+        let first_rows = UInt32Array::from(nodes.first_rows(rows.batch())?.concat());
         let columns = rows.batch().columns()[..links.layout.far_ends.end].iter();
         let keys = columns.map(|key| Ok(take(key, &first_rows, None)?)).collect::<Result<Vec<ArrayRef>>>()?;
         let places = codec.places(&keys, first_rows.len())?;

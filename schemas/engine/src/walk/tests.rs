@@ -236,7 +236,7 @@ async fn many_keys_at_once_are_answered_as_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_walk_ends_between_two_batches_of_edges_when_it_is_told_to() {
+async fn a_walk_ends_between_two_batches_of_edges_when_it_is_asked_to() {
     // One key, whose far edges are more than are held at once.
     let created = (0..40).map(|at| (user(at), HUB.to_owned()));
     let logins = (0..40 * 9_000).map(|at| (user(at % 40), format!("d{at}")));
@@ -291,14 +291,14 @@ async fn filtered() -> World {
     World::at(&view(columns, ""), created, logins).await
 }
 
-fn told(paths: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+fn owned_paths(paths: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
     paths.iter().map(|(end, columns)| ((*end).to_owned(), columns.iter().map(|column| (*column).to_owned()).collect())).collect()
 }
 
 #[tokio::test]
 async fn a_path_says_in_which_columns_it_counts_by_their_filters_and_windows() {
     let world = filtered().await;
-    let expected = told(&[
+    let expected = owned_paths(&[
         (HUB, &["users_30d", "recent"]),
         ("new", &["linked_30d", "users_30d", "recent"]),
         ("old", &["linked_30d", "users_30d", "either_30d"]),
@@ -325,7 +325,7 @@ async fn full_edges_say_in_which_columns_their_paths_count() {
     let logins = [("new", 2 * HOUR), ("old", 5 * 24 * HOUR)];
     let logins = logins.into_iter().map(|(device, ago)| ((user(0), device.to_owned()), NOW - ago));
     let world = World::at(&view(columns, ""), created, logins).await;
-    let expected = told(&[("new", &["pairs_30d", "devices_30d"]), ("old", &["pairs_30d", "devices_30d", "earlier"])]);
+    let expected = owned_paths(&[("new", &["pairs_30d", "devices_30d"]), ("old", &["pairs_30d", "devices_30d", "earlier"])]);
     assert_eq!(world.paths(HUB, 10, None), expected);
     assert_eq!(world.paths(HUB, 10, Some("earlier")), expected[1..]);
     assert!(world.paths("nowhere", 10, None).is_empty());

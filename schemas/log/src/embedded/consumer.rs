@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Clock;
 use super::lease::Leases;
-use super::renewing::{Held, MAX_STALL, Renewing};
+use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::Store;
 use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition, offsets_for, outside};
 use types::vector::Offset;
@@ -40,10 +40,11 @@ pub(super) struct Worker {
     /// Counts this process's appends.
     pub(super) appended: watch::Receiver<u64>,
     pub(super) clock: Clock,
-    pub(super) held: Held,
+    pub(super) held: HeldPartitions,
     pub(super) renewing: Renewing,
     pub(super) places: BTreeMap<TopicPartition, ReadPosition>,
-    /// When it was last looked whether partitions must change hands; `None` before the worker is a member.
+    /// When the leases were last read, to see whether partitions must change hands; `None` before the worker is a
+    /// member.
     pub(super) looked: Option<Instant>,
 }
 
@@ -51,8 +52,8 @@ pub(super) struct Worker {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadPosition {
     position: Offset,
-    /// When the worker last got the end of the partition; `None` if it did not, or if the end has moved since.
-    told_at_end: Option<Instant>,
+    /// When the end of the partition was last sent to the worker; `None` if it was not, or if the end has moved since.
+    end_sent_at: Option<Instant>,
 }
 
 /// Why the consumer ends.
@@ -116,7 +117,7 @@ impl Worker {
         self.renewing.is_active();
         match self.looked {
             None => self.share().await?,
-            looked if is_due(looked, LOOK_EVERY) => self.look().await?,
+            looked if is_due(looked, LOOK_EVERY) => self.share_if_changed().await?,
             _ => {}
         }
         if !self.deliver().await? {
@@ -141,9 +142,10 @@ impl Worker {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), End> {
+    /// Takes its share again if the leases or the workers have changed.
+    async fn share_if_changed(&mut self) -> Result<(), End> {
         self.looked = Some(Instant::now());
-        let plan = self.leases.look(&self.held, (self.clock)()).await.map_err(End::between_events)?;
+        let plan = self.leases.plan_now(&self.held, (self.clock)()).await.map_err(End::between_events)?;
         if plan != Default::default() {
             self.share().await?;
         }
@@ -184,7 +186,7 @@ impl Worker {
         self.start_at(&held, starts).await
     }
 
-    fn forget(&mut self, partitions: &[TopicPartition]) -> Held {
+    fn forget(&mut self, partitions: &[TopicPartition]) -> HeldPartitions {
         self.places.retain(|source, _| !partitions.contains(source));
         let forgotten = self.held.extract_if(.., |source, _| partitions.contains(source)).collect();
         self.renewing.hold(&self.held);
@@ -199,7 +201,7 @@ impl Worker {
             if position < *begin || position > *end {
                 return Err(outside(&source, position, *begin, *end).into());
             }
-            self.places.insert(source, ReadPosition { position, told_at_end: None });
+            self.places.insert(source, ReadPosition { position, end_sent_at: None });
         }
         Ok(())
     }
@@ -213,18 +215,18 @@ impl Worker {
         let bounds = self.bounds().await.map_err(End::between_events)?;
         for (source, place) in self.places.clone() {
             let of_partition = bounds_of(&bounds, &source)?;
-            if place.position == of_partition.end && !is_due(place.told_at_end, AT_END_EVERY) {
+            if place.position == of_partition.end && !is_due(place.end_sent_at, AT_END_EVERY) {
                 continue;
             }
             let topic_id = self.topic_id(&source)?;
             let max_records = self.subscription.max_records.max(1);
             let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records).await;
             let fetched = fetched.map_err(End::between_events)?;
-            let told_at_end = fetched.at_end.then(Instant::now);
+            let end_sent_at = fetched.at_end.then(Instant::now);
             let position = fetched.position;
             delivered |= !fetched.records.is_empty();
             self.send(LogEvent::Fetched(fetched)).await?;
-            self.places.insert(source, ReadPosition { position, told_at_end });
+            self.places.insert(source, ReadPosition { position, end_sent_at });
         }
         Ok(delivered)
     }

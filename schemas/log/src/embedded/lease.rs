@@ -112,7 +112,7 @@ pub(super) struct Leases {
 
 impl Leases {
     /// Returns what this worker must do, without doing it.
-    pub(super) async fn look(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros) -> Result<Plan> {
+    pub(super) async fn plan_now(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros) -> Result<Plan> {
         let mut read = self.store.readers().begin().await.map_err(failed)?;
         let facts = self.facts(&mut read, now).await?;
         Ok(plan(&self.worker, held, &facts))

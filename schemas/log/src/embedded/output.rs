@@ -1,16 +1,80 @@
-//! How far the output of a sink is. It is noted in the transaction that appends the records, so that each is appended once.
+//! How far the output of a sink is, and whose it is. Both are looked at in the transaction that appends the records, so that
+//! each is appended once, and nothing by a process from which another one took the output over.
 
-use sqlx::{Executor, Sqlite};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Executor, FromRow, Sqlite, Transaction};
+use uuid::Uuid;
 
 use super::store::failed;
-use crate::Output;
-use types::Result;
+use crate::{Output, TopicPartition};
 use types::vector::Offset;
+use types::{Error, Result};
+
+/// The outputs that this process has taken over, each with the name under which it did.
+#[derive(Debug, Default)]
+pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
+
+impl Owned {
+    /// Takes an output over: whoever had it appends nothing any more. Returns the offset after the last event whose record
+    /// was appended.
+    pub(super) async fn take(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
+        let owner = Uuid::new_v4();
+        let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET owner = excluded.owner";
+        sqlx::query(sql)
+            .bind(&output.group)
+            .bind(&*output.sink)
+            .bind(&output.identity)
+            .bind(&*output.source.topic)
+            .bind(output.source.partition)
+            .bind(owner.to_string())
+            .execute(&mut *write)
+            .await
+            .map_err(failed)?;
+        let next = next_offset(&mut *write, output).await?;
+        write.commit().await.map_err(failed)?;
+        self.lock().insert(output.clone(), owner);
+        Ok(next)
+    }
+
+    /// Errors: `Conflict` if this process has not taken the output over.
+    pub(super) fn owner(&self, output: &Output) -> Result<Uuid> {
+        let known = self.lock().get(output).copied();
+        known.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))
+    }
+
+    pub(super) fn let_go(&self, source: &TopicPartition) {
+        self.lock().retain(|output, _| output.source != *source);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Output, Uuid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether nobody took the output over since this owner did.
+pub(super) async fn is_owned<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, owner: Uuid) -> Result<bool> {
+    let sql = "SELECT owner FROM output_owner WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
+    let found: Option<String> = value(sql, connection, output).await?;
+    Ok(found.is_some_and(|found| found == owner.to_string()))
+}
 
 /// Returns the offset after the last event whose record was appended.
 pub(super) async fn next_offset<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output) -> Result<Option<Offset>> {
     let sql = "SELECT next_offset FROM output WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
-    let found: Option<(i64,)> = sqlx::query_as(sql)
+    Ok(value(sql, connection, output).await?.map(Offset))
+}
+
+/// The only value of an output's row.
+async fn value<'c, T>(sql: &'static str, connection: impl Executor<'c, Database = Sqlite>, output: &Output) -> Result<Option<T>>
+where
+    (T,): for<'r> FromRow<'r, SqliteRow>,
+    T: Send + Unpin,
+{
+    sqlx::query_scalar(sql)
         .bind(&output.group)
         .bind(&*output.sink)
         .bind(&output.identity)
@@ -18,8 +82,7 @@ pub(super) async fn next_offset<'c>(connection: impl Executor<'c, Database = Sql
         .bind(output.source.partition)
         .fetch_optional(connection)
         .await
-        .map_err(failed)?;
-    Ok(found.map(|(next,)| Offset(next)))
+        .map_err(failed)
 }
 
 pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, next: Offset) -> Result<()> {
@@ -36,4 +99,9 @@ pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, o
         .await
         .map(drop)
         .map_err(failed)
+}
+
+/// The error of an append to an output that another process has by now.
+pub(super) fn taken_by_another(output: &Output) -> Error {
+    Error::conflict("another process has taken the output over").with("sink", &output.sink).with("partition", &output.source)
 }

@@ -18,7 +18,7 @@ use types::threads;
 pub(super) const MAX_STALL: Duration = Duration::from_secs(300);
 
 /// Partitions that are held, each with the epoch of its lease.
-pub(super) type Held = BTreeMap<TopicPartition, i64>;
+pub(super) type HeldPartitions = BTreeMap<TopicPartition, i64>;
 
 /// Renews until it is stopped or dropped.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Renewing {
 
 #[derive(Debug)]
 struct Shared {
-    held: Held,
+    held: HeldPartitions,
     /// When the consumer last made progress.
     active: Instant,
 }
@@ -37,13 +37,13 @@ struct Shared {
 impl Renewing {
     /// Renews this worker's membership and the partitions that it holds. It holds none yet.
     pub(super) fn start(leases: Leases, clock: Clock) -> Renewing {
-        let shared = Arc::new(Mutex::new(Shared { held: Held::new(), active: Instant::now() }));
+        let shared = Arc::new(Mutex::new(Shared { held: HeldPartitions::new(), active: Instant::now() }));
         let task = threads::LEASES.spawn(renew(leases, clock, shared.clone()));
         Renewing { shared, task: AbortOnDropHandle::new(task) }
     }
 
     /// Renews these from now on.
-    pub(super) fn hold(&self, held: &Held) {
+    pub(super) fn hold(&self, held: &HeldPartitions) {
         lock(&self.shared).held.clone_from(held);
     }
 
@@ -71,7 +71,7 @@ async fn renew(leases: Leases, clock: Clock, shared: Arc<Mutex<Shared>>) {
 }
 
 /// What to renew; `None` for a consumer that stalls.
-fn held_by_active(shared: &Mutex<Shared>) -> Option<Held> {
+fn held_by_active(shared: &Mutex<Shared>) -> Option<HeldPartitions> {
     let shared = lock(shared);
     (shared.active.elapsed() < MAX_STALL).then(|| shared.held.clone())
 }

@@ -42,10 +42,13 @@ const TABLES: &str = "
         expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
-/// How far the output of each sink is, by the partition that it reads. Files of earlier releases have no such table.
-const OUTPUT_TABLE: &str = "
+/// How far the output of each sink is, by the partition that it reads, and who may append to it. Files of earlier releases
+/// have no such tables.
+const OUTPUT_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS output (group_name TEXT NOT NULL, sink TEXT NOT NULL, identity TEXT NOT NULL, topic TEXT NOT NULL,
-        number INTEGER NOT NULL, next_offset INTEGER NOT NULL, PRIMARY KEY (group_name, sink, identity, topic, number)) WITHOUT ROWID;";
+        number INTEGER NOT NULL, next_offset INTEGER NOT NULL, PRIMARY KEY (group_name, sink, identity, topic, number)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS output_owner (group_name TEXT NOT NULL, sink TEXT NOT NULL, identity TEXT NOT NULL, topic TEXT NOT NULL,
+        number INTEGER NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (group_name, sink, identity, topic, number)) WITHOUT ROWID;";
 
 /// One transaction deletes at most this many batches, so that appends do not wait long.
 const TRIMMED_AT_ONCE: i64 = 64;
@@ -108,8 +111,8 @@ impl Store {
         let mut write = self.write().await?;
         let (found,): (i64,) = sqlx::query_as("PRAGMA user_version").fetch_one(&mut *write).await.map_err(failed)?;
         match found {
-            FORMAT => sqlx::raw_sql(OUTPUT_TABLE).execute(&mut *write).await.map_err(failed)?,
-            0 => sqlx::raw_sql(sqlx::AssertSqlSafe(format!("{TABLES} {OUTPUT_TABLE}"))).execute(&mut *write).await.map_err(failed)?,
+            FORMAT => sqlx::raw_sql(OUTPUT_TABLES).execute(&mut *write).await.map_err(failed)?,
+            0 => sqlx::raw_sql(sqlx::AssertSqlSafe(format!("{TABLES} {OUTPUT_TABLES}"))).execute(&mut *write).await.map_err(failed)?,
             _ => return Err(Error::corrupt("the log file's format is unknown").with("found", found).with("expected", FORMAT)),
         };
         write.commit().await.map_err(failed)

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::testing::{Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, work};
+use crate::testing::{
+    Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, within, work,
+};
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
 use types::tiles::Micros;
@@ -176,8 +178,9 @@ async fn a_damaged_batch_is_an_error_that_names_it() {
     let error = log.read(&source("events", 0), Offset(4), 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("partition: 0, base offset: 3"), "{error}");
-    let told = work(log.clone(), subscription("a", &["events"]), Arc::default(), CancellationToken::new()).await;
-    assert_eq!(told.failed.unwrap().kind(), ErrorKind::Corrupt);
+    let working = work(log.clone(), subscription("a", &["events"]), Arc::default(), CancellationToken::new());
+    let reported = within("the failure", working).await;
+    assert_eq!(reported.failed.unwrap().kind(), ErrorKind::Corrupt);
 
     run_sql(&log, "DELETE FROM batch WHERE base_offset = 3").await;
     let error = log.read(&source("events", 0), Offset(1), 10).await.unwrap_err();
@@ -245,15 +248,20 @@ async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
     log.append("events", numbered(0, 300)).await.unwrap();
     until("the first worker's records", || catalog.count() == 300).await;
     let b = tokio::spawn(work(ahead, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
-    for start in (300..1300).step_by(10) {
-        log.append("events", numbered(start, start + 10)).await.unwrap();
+    let (mut end, mut taken) = (300, 0);
+    while end < 1300 || taken < 2 {
+        log.append("events", numbered(end, end + 10)).await.unwrap();
+        end += 10;
+        assert!(end < 60_000, "timed out: nobody takes over");
         tokio::time::sleep(Duration::from_millis(20)).await;
+        (taken,) =
+            sqlx::query_as::<_, (i64,)>("SELECT count(*) FROM lease WHERE owner = 'b'").fetch_one(log.store.readers()).await.unwrap();
     }
-    until("all records", || catalog.count() == 1300).await;
+    until("all records", || catalog.count() == end).await;
     stop_a.cancel();
     stop_b.cancel();
     let (a, b) = (a.await.unwrap(), b.await.unwrap());
-    assert_eq!(catalog.values(), values_of(0, 1300));
+    assert_eq!(catalog.values(), values_of(0, end));
     // It hears of its loss, or the catalog tells it first: on a busy machine a checkpoint comes before the next look at
     // the leases.
     assert!((a.lost == 2 || a.refused_commits > 0) && b.lost == 0, "{a:?} {b:?}");
@@ -264,8 +272,7 @@ async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
 async fn no_lease_is_lost_while_all_threads_of_its_worker_are_busy() {
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
-    // To this worker, the other one's leases expire two seconds after they were renewed.
-    let ahead = log_with_clock(&folder, wall_clock(3)).await;
+    let other_process = log_in(&folder).await;
     log.create_topic("events", 2).await.unwrap();
     let (catalog, threads) = (Arc::new(Catalog::default()), runtime());
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
@@ -278,8 +285,9 @@ async fn no_lease_is_lost_while_all_threads_of_its_worker_are_busy() {
         threads.spawn(async move { released.recv().is_err() });
         release
     });
-    let b = tokio::spawn(work(ahead, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    let b = tokio::spawn(work(other_process, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
+    // Leases that were not renewed meanwhile have expired.
+    tokio::time::sleep(lease::LEASE + Duration::from_secs(2)).await;
     drop(busy);
     log.append("events", numbered(100, 200)).await.unwrap();
     until("all records", || catalog.count() == 200).await;
@@ -298,9 +306,9 @@ async fn a_start_outside_the_log_fails_and_names_the_range() {
     log.create_topic("events", 1).await.unwrap();
     log.append("events", numbered(0, 3)).await.unwrap();
     let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
     start.send(Ok(vec![(source("events", 0), Offset(10))])).unwrap();
-    let Some(LogEvent::Failed(error)) = consumer.events.recv().await else { panic!("did not fail") };
+    let Some(LogEvent::Failed(error)) = within("the failure", consumer.events.recv()).await else { panic!("did not fail") };
     assert!(error.to_string().contains("topic: events, partition: 0, offset: 10, the log has: 0..3"), "{error}");
     assert!(consumer.events.recv().await.is_none());
 }
@@ -310,12 +318,14 @@ async fn a_partition_at_its_end_says_so_at_once_and_again() {
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
     log.create_topic("events", 3).await.unwrap();
-    let stop = CancellationToken::new();
-    let worker = tokio::spawn(work(log, subscription("a", &["events"]), Arc::default(), stop.clone()));
-    tokio::time::sleep(Duration::from_millis(1800)).await;
+    let (catalog, began, stop) = (Arc::new(Catalog::default()), std::time::Instant::now(), CancellationToken::new());
+    let worker = tokio::spawn(work(log, subscription("a", &["events"]), catalog.clone(), stop.clone()));
+    until("each partition's end, ten times", || catalog.ends() >= 30).await;
     stop.cancel();
-    let told = worker.await.unwrap();
-    assert!((9..=12).contains(&told.ends), "{told:?}");
+    worker.await.unwrap();
+    // Of each partition at once, and then twice a second.
+    let most = 3 * (1 + began.elapsed().as_millis() as usize / 500);
+    assert!(catalog.ends() <= most, "{} of at most {most}", catalog.ends());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,15 +335,17 @@ async fn the_partitions_of_a_dropped_consumer_are_free_at_once() {
     log.create_topic("events", 2).await.unwrap();
     log.append("events", numbered(0, 50)).await.unwrap();
     let mut dropped = log.subscribe(subscription("a", &["events"])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = dropped.events.recv().await else { panic!("not assigned") };
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", dropped.events.recv()).await else { panic!("not assigned") };
     start.send(Ok(vec![(source("events", 0), Offset::ZERO), (source("events", 1), Offset::ZERO)])).unwrap();
-    dropped.events.recv().await.unwrap();
+    within("records", dropped.events.recv()).await.unwrap();
     drop(dropped);
     tokio::time::sleep(Duration::from_millis(300)).await;
 
+    // To a worker whose clock is behind, no lease of the one before expires while it waits.
+    let log = log_with_clock(&folder, wall_clock(-3_600)).await;
     let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
-    tokio::time::timeout(Duration::from_secs(3), until("the records", || catalog.count() == 50)).await.unwrap();
+    until("the records", || catalog.count() == 50).await;
     stop.cancel();
     assert_eq!(worker.await.unwrap().assigned, 2);
 }
@@ -356,10 +368,11 @@ async fn the_partitions_of_a_killed_worker_are_free_at_once() {
     // Its tasks end where they stand, and the system closes its files.
     killed.shutdown_background();
 
-    let (began, stop) = (std::time::Instant::now(), CancellationToken::new());
-    let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
+    // To a worker whose clock is behind, no lease of the one before expires while it waits.
+    let behind = log_with_clock(&folder, wall_clock(-3_600)).await;
+    let stop = CancellationToken::new();
+    let worker = tokio::spawn(work(behind, subscription("b", &["events"]), catalog.clone(), stop.clone()));
     until("the second worker's records", || catalog.count() == 80).await;
-    assert!(began.elapsed() < lease::LEASE / 2, "{:?}", began.elapsed());
     stop.cancel();
     assert_eq!(worker.await.unwrap().assigned, 2);
     assert_eq!(std::fs::read_dir(folder.path().join("workers")).unwrap().count(), 0);
@@ -476,10 +489,11 @@ async fn an_older_log_takes_outputs() {
     let log = log_in(&folder).await;
     log.create_topic("out", 1).await.unwrap();
     let mut write = log.store.write().await.unwrap();
-    sqlx::raw_sql("DROP TABLE output").execute(&mut *write).await.unwrap();
+    sqlx::raw_sql("DROP TABLE output; DROP TABLE output_owner").execute(&mut *write).await.unwrap();
     write.commit().await.unwrap();
     drop(log);
     let log = log_in(&folder).await;
+    log.take_output(&output_of("in", "g")).await.unwrap();
     log.append_output("out", &output_of("in", "g"), made_of(0..5)).await.unwrap();
     assert_eq!(log.take_output(&output_of("in", "g")).await.unwrap(), Some(Offset(5)));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sqlx::{Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
 
 use super::Clock;
 use super::output;
@@ -32,9 +33,18 @@ struct Request {
     records: Vec<NewRecord>,
     /// Chooses the partition of records without key and id.
     random: u64,
-    /// For the records of a sink: what they are, and the offset of the event of each.
-    output: Option<(Output, Vec<Offset>)>,
+    output: Option<OfOutput>,
     reply: oneshot::Sender<Result<Places>>,
+}
+
+/// Records of a sink.
+#[derive(Debug)]
+struct OfOutput {
+    output: Output,
+    /// Who appends them.
+    owner: Uuid,
+    /// The offset of each record's event.
+    offsets: Vec<Offset>,
 }
 
 impl Writer {
@@ -50,14 +60,17 @@ impl Writer {
     }
 
     /// Appends the records of events that have none in the topic yet.
-    pub(super) async fn append_output(&self, topic: &str, output: Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    ///
+    /// Errors: `Conflict` if another owner took the output over.
+    pub(super) async fn append_output(&self, topic: &str, output: (Output, Uuid), records: Vec<(Offset, NewRecord)>) -> Result<()> {
         let (offsets, records): (Vec<Offset>, Vec<NewRecord>) = records.into_iter().unzip();
         // Records without a key are spread evenly.
         let random = offsets.first().map_or(0, |first| first.0 as u64);
-        self.request(topic, records, random, Some((output, offsets))).await.map(drop)
+        let (output, owner) = output;
+        self.request(topic, records, random, Some(OfOutput { output, owner, offsets })).await.map(drop)
     }
 
-    async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<(Output, Vec<Offset>)>) -> Result<Places> {
+    async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<OfOutput>) -> Result<Places> {
         let closed = || Error::unavailable("the log was closed");
         let (reply, answer) = oneshot::channel();
         let request = Request { topic: topic.to_owned(), records, random, output, reply };
@@ -83,7 +96,8 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
     }
 }
 
-/// Appends all requests in one transaction. If a request names an unknown topic, only that request fails.
+/// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has by
+/// now, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<Places>>> {
     let mut write = store.write().await?;
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
@@ -99,11 +113,15 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
             outcomes.push(Err(store::no_topic(&request.topic)));
             continue;
         };
-        outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
         let appended = match &request.output {
-            Some((output, offsets)) => advance_output(&mut write, output, offsets).await?,
-            None => 0,
+            Some(of_output) => advance_output(&mut write, of_output).await?,
+            None => Some(0),
         };
+        let Some(appended) = appended else {
+            outcomes.extend(request.output.iter().map(|of_output| Err(output::taken_by_another(&of_output.output))));
+            continue;
+        };
+        outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
         for (nth, record) in request.records.iter().enumerate().skip(appended) {
             let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
             let pending = by_partition.entry((topic.id, number)).or_default();
@@ -126,14 +144,19 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
     Ok(outcomes)
 }
 
-/// Notes that the records of these events are in the topic, and returns how many of them were before.
-async fn advance_output(write: &mut Transaction<'static, Sqlite>, output: &Output, offsets: &[Offset]) -> Result<usize> {
+/// Notes that the records of these events are in the topic, and returns how many of them were before; `None` if the output
+/// is another's by now.
+async fn advance_output(write: &mut Transaction<'static, Sqlite>, of_output: &OfOutput) -> Result<Option<usize>> {
+    let OfOutput { output, owner, offsets } = of_output;
+    if !output::is_owned(&mut **write, output, *owner).await? {
+        return Ok(None);
+    }
     let next = output::next_offset(&mut **write, output).await?;
     let appended = next.map_or(0, |next| offsets.partition_point(|offset| *offset < next));
     if let Some(last) = offsets[appended..].last() {
         output::note(&mut **write, output, last.next()).await?;
     }
-    Ok(appended)
+    Ok(Some(appended))
 }
 
 /// The records for one partition, each with its request and its index there.

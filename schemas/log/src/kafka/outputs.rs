@@ -58,7 +58,7 @@ struct Positions {
     newest: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
-struct Taken {
+pub(super) struct Taken {
     client: Client,
     /// The event after the last one that is out. The lock lasts as long as a transaction.
     next: Mutex<Option<Offset>>,
@@ -143,10 +143,14 @@ impl Outputs {
         std::thread::spawn(move || drop(gone));
     }
 
-    /// Blocks until the transaction is committed.
-    pub(super) fn append(&self, output: &Output, appended: &Appended<'_>) -> Result<()> {
+    /// What this process has of an output. Errors: `Conflict` if it has not taken it over.
+    pub(super) fn taken(&self, output: &Output) -> Result<Arc<Taken>> {
         let taken = lock(&self.taken).get(output).cloned();
-        let taken = taken.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))?;
+        taken.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))
+    }
+
+    /// Blocks until the transaction is committed.
+    pub(super) fn append(&self, taken: &Arc<Taken>, output: &Output, appended: &Appended<'_>) -> Result<()> {
         let mut next = lock(&taken.next);
         let skipped = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
         let records = &appended.records[skipped..];
@@ -159,7 +163,7 @@ impl Outputs {
             Err(_) => {
                 let mut all = lock(&self.taken);
                 // Somebody else may have taken it over since.
-                if all.get(output).is_some_and(|known| Arc::ptr_eq(known, &taken)) {
+                if all.get(output).is_some_and(|known| Arc::ptr_eq(known, taken)) {
                     all.remove(output);
                 }
             }

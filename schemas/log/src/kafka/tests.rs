@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::LogEvent;
-use crate::testing::{Catalog, numbered, source, subscription, until, values_of, work};
+use crate::testing::{Catalog, numbered, source, subscription, until, values_of, within, work};
 use types::ErrorKind;
 
 mod broker;
@@ -115,10 +115,9 @@ async fn a_partition_at_its_end_says_so_and_again() {
     let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, subscription("a", &["events", "logins"]), catalog.clone(), stop.clone()));
     until("the records", || catalog.count() == 10).await;
-    tokio::time::sleep(Duration::from_millis(2200)).await;
+    until("each partition's end, four times", || catalog.ends() >= 16).await;
     stop.cancel();
-    let told = worker.await.unwrap();
-    assert!(told.ends >= 16, "{told:?}");
+    worker.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,9 +125,9 @@ async fn a_start_outside_the_log_fails_and_names_the_range() {
     let (_brokers, log) = brokers(&[("events", 1)]);
     log.append("events", numbered(0, 3)).await.unwrap();
     let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
     start.send(Ok(vec![(source("events", 0), Offset(10))])).unwrap();
-    let Some(LogEvent::Failed(error)) = consumer.events.recv().await else { panic!("did not fail") };
+    let Some(LogEvent::Failed(error)) = within("the failure", consumer.events.recv()).await else { panic!("did not fail") };
     assert!(error.to_string().contains("topic: events, partition: 0, offset: 10, the log has: 0..3"), "{error}");
     assert!(consumer.events.recv().await.is_none());
 }

@@ -116,7 +116,7 @@ async fn damage_in_a_section_names_the_section_and_spares_the_others() {
 }
 
 #[tokio::test]
-async fn an_object_that_went_away_is_told_with_its_whole_length() {
+async fn an_object_that_went_away_is_reported_with_its_whole_length() {
     let storage = ObjectStorage::open("memory://").unwrap();
     let record = write_states_object(&storage, &name(), vec![section("a", 1, &[&[1, 2]])], Vec::new()).await.unwrap();
     let object = StatesObject::open(&storage, &record).await.unwrap();

@@ -21,7 +21,7 @@ async fn refused(sql: &str) -> Error {
 }
 
 #[tokio::test]
-async fn wrong_sql_is_told_with_what_was_found_and_what_was_expected() {
+async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
     let cases = [
         (
             "SELECT revenu FROM orders",
@@ -39,6 +39,15 @@ async fn wrong_sql_is_told_with_what_was_found_and_what_was_expected() {
             "the column \"order_id\" is in several of the tables: expected its table in front, such as t.order_id",
         ),
         ("SELECT sku, sku FROM items", "two columns are called \"sku\": expected different names (.. AS another)"),
+        ("SELECT max(sku) AS s, min(sku) AS s FROM items", "two columns are called \"s\": expected different names (.. AS another)"),
+        (
+            "SELECT sku || 'it''s', sku || 'it''s' FROM items",
+            "two columns are called \"items.sku || 'it''s'\": expected different names (.. AS another)",
+        ),
+        (
+            "SELECT order_id FROM orders WHERE revenue + 3",
+            "cannot create filter with non-boolean predicate 'orders.revenue + 3' returning DECIMAL(23, 2)",
+        ),
         ("SELECT sum(revenue FROM orders", "the SQL is not understood: expected ), found FROM"),
         ("SELECT FROM orders WHERE", "the SQL is not understood: expected an expression, found the end of the statement"),
         ("SELECT 'abc", "the SQL is not understood: unterminated string literal"),
@@ -73,13 +82,28 @@ async fn wrong_sql_is_told_with_what_was_found_and_what_was_expected() {
 
 #[tokio::test]
 async fn no_message_of_the_engine_comes_through_raw() {
-    let raw = ["Error during", "Schema error", "SQL error", "ParserError", "Arrow error", "Internal error", "Utf8", "caused by", "bug"];
+    let raw = [
+        "Error during",
+        "Schema error",
+        "SQL error",
+        "ParserError",
+        "Arrow error",
+        "Internal error",
+        "Utf8",
+        "Int64",
+        "BIGINT(",
+        "caused by",
+        "bug",
+    ];
     for sql in [
         "SELECT sum(sku) FROM items",
         "SELECT revenue + customer_id FROM orders",
         "SELECT sku FROM items LIMIT -1",
         "SELECT CAST('x' AS INT)",
         "SELECT * FROM orders WHERE revenue",
+        "SELECT * FROM orders WHERE revenue + 3 - CAST('2.5' AS DOUBLE)",
+        "SELECT max(sum(3)) FROM orders",
+        "SELECT order_id || 'x' FROM orders GROUP BY order_id || 'y'",
         "SELEC 1",
         "SELECT sku FROM items UNION SELECT sku, order_id FROM items",
         "SELECT CAST('yesterday' AS TIMESTAMP)",

@@ -24,3 +24,10 @@ fn what_is_far_from_all_words_means_none() {
     assert_eq!(nearest("zzz", ["min", "max"]), None);
     assert_eq!(nearest("", ["min"]), None);
 }
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest_and_with_all() {
+    assert_eq!(expected("mots", &["limit", "most"], "none"), "did you mean \"most\"? expected one of limit, most");
+    assert_eq!(expected("zzz", &["limit", "most"], "none"), "expected one of limit, most");
+    assert_eq!(expected("most", &[], "none is defined yet"), "none is defined yet");
+}

@@ -45,7 +45,7 @@ async fn a_group_works_while_all_threads_of_the_others_are_busy() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         true
     });
-    assert!(tokio::time::timeout(LONG, renewed).await.expect("it waits for the others").unwrap());
+    assert!(tokio::time::timeout(LONG, renewed).await.expect("timed out: it waits for the others").unwrap());
     drop(held);
 }
 

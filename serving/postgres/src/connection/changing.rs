@@ -7,8 +7,9 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use super::extended::no_statement;
 use super::prepared::Descriptions;
 use super::{Answered, Connection};
+use crate::columns::text_schema;
 use crate::problem::{Problem, warning};
-use crate::question::{Answer, text_schema};
+use crate::question::Answer;
 use crate::statement::Command;
 
 impl Connection {

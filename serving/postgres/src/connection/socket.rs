@@ -10,8 +10,7 @@ use tokio::time::timeout;
 use super::Gone;
 use crate::frames::{self, Message};
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
-use crate::server::CLOSE_TIME;
-use crate::startup::Stream;
+use crate::startup::{CLOSE_TIME, Stream};
 
 /// Answers go out in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;

@@ -21,11 +21,11 @@ const PRIVILEGES_TO_READ: [&str; 4] = ["select", "usage", "connect", "execute"];
 struct Computed {
     name: &'static str,
     signature: Signature,
-    of: Of,
+    purpose: Purpose,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum Purpose {
     Setting,
     Formatted,
     Privilege,
@@ -41,9 +41,9 @@ impl ScalarUDFImpl for Computed {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(match self.of {
-            Of::Setting | Of::Formatted => DataType::Utf8,
-            Of::Privilege => DataType::Boolean,
+        Ok(match self.purpose {
+            Purpose::Setting | Purpose::Formatted => DataType::Utf8,
+            Purpose::Privilege => DataType::Boolean,
         })
     }
 
@@ -53,10 +53,10 @@ impl ScalarUDFImpl for Computed {
         let texts = texts.iter().map(|array| as_string_array(array)).collect::<Result<Vec<&StringArray>>>()?;
         let row = |row: usize| -> Vec<Option<&str>> { texts.iter().map(|array| array.is_valid(row).then(|| array.value(row))).collect() };
         let rows = (0..texts.first().map_or(0, |array| array.len())).map(row);
-        let values: ArrayRef = match self.of {
-            Of::Setting => Arc::new(rows.map(|row| setting(&row)).collect::<StringArray>()),
-            Of::Formatted => Arc::new(rows.map(|row| formatted(&row)).collect::<Result<StringArray>>()?),
-            Of::Privilege => Arc::new(rows.map(|row| may(&row)).collect::<BooleanArray>()),
+        let values: ArrayRef = match self.purpose {
+            Purpose::Setting => Arc::new(rows.map(|row| setting(&row)).collect::<StringArray>()),
+            Purpose::Formatted => Arc::new(rows.map(|row| formatted(&row)).collect::<Result<StringArray>>()?),
+            Purpose::Privilege => Arc::new(rows.map(|row| may(&row)).collect::<BooleanArray>()),
         };
         Ok(ColumnarValue::Array(values))
     }
@@ -64,18 +64,18 @@ impl ScalarUDFImpl for Computed {
 
 pub(super) fn register(session: &SessionContext) {
     let functions = [
-        ("current_setting", Of::Setting),
-        ("format", Of::Formatted),
-        ("has_table_privilege", Of::Privilege),
-        ("has_schema_privilege", Of::Privilege),
-        ("has_database_privilege", Of::Privilege),
-        ("has_any_column_privilege", Of::Privilege),
-        ("has_column_privilege", Of::Privilege),
-        ("has_sequence_privilege", Of::Privilege),
-        ("has_function_privilege", Of::Privilege),
+        ("current_setting", Purpose::Setting),
+        ("format", Purpose::Formatted),
+        ("has_table_privilege", Purpose::Privilege),
+        ("has_schema_privilege", Purpose::Privilege),
+        ("has_database_privilege", Purpose::Privilege),
+        ("has_any_column_privilege", Purpose::Privilege),
+        ("has_column_privilege", Purpose::Privilege),
+        ("has_sequence_privilege", Purpose::Privilege),
+        ("has_function_privilege", Purpose::Privilege),
     ];
-    for (name, of) in functions {
-        let function = Computed { name, signature: Signature::variadic_any(Volatility::Stable), of };
+    for (name, purpose) in functions {
+        let function = Computed { name, signature: Signature::variadic_any(Volatility::Stable), purpose };
         session.register_udf(ScalarUDF::new_from_shared_impl(Arc::new(function)));
     }
 }

@@ -1,5 +1,5 @@
-//! `information_schema`: DataFusion's, but with columns as PostgreSQL describes them, and with tables of constraints, of
-//! which there are none.
+//! `information_schema`: DataFusion's, but with columns as PostgreSQL describes them, and with tables of constraints,
+//! of which there are none.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,7 @@ use datafusion::error::Result as DataFusionResult;
 use types::Result;
 
 use super::{DATABASE, PG_CATALOG, Tables};
-use crate::columns::{Kind, WireType};
-use crate::question::text_schema;
+use crate::columns::{Kind, WireType, text_schema};
 
 pub(super) const INFORMATION_SCHEMA: &str = "information_schema";
 const COLUMNS: &str = "columns";
@@ -95,7 +94,7 @@ struct Column {
     /// From 1.
     position: i32,
     is_nullable: bool,
-    of: WireType,
+    wire_type: WireType,
 }
 
 fn columns_of((schema, table): (&str, &str), columns: &SchemaRef, uuids: &[bool]) -> Vec<Column> {
@@ -105,17 +104,17 @@ fn columns_of((schema, table): (&str, &str), columns: &SchemaRef, uuids: &[bool]
         name: field.name().clone(),
         position: index as i32 + 1,
         is_nullable: field.is_nullable(),
-        of: WireType::of(field, uuids.get(index).copied().unwrap_or_default()),
+        wire_type: WireType::from_field(field, uuids.get(index).copied().unwrap_or_default()),
     };
     columns.fields().iter().enumerate().map(column).collect()
 }
 
 fn described(columns: &[Column]) -> Result<RecordBatch> {
-    let texts = |of: &dyn Fn(&Column) -> Option<String>| -> ArrayRef { Arc::new(columns.iter().map(of).collect::<StringArray>()) };
+    let texts = |value: &dyn Fn(&Column) -> Option<String>| -> ArrayRef { Arc::new(columns.iter().map(value).collect::<StringArray>()) };
     let all = |value: &str| texts(&|_| Some(value.to_owned()));
-    let integers = |of: &dyn Fn(&Column) -> Option<i32>| -> ArrayRef { Arc::new(columns.iter().map(of).collect::<Int32Array>()) };
+    let integers = |value: &dyn Fn(&Column) -> Option<i32>| -> ArrayRef { Arc::new(columns.iter().map(value).collect::<Int32Array>()) };
     let none = || texts(&|_| None);
-    let number = |column: &Column| number(&column.of);
+    let number = |column: &Column| number(&column.wire_type);
     let arrays: [(&str, ArrayRef); 22] = [
         ("table_catalog", all(DATABASE)),
         ("table_schema", texts(&|column| Some(column.schema.clone()))),
@@ -124,16 +123,16 @@ fn described(columns: &[Column]) -> Result<RecordBatch> {
         ("ordinal_position", integers(&|column| Some(column.position))),
         ("column_default", none()),
         ("is_nullable", texts(&|column| Some(if column.is_nullable { "YES" } else { "NO" }.to_owned()))),
-        ("data_type", texts(&|column| Some(data_type(&column.of).to_owned()))),
+        ("data_type", texts(&|column| Some(data_type(&column.wire_type).to_owned()))),
         ("character_maximum_length", integers(&|_| None)),
         ("character_octet_length", integers(&|_| None)),
         ("numeric_precision", integers(&|column| number(column).map(|(precision, _, _)| precision))),
         ("numeric_precision_radix", integers(&|column| number(column).map(|(_, radix, _)| radix))),
         ("numeric_scale", integers(&|column| number(column).and_then(|(_, _, scale)| scale))),
-        ("datetime_precision", integers(&|column| fractional_digits(&column.of))),
+        ("datetime_precision", integers(&|column| fractional_digits(&column.wire_type))),
         ("udt_catalog", all(DATABASE)),
         ("udt_schema", all(PG_CATALOG)),
-        ("udt_name", texts(&|column| Some(column.of.pg_type().name().to_owned()))),
+        ("udt_name", texts(&|column| Some(column.wire_type.pg_type().name().to_owned()))),
         ("is_identity", all("NO")),
         ("identity_generation", none()),
         ("is_generated", all("NEVER")),
@@ -146,11 +145,11 @@ fn described(columns: &[Column]) -> Result<RecordBatch> {
 }
 
 /// As the SQL standard names a type.
-fn data_type(of: &WireType) -> &'static str {
-    if of.is_list {
+fn data_type(wire_type: &WireType) -> &'static str {
+    if wire_type.is_list {
         return "ARRAY";
     }
-    match of.kind {
+    match wire_type.kind {
         Kind::Bool => "boolean",
         Kind::Int2 => "smallint",
         Kind::Int4 => "integer",
@@ -173,22 +172,22 @@ fn data_type(of: &WireType) -> &'static str {
 }
 
 /// The digits of a number, their base, and the digits after the point.
-fn number(of: &WireType) -> Option<(i32, i32, Option<i32>)> {
-    match of.kind {
-        _ if of.is_list => None,
+fn number(wire_type: &WireType) -> Option<(i32, i32, Option<i32>)> {
+    match wire_type.kind {
+        _ if wire_type.is_list => None,
         Kind::Int2 => Some((16, 2, Some(0))),
         Kind::Int4 => Some((32, 2, Some(0))),
         Kind::Int8 => Some((64, 2, Some(0))),
         Kind::Float4 => Some((24, 2, None)),
         Kind::Float8 => Some((53, 2, None)),
-        Kind::Numeric if of.modifier >= 4 => Some(((of.modifier - 4) >> 16, 10, Some((of.modifier - 4) & 0xffff))),
+        Kind::Numeric if wire_type.modifier >= 4 => Some(((wire_type.modifier - 4) >> 16, 10, Some((wire_type.modifier - 4) & 0xffff))),
         _ => None,
     }
 }
 
-fn fractional_digits(of: &WireType) -> Option<i32> {
-    match of.kind {
-        _ if of.is_list => None,
+fn fractional_digits(wire_type: &WireType) -> Option<i32> {
+    match wire_type.kind {
+        _ if wire_type.is_list => None,
         Kind::Time | Kind::Timestamp | Kind::TimestampTz | Kind::Interval => Some(6),
         Kind::Date => Some(0),
         _ => None,
@@ -203,12 +202,12 @@ mod tests {
 
     #[test]
     fn types_are_named_and_numbers_have_their_digits() {
-        let of = |data_type: DataType| WireType::of(&Field::new("x", data_type, true), false);
-        assert_eq!(number(&of(DataType::Decimal128(18, 2))), Some((18, 10, Some(2))));
-        assert_eq!(number(&of(DataType::Int64)), Some((64, 2, Some(0))));
-        assert_eq!(number(&of(DataType::Utf8)), None);
-        let list = of(DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))));
+        let wire_type = |data_type: DataType| WireType::from_field(&Field::new("x", data_type, true), false);
+        assert_eq!(number(&wire_type(DataType::Decimal128(18, 2))), Some((18, 10, Some(2))));
+        assert_eq!(number(&wire_type(DataType::Int64)), Some((64, 2, Some(0))));
+        assert_eq!(number(&wire_type(DataType::Utf8)), None);
+        let list = wire_type(DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))));
         assert_eq!((data_type(&list), number(&list), list.pg_type().name()), ("ARRAY", None, "_int8"));
-        assert_eq!(fractional_digits(&of(types::sql_types::timestamp_type())), Some(6));
+        assert_eq!(fractional_digits(&wire_type(types::sql_types::timestamp_type())), Some(6));
     }
 }

@@ -3,6 +3,8 @@ use arrow::array::StringArray;
 use super::*;
 use crate::harness::{Harness, NOW};
 
+mod seen;
+
 const ALIKE: &str = "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
     JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
 

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Fine,
-    /// Not before it is told otherwise.
+    /// Waits until the test sets another way.
     Held,
     Refused,
     /// One byte is another.

@@ -53,10 +53,10 @@ async fn each_look_at_the_catalog_notes_whether_its_state_is_the_one_in_use() {
     follower.refresh().await.unwrap();
     let current_at = || follower.lock_in_use().iter().map(|state| state.current_at).collect::<Vec<_>>();
     let loaded_at = current_at();
-    follower.look(&mut Some(harness.catalog.revision().await.unwrap())).await.unwrap();
+    follower.check_catalog(&mut Some(harness.catalog.revision().await.unwrap())).await.unwrap();
     let looked_at = current_at();
     assert!(looked_at.len() == 1 && looked_at > loaded_at, "{loaded_at:?} {looked_at:?}");
     let moved = harness.catalog.acquire_lease("another", "owner", LONG, 0, None).await.unwrap().unwrap();
-    follower.look(&mut Some(moved.epoch)).await.unwrap();
+    follower.check_catalog(&mut Some(moved.epoch)).await.unwrap();
     assert_eq!(current_at(), looked_at, "the next state is not loaded yet");
 }

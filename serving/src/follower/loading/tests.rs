@@ -16,3 +16,14 @@ async fn an_earlier_snapshot_ends_where_it_did_when_it_was_loaded_as_the_publish
     let of_another = LoadedView { snapshot: None, ..advanced };
     assert_eq!(cut_of_earlier(copy, Known::Served(&of_another)), copy.manifest.cut, "it was not of this snapshot");
 }
+
+#[test]
+fn only_a_view_that_is_served_and_may_come_yet_keeps_the_state_before() {
+    assert_eq!(OnFailure::decide(ErrorKind::Unavailable, true), OnFailure::KeepStateBefore);
+    assert_eq!(OnFailure::decide(ErrorKind::Unavailable, false), OnFailure::ServeOthersAndFail);
+    for kind in [ErrorKind::Corrupt, ErrorKind::NotFound, ErrorKind::Limit, ErrorKind::Internal] {
+        for is_served in [true, false] {
+            assert_eq!(OnFailure::decide(kind, is_served), OnFailure::ServeOthers, "{kind:?}");
+        }
+    }
+}

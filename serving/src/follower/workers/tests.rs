@@ -12,7 +12,7 @@ use crate::json::rows;
 use crate::lookup::Keys;
 use crate::node::Node;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a worker's process serves at an address, until it is dropped.
 struct Served {
@@ -65,7 +65,7 @@ impl Apart {
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, waiting).await;
-        assert!(outcome.is_ok(), "{what}: {:?} at {}", self.node.workers(), self.vector());
+        assert!(outcome.is_ok(), "timed out: {what}: {:?} at {}", self.node.workers(), self.vector());
     }
 
     async fn follows(&self, workers: usize) {

@@ -16,7 +16,7 @@ fn open() -> Protection {
 
 #[test]
 fn where_everyone_of_this_machine_may_ask_a_name_of_another_site_is_refused() {
-    let hosts = Hosts::of(&open(), loopback());
+    let hosts = Hosts::new(&open(), loopback());
     for host in
         ["localhost", "LOCALHOST:8080", "app.localhost", "127.0.0.1:8080", "[::1]:8080", "192.0.2.7", "box.example", "box.example.:80"]
     {
@@ -33,7 +33,7 @@ fn where_everyone_of_this_machine_may_ask_a_name_of_another_site_is_refused() {
 fn where_a_token_is_needed_or_other_machines_ask_any_name_will_do() {
     let mut needs_token = open();
     needs_token.authenticator.is_required = true;
-    assert!(check(&Hosts::of(&needs_token, loopback()), "/", Some("evil.example")));
-    assert!(check(&Hosts::of(&open(), Some(([192, 0, 2, 7], 80).into())), "/", Some("evil.example")));
-    assert!(check(&Hosts::of(&open(), None), "/", Some("evil.example")));
+    assert!(check(&Hosts::new(&needs_token, loopback()), "/", Some("evil.example")));
+    assert!(check(&Hosts::new(&open(), Some(([192, 0, 2, 7], 80).into())), "/", Some("evil.example")));
+    assert!(check(&Hosts::new(&open(), None), "/", Some("evil.example")));
 }

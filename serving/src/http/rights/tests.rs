@@ -7,7 +7,7 @@ use crate::harness::{Harness, NOW};
 use crate::http::tests::{Client, Reply};
 
 /// Every path there is, with a view or stream where it names one.
-const PATHS: [(&str, &str); 17] = [
+const PATHS: [(&str, &str); 20] = [
     ("/", ""),
     ("/healthz", ""),
     ("/readyz", ""),
@@ -25,6 +25,9 @@ const PATHS: [(&str, &str); 17] = [
     ("/v1/hot-keys", ""),
     ("/v1/sinks", ""),
     ("/v1/sinks/{sink}", "scored"),
+    ("/v1/parameters", ""),
+    ("/v1/parameters/{parameter}", "most"),
+    ("/v1/alerts", ""),
 ];
 
 fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
@@ -52,19 +55,19 @@ fn the_table_of_paths() {
     };
     let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
-    //                                        / hrm vs q  vrrr e hss
-    assert_eq!(marks(&nobody, &[]), /*     */ "?????????????????");
-    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy??????????????");
-    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyy");
-    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy");
-    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyy");
-    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyy");
-    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy");
-    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy");
-    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy");
-    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy");
-    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy");
-    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy");
+    //                                        / hrm vs q  vrrr e hssppa
+    assert_eq!(marks(&nobody, &[]), /*     */ "????????????????????");
+    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy?????????????????");
+    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyyy.y");
+    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy..y");
+    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyyyyy");
+    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyyyyy");
+    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy..y");
+    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy..y");
+    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy..y");
+    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy..y");
+    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy..y");
+    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy..y");
 }
 
 #[test]
@@ -247,7 +250,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
         }
         last
     };
-    let last = tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("the rows go on");
+    let last = tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("timed out: the rows go on");
     assert!(!last.ends_with(b"0\r\n\r\n"), "it must not look whole");
 }
 
@@ -260,7 +263,7 @@ async fn hot_keys_are_those_of_views_that_a_token_may_read() {
     }
     let hot = server.get("/v1/hot-keys", &of_velocity).await.json();
     assert_eq!(hot["hot_keys"].as_array().unwrap().len(), 2, "one for each window: {hot}");
-    let expected = json!({"view": "velocity", "key": {"device": "a"}, "counted": "lookups", "window": "1s", "share": 1.0,
+    let expected = json!({"view": "velocity", "key": {"device": "a"}, "seen_in": "lookups", "window": "1s", "share": 1.0,
         "per_second": 100.0, "seen_at": engine::events::format_timestamp(NOW)});
     assert_eq!(hot["hot_keys"][0], expected);
     let of_another = server.token(Role::Reader, &["totals"], &[], None);

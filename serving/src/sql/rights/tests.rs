@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use access::{Grant, Only, Role};
 use arrow::array::RecordBatch;
+use catalog::DefinitionKind;
 use types::ErrorKind;
 
 use super::*;
@@ -96,6 +97,10 @@ async fn what_there_is_shows_each_what_it_may_read() {
     // A wrong name does not list the tables of others.
     let error = ask(&harness, &ann, "SELECT * FROM tota").await.unwrap_err().to_string();
     assert!(error.contains("velocity__speed") && !error.contains("totals") && !error.contains("system"), "{error}");
+    // Nor does it say what else there is.
+    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT id FROM payments").await;
+    let error = ask(&harness, &ann, "SELECT * FROM scored").await.unwrap_err().to_string();
+    assert!(error.contains("there is no table \"scored\": ") && !error.contains("sink"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,10 +76,10 @@ async fn a_query_whose_rows_nobody_takes_leaves_its_place_and_takes_one_again() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_ends_when_its_time_is_over() {
-    let (_harness, node) = node(ServingLimits { query_time: Some(Duration::from_millis(500)), ..one() }).await;
+    let (_harness, node) = node(ServingLimits { query_time: Some(Duration::from_secs(2)), ..one() }).await;
     let error = ask(&node, ENDLESS).await.expect_err("it takes hours");
     assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Unavailable, Some("serving.limits.query_time")));
-    assert!(error.message().starts_with(OUT_OF_TIME) && error.message().contains("500ms"), "{error}");
+    assert!(error.message().starts_with(OUT_OF_TIME) && error.message().contains("2s"), "{error}");
     assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10, "its place is free");
 }
 
@@ -100,8 +100,12 @@ async fn a_query_past_its_share_of_the_memory_names_the_setting_and_others_go_on
     assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.query_memory")), "{error}");
     assert_eq!(rows(other).await.unwrap(), 30_000);
     assert_eq!(ask(&node, &texts(1_000)).await.unwrap(), 1);
-    let held = node.runtime().memory_reserved();
-    assert!(held < 1 << 20, "{held} bytes are still counted");
+    // Tasks of a query that ended give it back when they are dropped.
+    let began = Instant::now();
+    while node.runtime().memory_reserved() >= 1 << 20 {
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out: {} bytes are still counted", node.runtime().memory_reserved());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

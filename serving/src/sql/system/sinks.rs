@@ -24,6 +24,7 @@ pub(super) fn rows(state: &CatalogState, registry: &Registry) -> Result<RecordBa
         .text("topic", rows, |sink| Some(&sink.definition.topic))
         .text("key", rows, |sink| sink.definition.key.as_ref())
         .text("features", rows, |sink| Some(features(sink.definition.features)))
+        .time("paused_since", rows, |sink| sink.paused_since)
         .text("refused", rows, |sink| sink.plan.as_ref().err())
         .text("sql", rows, |sink| Some(&sink.definition.sql))
         .batch()

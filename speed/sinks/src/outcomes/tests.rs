@@ -11,18 +11,22 @@ fn record(value: &'static str) -> NewRecord {
 }
 
 #[test]
-fn an_event_is_told_by_what_was_decided_and_put_out() {
-    let scored = PutOut {
+fn an_event_is_reported_by_what_was_decided_and_put_out() {
+    let by = Provenance { version: 3, parameters: [("most".into(), 2)].into() };
+    let scored = SinkRecords {
         sink: "scored".into(),
-        version: 3,
+        by: by.clone(),
         from: Some(Offset(12)),
         records: vec![(Offset(12), record("{\"k\":1}")), (Offset(15), record("{\"_error\":\"division by zero\"}"))],
     };
-    let decided = Decided {
+    let decided = DecidedBatch {
         source: partition(1),
+        identity: "log".into(),
         start: Offset(10),
         end: Offset(17),
         accepted: vec![10, 12, 14, 15],
+        timestamps: vec![0, 0, 0, 0],
+        ids_since: Some(0),
         dead_letters: vec![Offset(11)],
         sinks: vec![scored],
     };
@@ -30,10 +34,10 @@ fn an_event_is_told_by_what_was_decided_and_put_out() {
     assert_eq!(outcome(9), None);
     assert_eq!(outcome(10), Some((None, Outcome::Unknown)));
     assert_eq!(outcome(11), Some((None, Outcome::DeadLetter)));
-    assert_eq!(outcome(12), Some((Some(3), Outcome::Scored(Bytes::from_static(b"{\"k\":1}")))));
+    assert_eq!(outcome(12), Some((Some(by.clone()), Outcome::Scored(Bytes::from_static(b"{\"k\":1}")))));
     assert_eq!(outcome(13), Some((None, Outcome::Duplicate)));
-    assert_eq!(outcome(14), Some((Some(3), Outcome::Filtered)));
-    assert!(matches!(outcome(15), Some((Some(3), Outcome::Failed(_)))));
+    assert_eq!(outcome(14), Some((Some(by.clone()), Outcome::Filtered)));
+    assert!(matches!(outcome(15), Some((Some(_), Outcome::Failed(_)))));
     assert_eq!(outcome(17), None);
     assert_eq!(decided.outcome("scored", &partition(0), Offset(12)), None);
     assert_eq!(decided.outcome("another", &partition(1), Offset(12)), Some((None, Outcome::Unknown)));
@@ -42,14 +46,51 @@ fn an_event_is_told_by_what_was_decided_and_put_out() {
 #[test]
 fn a_partition_is_given_up_by_its_owner_alone() {
     let outcomes = Outcomes::default();
-    let (first, second) = (outcomes.claims(), outcomes.claims());
+    let (first, second) = (outcomes.for_worker(), outcomes.for_worker());
     first.add(&[partition(0), partition(1)]);
     second.add(&[partition(1)]);
-    assert_eq!(outcomes.claimed("in"), BTreeSet::from([0, 1]));
+    assert_eq!(outcomes.assigned("in"), BTreeSet::from([0, 1]));
+    assert!(first.hold(&partition(0)) && second.hold(&partition(1)));
+    assert!(!first.hold(&partition(1)) && !second.hold(&partition(2)), "what another worker took over, or none has");
     first.remove(&[partition(1)]);
-    assert_eq!(outcomes.claimed("in"), BTreeSet::from([0, 1]));
+    assert_eq!(outcomes.assigned("in"), BTreeSet::from([0, 1]));
     drop(first);
-    assert_eq!(outcomes.claimed("in"), BTreeSet::from([1]));
+    assert_eq!(outcomes.assigned("in"), BTreeSet::from([1]));
     second.remove(&[partition(1)]);
-    assert!(outcomes.claimed("in").is_empty());
+    assert!(outcomes.assigned("in").is_empty());
+}
+
+/// A repeat gets the record of the first event, whether that was decided before or after its request registered, or
+/// after the request gave up.
+#[test]
+fn a_repeat_gets_the_record_of_the_first_event() {
+    let outcomes = Outcomes::default();
+    let scored = |offset: i64, value| {
+        let by = Provenance { version: 1, parameters: UsedParameters::new() };
+        DecidedBatch {
+            source: partition(0),
+            identity: "log".into(),
+            start: Offset(offset),
+            end: Offset(offset + 1),
+            accepted: vec![offset],
+            timestamps: vec![offset],
+            ids_since: Some(0),
+            dead_letters: Vec::new(),
+            sinks: vec![SinkRecords { sink: "scored".into(), by, from: None, records: vec![(Offset(offset), record(value))] }],
+        }
+    };
+    let asked = |id: &str| RecordRequest { sink: "scored".into(), source: partition(0), id: id.into(), fingerprint: 7 };
+    let sent = outcomes.listen();
+    outcomes.publish(scored(0, "{\"k\":0}"));
+    outcomes.keep(asked("a"), Offset(0), sent);
+    assert!(!outcomes.has_listeners());
+    outcomes.keep(asked("b"), Offset(1), outcomes.listen());
+    assert!(outcomes.has_listeners(), "what becomes of it has to be seen");
+    outcomes.publish(scored(1, "{\"k\":1}"));
+    assert!(!outcomes.has_listeners());
+    let repeat = DecidedBatch { accepted: Vec::new(), timestamps: Vec::new(), sinks: Vec::new(), ..scored(5, "{}") };
+    for (id, row) in [("a", "{\"k\":0}"), ("b", "{\"k\":1}")] {
+        let first = outcomes.first(&asked(id), &repeat, Offset(5)).unwrap();
+        assert_eq!(first.outcome, Outcome::Scored(Bytes::from_static(row.as_bytes())));
+    }
 }

@@ -74,22 +74,26 @@ impl Log for Asked {
     }
 }
 
-/// A speed layer over a new log, and that log.
-async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<Asked>, Speed) {
-    let url = |name: &str| format!("file://{}", folder.join(name).display());
-    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    let stream = DefinitionRecord {
-        kind: DefinitionKind::Stream,
-        name: "pay".into(),
+async fn define(catalog: &Catalog, kind: DefinitionKind, name: &str, sql: &str) {
+    let record = DefinitionRecord {
+        kind,
+        name: name.into(),
         version: 1,
-        sql: STREAM.into(),
+        sql: sql.into(),
         status: DefinitionStatus::Active,
         created_at: 0,
         since: 0,
         kept_until: None,
         rolled_back: false,
     };
-    catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(stream)], ..Commit::default() }).await.unwrap();
+    catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
+}
+
+/// A speed layer over a new log, and that log.
+async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<Asked>, Speed) {
+    let url = |name: &str| format!("file://{}", folder.join(name).display());
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    define(&catalog, DefinitionKind::Stream, "pay", STREAM).await;
     let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();
     log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| catalog.clone());
@@ -170,9 +174,10 @@ async fn a_stop_does_not_wait_until_partitions_are_taken_over() {
         }
         stop.cancel();
     };
-    let (next, ()) = tokio::join!(worker.handle(assigned), stopping);
+    let stopped = async { tokio::join!(worker.handle(assigned), stopping) };
+    let (next, ()) = tokio::time::timeout(Duration::from_secs(60), stopped).await.expect("timed out: the worker does not stop");
     assert_eq!(next.unwrap(), Next::Stop);
-    assert!(started.await.is_err(), "the consumer was told no start");
+    assert!(started.await.is_err(), "the consumer got no start");
 }
 
 #[tokio::test]
@@ -189,4 +194,24 @@ async fn a_worker_shows_what_it_is_doing() {
     let half = all_partitions().split_off(PARTITIONS as usize / 2);
     assert_eq!(worker.handle(LogEvent::Revoked { partitions: half, done }).await.unwrap(), Next::Continue);
     assert_eq!(speed.progress.activity(), Activity::Reading { partitions: PARTITIONS as usize / 2 });
+}
+
+/// The owner before may have put records out by newer definitions and values of parameters.
+#[tokio::test]
+async fn a_worker_that_takes_over_has_the_definitions_of_then_before_it_decides_an_event() {
+    const BY_ID: &str = "CREATE VIEW by_id AS SELECT id, count(*) AS n FROM pay GROUP BY id";
+    const OTHER: &str = "CREATE STREAM other (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL)
+        WITH (topic = 'others', format = 'json', event_time = 'ts', key = 'id')";
+    let folder = tempfile::tempdir().unwrap();
+    let (_, speed) = speed_layer(folder.path(), false, false).await;
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    define(&speed.catalog, DefinitionKind::View, "by_id", BY_ID).await;
+    worker.assign(&all_partitions()).await.unwrap();
+    assert!(!worker.poll_definitions().await.unwrap());
+    assert!(worker.registry.view("by_id", 1).is_some());
+    // Where it has to subscribe anew for that, it decides nothing before.
+    define(&speed.catalog, DefinitionKind::Stream, "other", OTHER).await;
+    worker.assign(&all_partitions()).await.unwrap();
+    assert_eq!(worker.poll_definitions().await.unwrap_err().kind(), ErrorKind::Conflict);
 }

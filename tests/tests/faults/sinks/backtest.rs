@@ -4,19 +4,55 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use basestream_tests::Harness;
-use batch::{Backtest, BacktestClock, Known};
+use batch::{Backtest, BacktestClock, Backtested, Known, ReceivedLate};
 use committed::registry::Registry;
 use serde_json::Value;
 use types::tiles::Micros;
 
 use super::{HOUR, MINUTE};
 
+mod duckdb;
+
 /// The scored rows of a range by partition and offset, without their places. Each event at most once.
-pub(super) async fn scored(harness: &Harness, sink: &str, (from, to): (Micros, Micros), known: Known) -> BTreeMap<(i32, i64), Value> {
+pub(crate) async fn scored(harness: &Harness, sink: &str, (from, to): (Micros, Micros), known: Known) -> BTreeMap<(i32, i64), Value> {
+    let registry = Registry::load(&harness.catalog.state().await.unwrap(), &harness.functions).await.unwrap();
+    scored_by(harness, &registry, sink, (from, to), known).await
+}
+
+/// The same by the sinks of a registry.
+pub(super) async fn scored_by(
+    harness: &Harness,
+    registry: &Registry,
+    sink: &str,
+    (from, to): (Micros, Micros),
+    known: Known,
+) -> BTreeMap<(i32, i64), Value> {
+    scored_as(harness, registry, sink, (from, to), (known, BacktestClock::Event)).await
+}
+
+/// The same by a clock.
+async fn scored_as(
+    harness: &Harness,
+    registry: &Registry,
+    sink: &str,
+    range: (Micros, Micros),
+    by: (Known, BacktestClock),
+) -> BTreeMap<(i32, i64), Value> {
+    scored_in(256 << 20, harness, registry, sink, range, by).await.0
+}
+
+/// The same in so much memory, and the events that were received late. With little memory, a chunk has few events.
+pub(crate) async fn scored_in(
+    memory: usize,
+    harness: &Harness,
+    registry: &Registry,
+    sink: &str,
+    (from, to): (Micros, Micros),
+    (known, clock): (Known, BacktestClock),
+) -> (BTreeMap<(i32, i64), Value>, Vec<ReceivedLate>) {
     let state = harness.catalog.state().await.unwrap();
-    let registry = Registry::load(&state, &harness.functions).await.unwrap();
     let sink = registry.sinks.iter().find(|live| &*live.name == sink).unwrap();
-    let backtest = Backtest { registry: &registry, sink, from, to, known, clock: BacktestClock::Event };
+    let backtest = Backtest { registry, sink, changed: None, from, to, known, clock };
     let found = Mutex::new(BTreeMap::new());
     let mut take = |rows: &arrow::array::RecordBatch| {
         for row in serving::json::rows(rows)? {
@@ -31,10 +67,11 @@ pub(super) async fn scored(harness: &Harness, sink: &str, (from, to): (Micros, M
         }
         Ok(())
     };
-    let count = harness.batch_layer(256 << 20).backtest(&state, &backtest, &mut take, &|_| ()).await.unwrap();
+    let backtested = harness.batch_layer(memory).backtest(&state, &backtest, &mut take, &|_| ()).await.unwrap();
+    let Backtested { rows, received_late } = backtested;
     let found = found.into_inner().unwrap();
-    assert_eq!(count, found.len() as u64);
-    found
+    assert_eq!(rows, found.len() as u64);
+    (found, received_late)
 }
 
 /// What the exclusive sink says of each accepted event, where all that is dated before it is known: computed from the
@@ -49,14 +86,4 @@ pub(super) fn by_event_time(events: &BTreeMap<(i32, i64), (Micros, i64, Value)>)
         (seen.len(), (!seen.is_empty()).then(|| seen.iter().sum()))
     };
     events.iter().map(|(place, event)| (*place, row(place, event))).collect()
-}
-
-/// A sink whose views link events is refused, and says why.
-pub(super) async fn refuses_links(harness: &Harness) {
-    let state = harness.catalog.state().await.unwrap();
-    let registry = Registry::load(&state, &harness.functions).await.unwrap();
-    let sink = registry.sinks.iter().find(|live| &*live.name == "after").unwrap();
-    let backtest = Backtest { registry: &registry, sink, from: 0, to: 1, known: Known::Log, clock: BacktestClock::Event };
-    let refused = harness.batch_layer(256 << 20).backtest(&state, &backtest, &mut |_| Ok(()), &|_| ()).await.unwrap_err();
-    assert!(refused.to_string().contains("\"links\""), "{refused}");
 }

@@ -9,7 +9,7 @@ use super::*;
 
 const OTHER: &str = "CREATE STREAM o (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'))
     WITH (topic = '{out_before}', event_time = 'ts', id = 'id')";
-const OF_OTHER: &str = "CREATE SINK others WITH (topic = '{out_velocity}') AS SELECT e.id FROM o e";
+const OF_OTHER: &str = "CREATE SINK others WITH (topic = '{out_other}') AS SELECT e.id FROM o e";
 const FAILING: &str = "CREATE SINK failing WITH (topic = '{out}') AS
     SELECT e.id, v.n_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
 
@@ -50,7 +50,7 @@ impl Run {
             match process.progress.stalled() {
                 Some(outage) if is_stalled => return outage.error,
                 None if !is_stalled => return String::new(),
-                _ => assert!(began.elapsed() < Duration::from_secs(60)),
+                other => assert!(began.elapsed() < Duration::from_secs(60), "timed out: found {other:?}, expected {is_stalled}"),
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -78,7 +78,7 @@ async fn a_sink_that_fails_holds_up_its_stream_alone_and_goes_on_when_the_cause_
     let mut harness = Harness::new().await.unwrap();
     let place = Place { url: format!("file://{}", harness.path().join("log").display()), suffix: String::new() };
     harness.log = place.log().await;
-    for topic in ["in", "out", "out_before", "out_velocity"] {
+    for topic in ["in", "out", "out_before", "out_other"] {
         harness.log.create_topic(&place.topic(topic), 1).await.unwrap();
     }
     let (stream, other) = (place.sql(STREAM), place.sql(OTHER));

@@ -113,7 +113,11 @@ fn settle(project: &Project) {
         if partitions.is_some_and(|all| all.len() == 6 && all.iter().all(|partition| partition["lag"] == 0)) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(90), "{status:?}\n{}", project.log_of("up"));
+        assert!(
+            began.elapsed() < Duration::from_secs(90),
+            "timed out: the log is not read to its end: {status:?}\n{}",
+            project.log_of("up")
+        );
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -174,7 +178,8 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
         // The scheduler may be running the batch itself.
         let began = Instant::now();
         while let Err(error) = project.ok(&["batch", "run", view]) {
-            assert!(error.to_string().contains("is being run") && began.elapsed() < Duration::from_secs(60), "{error}");
+            assert!(error.to_string().contains("is being run"), "{error}");
+            assert!(began.elapsed() < Duration::from_secs(60), "timed out: {error}");
             std::thread::sleep(Duration::from_millis(300));
         }
     }

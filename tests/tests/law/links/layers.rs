@@ -175,7 +175,7 @@ impl Installation {
         let worker = self.harness.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
         while !self.node.read_view().unwrap().vector.covers(&self.ends) {
-            if began.elapsed() > Duration::from_secs(30) || worker.task.is_finished() {
+            if began.elapsed() > Duration::from_secs(120) || worker.task.is_finished() {
                 self.fail(&"the worker does not get on");
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -24,7 +24,7 @@ pub enum Cell {
     /// A sketch's estimate of this number.
     Near(i64),
     /// The loop does not compute it.
-    Untold,
+    NotComputed,
 }
 
 pub type Rows = BTreeMap<Vec<String>, Vec<(String, Cell)>>;

@@ -209,7 +209,7 @@ async fn a_stream_is_joined_with_itself_through_views_subqueries_and_names_of_it
 }
 
 #[tokio::test]
-async fn keys_behind_which_more_lies_than_is_followed_are_told() {
+async fn keys_behind_which_more_lies_than_is_followed_are_reported() {
     let view = "CREATE VIEW v WITH (windows = '1d', every = '1h', max_degree = 2) AS SELECT l.device_id AS d, count(DISTINCT c.device_id) AS n \
         FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY l.device_id";
     // `many` has three users (`twice` two; `less` three, one of which does not pass); `w` has three accounts.
@@ -230,7 +230,7 @@ async fn keys_behind_which_more_lies_than_is_followed_are_told() {
 }
 
 #[tokio::test]
-async fn what_each_neighbour_adds_to_a_total_is_told() {
+async fn what_each_neighbour_adds_to_a_total_is_reported() {
     let view = "CREATE VIEW v WITH (windows = '1d', every = '1h') AS SELECT c.device_id AS d, count(*) AS n, max(l.points) AS most, \
         sum(l.points) AS s, count(DISTINCT l.device_id) FILTER (WHERE l.device_id <> c.device_id) AS others \
         FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY c.device_id";

@@ -53,7 +53,7 @@ async fn a_server_that_is_not_there_is_unavailable_and_soon_said() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let text = format!("{error:?}");
     assert!(text.contains("127.0.0.1:1/db") && !text.contains("S3cret"), "{text}");
-    assert!(started.elapsed() < GREETING + Duration::from_secs(2));
+    assert!(started.elapsed() < GREETING + Duration::from_secs(10));
 }
 
 #[test]

@@ -9,8 +9,13 @@ on_every_engine!(
     open_alerts_follow_from_the_transitions,
     a_sequence_number_is_given_once,
     transitions_of_all_alerts_are_in_one_order,
+    numbers_go_on_after_what_is_in_the_topic,
     what_is_not_in_the_topic_stays,
+    what_ceased_at_the_time_of_the_last_look_stays,
     a_dropped_version_goes_in_parts,
+    a_place_before_what_is_forgotten_is_not_kept,
+    open_alerts_of_versions_come_in_pages,
+    a_runner_says_one_thing_of_an_alert,
 );
 
 fn transition(alert: &str, seq: i64, kind: TransitionKind, key: &str) -> AlertTransition {
@@ -40,7 +45,8 @@ async fn open_keys(place: &Place, alert: Option<&str>) -> Vec<(String, i64)> {
 
 async fn open_alerts_follow_from_the_transitions(place: &Place) {
     use TransitionKind::{Began, Repeated, Resolved};
-    add(place, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y"), transition("b", 0, Began, "x")]).await;
+    add(place, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
+    add(place, &[transition("b", 0, Began, "x")]).await;
     add(place, &[transition("a", 2, Resolved, "x"), transition("a", 3, Repeated, "y")]).await;
     assert_eq!(open_keys(place, Some("a")).await, [("a{\"k\":\"y\"}".to_owned(), 3)]);
     assert_eq!(open_keys(place, None).await, [("a{\"k\":\"y\"}".to_owned(), 3), ("b{\"k\":\"x\"}".to_owned(), 0)]);
@@ -76,11 +82,102 @@ async fn transitions_of_all_alerts_are_in_one_order(place: &Place) {
     let (b, a) = (transition("b", 0, Began, "x"), [transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]);
     add(place, std::slice::from_ref(&b)).await;
     let revision = add(place, &a).await;
-    let all = place.catalog.transitions_after((0, "", 0, 0), 10).await.unwrap();
-    assert_eq!(all.iter().map(|committed| committed.transition.clone()).collect::<Vec<_>>(), [b, a[0].clone(), a[1].clone()]);
-    let rest = place.catalog.transitions_after((revision, "a", 1, 0), 10).await.unwrap();
-    assert_eq!(rest, all[2..]);
+    let all = place.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap();
+    let of_all: Vec<AlertTransition> = all.transitions.iter().map(|committed| committed.transition.clone()).collect();
+    assert_eq!((of_all, all.revision), (vec![b.clone(), a[0].clone(), a[1].clone()], revision));
+    // After each of them, and after all of a revision, comes the rest; as far as it is asked for.
+    for (count, committed) in (1..).zip(&all.transitions) {
+        let rest = place.catalog.transitions_after(committed.place(), 10).await.unwrap();
+        assert_eq!(rest.transitions, all.transitions[count..]);
+        assert_eq!(committed.place().to_string().parse::<TransitionPlace>().unwrap(), committed.place());
+    }
+    for (after, expected) in [(revision - 1, &all.transitions[1..]), (revision, &[])] {
+        assert_eq!(place.catalog.transitions_after(TransitionPlace::after(after), 10).await.unwrap().transitions, expected);
+    }
+    assert_eq!(place.catalog.transitions_after(TransitionPlace::after(0), 2).await.unwrap().transitions, all.transitions[..2]);
     assert_eq!(place.catalog.alert_transitions("a", 1, 1, 10).await.unwrap(), [a[1].clone()]);
+    // Two alerts in one commit would have no order.
+    let two = [transition("a", 2, Began, "z"), transition("b", 1, Began, "z")].map(|of| Add::AlertTransition(Box::new(of)));
+    assert_eq!(place.catalog.commit(adds(two.into())).await.unwrap_err().kind(), ErrorKind::Internal);
+}
+
+async fn a_place_before_what_is_forgotten_is_not_kept(place: &Place) {
+    use TransitionKind::Began;
+    let first = add(place, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
+    let second = add(place, &[transition("b", 0, Began, "x")]).await;
+    let forgotten = async || place.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap().forgotten;
+    assert_eq!(forgotten().await, 0);
+    place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
+    let remove = vec![Remove::AlertTransitions { alert: "a".into(), version: 1, before: i64::MAX, most: 1 }];
+    place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    assert_eq!(forgotten().await, first);
+    let kept = |seq| TransitionPlace { revision: first, seq }.is_kept(first);
+    assert!(!kept(0) && !kept(1) && !TransitionPlace::after(first - 1).is_kept(first), "the one at 0 is gone");
+    assert!(TransitionPlace::after(first).is_kept(first) && TransitionPlace { revision: second, seq: 0 }.is_kept(first));
+    // Subscribers still hold keys of a removed version as open, so they have to begin again.
+    let removed = async || {
+        let remove = vec![Remove::Alert { alert: "b".into(), version: 1, most: 10 }];
+        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap()
+    };
+    removed().await;
+    assert_eq!(forgotten().await, second);
+    let last = removed().await;
+    assert_eq!(forgotten().await, last);
+}
+
+async fn open_alerts_of_versions_come_in_pages(place: &Place) {
+    use TransitionKind::Began;
+    for (alert, count) in [("a", 3), ("b", 2), ("c", 2)] {
+        let made: Vec<AlertTransition> = (0..count).map(|seq| transition(alert, seq, Began, &format!("k{seq}"))).collect();
+        add(place, &made).await;
+    }
+    let asked: [(std::sync::Arc<str>, u32); 4] = [("a".into(), 1), ("b".into(), 2), ("c".into(), 1), ("d".into(), 1)];
+    for limit in 1..7 {
+        let (mut found, mut after): (Vec<String>, Option<OpenAlert>) = (Vec::new(), None);
+        loop {
+            let after_it = after.as_ref().map(|open| (&*open.alert, open.version, &*open.keys));
+            let (revision, page) = place.catalog.open_alerts_of(&asked, after_it, limit).await.unwrap();
+            assert_eq!(revision, place.catalog.revision().await.unwrap());
+            found.extend(page.iter().map(|open| format!("{}{}", open.alert, open.keys)));
+            if page.len() < limit as usize {
+                break;
+            }
+            after = page.into_iter().last();
+        }
+        assert_eq!(found, ["a{\"k\":\"k0\"}", "a{\"k\":\"k1\"}", "a{\"k\":\"k2\"}", "c{\"k\":\"k0\"}", "c{\"k\":\"k1\"}"], "{limit}");
+    }
+    let counts = place.catalog.open_alert_counts().await.unwrap();
+    assert_eq!(counts, [("a".into(), 1, 3), ("b".into(), 1, 2), ("c".into(), 1, 2)]);
+}
+
+async fn a_runner_says_one_thing_of_an_alert(place: &Place) {
+    let runner = AlertRunner { alert: "a".into(), version: 1, owner: "w".into(), looked_at: None, at: None, waits: None };
+    let later = AlertRunner { looked_at: Some(7), at: Some(5), waits: Some("the log is another".into()), ..runner.clone() };
+    for runner in [runner, later] {
+        place.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
+        assert_eq!(place.another().await.alert_runners().await.unwrap(), [runner]);
+    }
+    for version in [2, 1] {
+        assert_eq!(place.catalog.alert_runners().await.unwrap().len(), 1);
+        let remove = vec![Remove::Alert { alert: "a".into(), version, most: 10 }];
+        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    }
+    assert_eq!(place.catalog.alert_runners().await.unwrap(), []);
+}
+
+async fn numbers_go_on_after_what_is_in_the_topic(place: &Place) {
+    let published = async |before| {
+        place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before }])).await.unwrap();
+        let progress = place.another().await.alert_progress().await.unwrap();
+        (progress[0].next_seq, progress[0].published)
+    };
+    let began = |seq| [transition("a", seq, TransitionKind::Began, "x")];
+    assert_eq!(published(3).await, (3, 3));
+    add(place, &began(3)).await;
+    assert_eq!(published(2).await, (4, 3));
+    assert_eq!(published(4).await, (4, 4));
+    assert_eq!(published(7).await, (7, 7));
+    add(place, &began(7)).await;
 }
 
 async fn what_is_not_in_the_topic_stays(place: &Place) {
@@ -97,6 +194,22 @@ async fn what_is_not_in_the_topic_stays(place: &Place) {
     assert_eq!(forget(8, 10).await, Some(3), "the one at 8 is not older than that");
     assert_eq!(forget(i64::MAX, 10).await, Some(4), "it is not in the topic yet");
     assert_eq!(open_keys(place, Some("a")).await.len(), 5);
+}
+
+async fn what_ceased_at_the_time_of_the_last_look_stays(place: &Place) {
+    use TransitionKind::{Began, Resolved};
+    let at_once = |seq, kind| AlertTransition { at: 5, ..transition("a", seq, kind, "x") };
+    add(place, &[at_once(0, Began), at_once(1, Resolved)]).await;
+    place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
+    let left_at = async |at: i64| {
+        let looked = Add::AlertPosition { alert: "a".into(), version: 1, position: Vector::new(), at };
+        place.catalog.commit(adds(vec![looked])).await.unwrap();
+        let remove = vec![Remove::AlertTransitions { alert: "a".into(), version: 1, before: i64::MAX, most: 10 }];
+        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+        place.catalog.alert_transitions("a", 1, 0, 10).await.unwrap().iter().map(|left| left.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(left_at(5).await, [1]);
+    assert_eq!(left_at(6).await, [0i64; 0], "a later begin has another id");
 }
 
 async fn a_dropped_version_goes_in_parts(place: &Place) {

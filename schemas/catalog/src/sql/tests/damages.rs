@@ -1,4 +1,4 @@
-//! Damaged files: told once, replaced once; and the log's mark.
+//! Damaged files: reported once, replaced once; and the log's mark.
 
 use super::*;
 use types::files::FileRecord;
@@ -6,7 +6,7 @@ use types::record::MarkRecord;
 use types::vector::Offset;
 
 on_every_engine!(
-    damage_is_told_of_named_files_alone_and_gone_with_them,
+    damage_is_reported_of_named_files_alone_and_gone_with_them,
     of_two_rebuilt_files_one_takes_the_damaged_ones_place,
     files_given_up_are_marked_for_deletion_and_their_offsets_recorded,
     another_log_is_adopted_with_an_accepted_gap_alone,
@@ -17,11 +17,11 @@ fn damage(path: &str, error: &str) -> DamageRecord {
     DamageRecord { path: path.into(), error: error.into(), found_by: "node".into(), found_at: 3 }
 }
 
-async fn damage_is_told_of_named_files_alone_and_gone_with_them(place: &Place) {
+async fn damage_is_reported_of_named_files_alone_and_gone_with_them(place: &Place) {
     let marked_for_deletion = FileRecord { marked_for_deletion: true, ..file("d") };
     place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b")), Add::File(marked_for_deletion)])).await.unwrap();
-    let told = ["b", "a", "c", "d"].map(|path| Add::Damage(damage(path, "first"))).to_vec();
-    place.catalog.commit(adds(told)).await.unwrap();
+    let reported = ["b", "a", "c", "d"].map(|path| Add::Damage(damage(path, "first"))).to_vec();
+    place.catalog.commit(adds(reported)).await.unwrap();
     place.catalog.commit(adds(vec![Add::Damage(damage("a", "second"))])).await.unwrap();
     assert_eq!(place.catalog.state().await.unwrap().damages, [damage("a", "first"), damage("b", "first")]);
     place.catalog.commit(Commit { remove: vec![Remove::MarkForDeletion("a".into())], ..Commit::default() }).await.unwrap();

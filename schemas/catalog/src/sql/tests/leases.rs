@@ -11,6 +11,7 @@ on_every_engine!(
     a_released_lease_never_repeats_an_epoch,
     of_concurrent_acquisitions_exactly_one_wins,
     a_holder_moves_its_pin_by_renewing,
+    several_leases_are_renewed_together_or_none_of_them,
 );
 
 const TTL: Duration = Duration::from_micros(10);
@@ -88,4 +89,22 @@ async fn a_holder_moves_its_pin_by_renewing(place: &Place) {
     let renewed = place.catalog.renew_lease(&moved, TTL, 5).await.unwrap();
     assert_eq!(renewed.pin, pin("payments/0:8"));
     assert_eq!(place.catalog.state().await.unwrap().leases, vec![renewed]);
+}
+
+async fn several_leases_are_renewed_together_or_none_of_them(place: &Place) {
+    let catalog = &place.catalog;
+    let acquire = async |name: &str, owner: &str, now: Micros| catalog.acquire_lease(name, owner, TTL, now, None).await.unwrap().unwrap();
+    let (one, two, other) = (acquire("alert/one", "a", 100).await, acquire("alert/two", "a", 100).await, acquire("run/v", "b", 100).await);
+    let revision = catalog.revision().await.unwrap();
+    let renewed = catalog.renew_leases(&[one, two], TTL, 105, Vec::new()).await.unwrap();
+    assert_eq!(catalog.revision().await.unwrap(), revision + 1);
+    assert_eq!(renewed.iter().map(|lease| lease.expires_at).collect::<Vec<_>>(), [115, 115]);
+    assert_eq!(catalog.leases("alert/").await.unwrap(), renewed);
+    assert_eq!(catalog.leases("").await.unwrap().len(), 3);
+    assert_eq!(catalog.renew_leases(&[], TTL, 106, Vec::new()).await.unwrap(), []);
+    // The first of them is another's now.
+    acquire("alert/one", "b", 120).await;
+    conflict(catalog.renew_leases(&[renewed[1].clone(), renewed[0].clone()], TTL, 107, Vec::new()).await);
+    assert_eq!(catalog.leases("alert/two").await.unwrap(), renewed[1..]);
+    assert_eq!(catalog.leases("run/").await.unwrap(), [other]);
 }

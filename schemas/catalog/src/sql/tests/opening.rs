@@ -65,6 +65,12 @@ async fn an_older_format_is_migrated(place: &Place) {
         "DROP TABLE alert_progress",
         "DROP TABLE open_alert",
         "DROP TABLE alert_transition",
+        "DROP TABLE parameter_value",
+        "DROP TABLE alert_runner",
+        "ALTER TABLE meta DROP COLUMN alerts_forgotten",
+        "DROP TABLE pause",
+        "DROP TABLE sink_claim",
+        "DROP TABLE sink_switch",
         "DROP TABLE removed",
         "DROP INDEX file_by_checkpoint",
         "DROP INDEX checkpoint_by_written_revision",
@@ -93,9 +99,9 @@ async fn an_older_format_is_migrated(place: &Place) {
     }
     let migrated = Catalog::open(&place.url).await.unwrap();
     assert_eq!(migrated.state().await.unwrap().vector().get(&partition(0)), Offset(10));
-    let replay = ReplayRecord { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
-    migrated.commit(adds(vec![Add::Replay(replay.clone())])).await.unwrap();
-    assert_eq!(migrated.replays("payments").await.unwrap(), [replay]);
+    let replay = ReplayedDeadLetters { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
+    migrated.commit(adds(vec![Add::ReplayedDeadLetters(replay.clone())])).await.unwrap();
+    assert_eq!(migrated.replayed_dead_letters("payments").await.unwrap(), [replay]);
     migrated.close().await;
 }
 
@@ -143,8 +149,9 @@ async fn retried_commits_happen_once_while_connections_are_killed() {
             tokio::time::sleep(std::time::Duration::from_millis(40)).await;
         }
     });
-    let mut step = 0;
+    let (mut step, began) = (0, std::time::Instant::now());
     while !killing.is_finished() || step < 50 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "timed out: fewer than five connections were killed");
         place.catalog.commit_with_retry(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
         step += 1;
     }

@@ -205,8 +205,8 @@ async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
     for run in [&older, &alarm, &of_another] {
         put(run).await;
     }
-    let untold = compared(1, comparison(0, Some("a file is damaged")));
-    put(&untold).await;
+    let unknown = compared(1, comparison(0, Some("a file is damaged")));
+    put(&unknown).await;
     for _ in 0..25 {
         put(&RunRecord { status: RunStatus::Succeeded, ..run("v") }).await;
     }
@@ -275,16 +275,23 @@ async fn ingest_remembers_its_place(place: &Place) {
         assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), Some(record(done)));
     }
     assert_eq!(place.catalog.ingest_progress("other", "f").await.unwrap(), None);
+    let more = IngestRecord { fingerprint: "f-left-out-7".into(), ..record(1) };
+    let others = [IngestRecord { fingerprint: "g".into(), ..record(2) }, IngestRecord { stream: "other".into(), ..record(3) }];
+    place.catalog.commit(adds(others.into_iter().chain([more.clone()]).map(Add::Ingest).collect())).await.unwrap();
+    let mut found = place.catalog.ingest_progress_of("payments", "f").await.unwrap();
+    found.sort_by(|a, b| a.fingerprint.cmp(&b.fingerprint));
+    assert_eq!(found, [record(20), more]);
 }
 
 async fn replayed_dead_letters_are_remembered(place: &Place) {
-    let record = |number, start, end| ReplayRecord { partition: partition(number), start: Offset(start), end: Offset(end), replayed_at: 3 };
-    let other = ReplayRecord { partition: PartitionId::new("other", 0), ..record(0, 0, 1) };
+    let record =
+        |number, start, end| ReplayedDeadLetters { partition: partition(number), start: Offset(start), end: Offset(end), replayed_at: 3 };
+    let other = ReplayedDeadLetters { partition: PartitionId::new("other", 0), ..record(0, 0, 1) };
     let written = [record(1, 4, 5), record(0, 7, 9), record(0, 2, 6), record(0, 2, 3), other];
-    place.catalog.commit(adds(written.into_iter().map(Add::Replay).collect())).await.unwrap();
-    let found = place.catalog.replays("payments").await.unwrap();
+    place.catalog.commit(adds(written.into_iter().map(Add::ReplayedDeadLetters).collect())).await.unwrap();
+    let found = place.catalog.replayed_dead_letters("payments").await.unwrap();
     assert_eq!(found, [record(0, 2, 6), record(0, 7, 9), record(1, 4, 5)], "the longer of two that begin alike stays");
-    assert!(place.catalog.replays("unknown").await.unwrap().is_empty());
+    assert!(place.catalog.replayed_dead_letters("unknown").await.unwrap().is_empty());
 }
 
 /// One handle reads after each commit, always on top of what it read before; a fresh one reads everything.

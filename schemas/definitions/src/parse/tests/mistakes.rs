@@ -23,7 +23,7 @@ fn one_line(found: String, expected: &str) {
 }
 
 #[test]
-fn all_mistakes_of_all_files_are_told_at_once() {
+fn all_mistakes_of_all_files_are_reported_at_once() {
     let files = [
         (
             "streams/s.sql",
@@ -90,10 +90,13 @@ fn replacing_and_modifying_words_are_refused_with_the_reason() {
         problems("CREATE MATERIALIZED VIEW v AS SELECT 1 AS x"),
         "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up to date",
     );
-    one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM, CREATE VIEW, CREATE SINK or CREATE ALERT");
+    one_line(
+        problems("DROP VIEW v"),
+        "1:1: error: found 'DROP' | expected CREATE STREAM, CREATE VIEW, CREATE SINK, CREATE ALERT or CREATE PARAMETER",
+    );
     one_line(
         problems("CREATE TABLE t (x INT)"),
-        "1:8: error: found CREATE 'TABLE' | expected STREAM, VIEW, SINK or ALERT: events come in through streams, answers are views, sinks and alerts put out records",
+        "1:8: error: found CREATE 'TABLE' | expected STREAM, VIEW, SINK, ALERT or PARAMETER: events come in through streams, answers are views, sinks and alerts put out records",
     );
     one_line(
         problems("CREATE VIEW v (a, b) AS SELECT 1 AS x"),
@@ -106,11 +109,11 @@ fn definitions_that_collide_are_refused_with_the_place_of_the_other() {
     let ts = "(ts DATE NOT NULL) WITH (event_time = 'ts'";
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM a {ts});")),
-        "2:15: error: the stream 'a' has the name of a stream | streams, views, sinks and alerts share one space of names; the other one is at 1:15",
+        "2:15: error: the stream 'a' has the name of a stream | streams, views, sinks, alerts and parameters share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE VIEW A AS SELECT 1 AS x;")),
-        "2:13: error: the view 'a' has the name of a stream | streams, views, sinks and alerts share one space of names; the other one is at 1:15",
+        "2:13: error: the view 'a' has the name of a stream | streams, views, sinks, alerts and parameters share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM b {ts}, topic = 'a');")),
@@ -318,7 +321,7 @@ fn view_options_are_checked() {
 }
 
 #[test]
-fn a_wrong_select_is_told_at_its_place_in_the_file() {
+fn a_wrong_select_is_reported_at_its_place_in_the_file() {
     one_line(
         problems("CREATE VIEW v AS\n  SELECT count(*) AS n\n  FORM s"),
         "3:3: error: found 'FORM' after the SELECT | expected ';' or the end of the file",
@@ -337,7 +340,7 @@ fn a_wrong_select_is_told_at_its_place_in_the_file() {
 }
 
 #[test]
-fn a_forgotten_semicolon_is_told_and_both_statements_are_read() {
+fn a_forgotten_semicolon_is_reported_and_both_statements_are_read() {
     let text = "CREATE VIEW a AS SELECT 1 AS x FROM s\nCREATE VIEW b AS SELECT 1 AS x FROM s";
     let (definitions, diagnostics) = parse(text);
     one_line(diagnostics.to_string(), "a.sql:1:38: error: found the next CREATE without an end of this statement | write ';' here");

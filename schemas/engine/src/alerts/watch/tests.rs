@@ -33,12 +33,12 @@ fn silent(last: Option<&Micros>, at: Micros) -> (bool, Option<Micros>) {
 
 #[derive(Default)]
 struct Model {
-    open: BTreeMap<u8, Open>,
+    open: BTreeMap<u8, OpenState>,
     records: Vec<Transition<u8>>,
 }
 
 impl Model {
-    fn look(&mut self, reports: &BTreeMap<u8, Micros>, at: Micros, repeat: Option<Micros>) {
+    fn observe(&mut self, reports: &BTreeMap<u8, Micros>, at: Micros, repeat: Option<Micros>) {
         for key in 0u8..4 {
             let (holds, _) = silent(reports.get(&key), at);
             let (kind, since) = match self.open.get(&key).copied() {
@@ -49,7 +49,7 @@ impl Model {
             };
             match kind {
                 TransitionKind::Resolved => drop(self.open.remove(&key)),
-                _ => drop(self.open.insert(key, Open { since, last: at })),
+                _ => drop(self.open.insert(key, OpenState { since, last: at })),
             }
             self.records.push(Transition { key, kind, since, at });
         }
@@ -60,35 +60,35 @@ proptest! {
     #[test]
     fn the_records_are_those_of_looking_at_every_key_at_every_time(steps in steps(), repeat in prop::option::of(1i64..30)) {
         let duration = repeat.map(|repeat| Duration::from_micros(repeat as u64));
-        let (mut watch, mut model, mut records) = (Watch::new(duration, BTreeMap::new()), Model::default(), Vec::new());
+        let (mut watch, mut model, mut records) = (KeyWatch::new(duration, BTreeMap::new()), Model::default(), Vec::new());
         let (mut reports, mut now) = (BTreeMap::new(), 0i64);
         for step in steps {
             match step {
                 Step::Restart => {
-                    watch = Watch::new(duration, watch.open().clone());
+                    watch = KeyWatch::new(duration, watch.open().clone());
                     for key in reports.keys() {
                         let (holds, next) = silent(reports.get(key), now);
-                        records.extend(watch.look(key, now, holds, next));
+                        records.extend(watch.observe(key, now, holds, next));
                     }
                 }
                 Step::Report(after, keys) => {
                     for time in now + 1..=now + after {
-                        model.look(&reports, time, repeat);
+                        model.observe(&reports, time, repeat);
                     }
                     now += after;
                     while let Some((at, mut due)) = watch.due(now) {
                         due.sort();
                         for key in due {
                             let (holds, next) = silent(reports.get(&key), at);
-                            records.extend(watch.look(&key, at, holds, next));
+                            records.extend(watch.observe(&key, at, holds, next));
                         }
                     }
                     let keys: std::collections::BTreeSet<u8> = keys.into_iter().collect();
                     reports.extend(keys.iter().map(|key| (*key, now)));
-                    model.look(&reports, now, repeat);
+                    model.observe(&reports, now, repeat);
                     for key in &keys {
                         let (holds, next) = silent(reports.get(key), now);
-                        records.extend(watch.look(key, now, holds, next));
+                        records.extend(watch.observe(key, now, holds, next));
                     }
                 }
             }
@@ -98,12 +98,25 @@ proptest! {
     }
 }
 
+/// Time stands still while late events come.
+#[test]
+fn no_two_begins_of_a_key_are_of_one_time() {
+    let mut watch = KeyWatch::new(None, BTreeMap::new());
+    let since = |watch: &mut KeyWatch<u8>, at, holds| watch.observe(&1, at, holds, None).map(|transition| transition.since);
+    assert_eq!([since(&mut watch, 5, true), since(&mut watch, 5, false), since(&mut watch, 5, true)], [Some(5), Some(5), Some(6)]);
+    assert_eq!([since(&mut watch, 5, false), since(&mut watch, 5, true), since(&mut watch, 6, false)], [Some(6), Some(7), Some(7)]);
+    // Time goes on, and comes to where the last begin was put.
+    assert_eq!([since(&mut watch, 7, true), since(&mut watch, 7, false), since(&mut watch, 9, true)], [Some(8), Some(8), Some(9)]);
+    let mut watch = KeyWatch::new(None, BTreeMap::new()).after(6, HashMap::from([(1, 7)]));
+    assert_eq!([since(&mut watch, 6, true), since(&mut watch, 9, false), since(&mut watch, 10, true)], [Some(8), Some(8), Some(10)]);
+}
+
 #[test]
 fn a_million_reports_arm_one_timer_a_key() {
-    let mut watch = Watch::new(None, BTreeMap::new());
+    let mut watch = KeyWatch::new(None, BTreeMap::new());
     for report in 0..1_000_000i64 {
         let key = report % 1_000;
-        assert_eq!(watch.look(&key, report, false, Some(report + 30_000_000)), None);
+        assert_eq!(watch.observe(&key, report, false, Some(report + 30_000_000)), None);
     }
     assert_eq!(watch.timers(), 1_000);
 }

@@ -87,8 +87,8 @@ fn value(aggregate: &Arc<AggregateFunctionExpr>, states: &[&Vec<ArrayRef>]) -> (
     let fields: Vec<ArrayRef> = fields.collect();
     let mut accumulator = groups_accumulator(aggregate).unwrap();
     accumulator.merge_batch(&fields, &vec![0; states.len()], 1).unwrap();
-    let (values, verdicts) = taken_apart(&accumulator.evaluate(EmitTo::All).unwrap()).unwrap();
-    (ScalarValue::try_from_array(&values, 0).unwrap(), verdicts.is_valid(0))
+    let (values, flaws) = taken_apart(&accumulator.evaluate(EmitTo::All).unwrap()).unwrap();
+    (ScalarValue::try_from_array(&values, 0).unwrap(), flaws.is_valid(0))
 }
 
 proptest! {
@@ -150,9 +150,9 @@ fn a_group_past_the_limit_does_not_touch_its_neighbours() {
         let mut accumulator = groups_accumulator(&aggregate).unwrap();
         accumulator.merge_batch(&states, &[0, 1, 2, 3], 4).unwrap();
         accumulator.merge_batch(&states, &[2, 1, 0, 3], 4).unwrap();
-        let (values, verdicts) = taken_apart(&accumulator.evaluate(EmitTo::All).unwrap()).unwrap();
+        let (values, flaws) = taken_apart(&accumulator.evaluate(EmitTo::All).unwrap()).unwrap();
         let is_different = call.contains("DISTINCT t") || call.contains("DISTINCT i");
-        let is_past = |group: usize| verdicts.is_valid(group);
+        let is_past = |group: usize| flaws.is_valid(group);
         // Five texts of nine bytes at most are under the limit, each once.
         let large_is_past = call != "count(DISTINCT t)" && !call.starts_with("array_agg(DISTINCT");
         assert_eq!([is_past(0), is_past(1), is_past(2), is_past(3)], [large_is_past, false, large_is_past, false], "{call} {is_different}");

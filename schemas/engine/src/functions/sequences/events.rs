@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Times are in microseconds. Places are in the order of their source, then their partition, and each has an event. The
-//! numbers are of variable length (`numbers.rs`). Events are in the order of time, event time, source, partition, offset:
-//! the bytes depend on the set of events alone, however they were merged.
+//! numbers are of variable length (`numbers.rs`). Events are in the order of time, event time, source, partition,
+//! offset: the bytes depend on the set of events alone, however they were merged.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -28,6 +28,7 @@ use datafusion::common::{Result, exec_err};
 use types::sql_types::timestamp_type;
 
 use super::accumulate::{Collected, group_number};
+use super::event::Event;
 use super::funnel::Funnel;
 use super::numbers::{Reader, push, push_signed};
 use super::pattern::Pattern;
@@ -41,18 +42,6 @@ const FORMAT: u8 = 1;
 /// The fewest bytes of an event, and of a place.
 const SHORTEST_EVENT: u64 = 5;
 const SHORTEST_PLACE: u64 = 2;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) time: i64,
-    /// Bit n - 1 for condition n.
-    pub(super) mask: u32,
-    pub(super) group: u32,
-    pub(super) event_time: i64,
-    pub(super) offset: i64,
-    /// A number of [`Places`].
-    pub(super) place: u32,
-}
 
 /// What is asked of the events of a group.
 #[derive(Debug, Clone)]
@@ -115,7 +104,7 @@ impl Collected for Events {
             return exec_err!("an aggregate of events got no times: expected a timestamp in column {time}");
         };
         let masks = masks(&columns[time + 1..][..conditions], times.len())?;
-        let position = Position::of(&columns[time + 1 + conditions..])?;
+        let position = Position::from_columns(&columns[time + 1 + conditions..])?;
         let keeps_all = self.question.asks_for_all();
         for (row, mask) in masks.into_iter().enumerate() {
             if times.is_null(row) || (mask == 0 && !keeps_all) || !counts(row) {
@@ -269,7 +258,7 @@ struct Position {
 }
 
 impl Position {
-    fn of(columns: &[ArrayRef]) -> Result<Option<Self>> {
+    fn from_columns(columns: &[ArrayRef]) -> Result<Option<Self>> {
         match columns {
             [] => Ok(None),
             [times, sources, partitions, offsets] => Ok(Some(Self {

@@ -4,13 +4,12 @@
 //! may follow within the window, follows it too. An event that holds several conditions is taken for the first of them
 //! first.
 
-use std::time::Duration;
-
 use datafusion::common::{Result, plan_err};
 use definitions::durations::parse_duration;
+use types::tiles::micros;
 
 use super::WINDOW_FUNNEL;
-use super::events::Event;
+use super::event::Event;
 
 /// What a funnel asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,10 +70,6 @@ impl Funnel {
         }
         chains.reached() as i64
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

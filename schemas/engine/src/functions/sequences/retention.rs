@@ -13,8 +13,8 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, EmitTo, GroupsAccu
 
 use super::{MAX_CONDITIONS, RETENTION, events, is_condition, names_of, refuse_distinct};
 
-/// `retention(cond1 [, cond2 ..]) -> BOOLEAN[]`: the first is whether an event holds condition 1; each other is whether an
-/// event holds its condition and an event, maybe another, condition 1.
+/// `retention(cond1 [, cond2 ..]) -> BOOLEAN[]`: the first is whether an event holds condition 1; each other is whether
+/// an event holds its condition and an event, maybe another, condition 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Retention {
     pub(super) signature: Signature,
@@ -45,7 +45,7 @@ impl AggregateUDFImpl for Retention {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(HeldOfAll(Held::new(&args, 1)?)))
+        Ok(Box::new(OneGroup(ConditionMasks::new(&args, 1)?)))
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
@@ -53,7 +53,7 @@ impl AggregateUDFImpl for Retention {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Held::new(&args, 0)?))
+        Ok(Box::new(ConditionMasks::new(&args, 0)?))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -63,12 +63,12 @@ impl AggregateUDFImpl for Retention {
 
 /// The conditions that held, of every group.
 #[derive(Debug)]
-struct Held {
+struct ConditionMasks {
     conditions: usize,
     masks: Vec<Option<u32>>,
 }
 
-impl Held {
+impl ConditionMasks {
     fn new(args: &AccumulatorArgs<'_>, groups: usize) -> Result<Self> {
         refuse_distinct(RETENTION, args)?;
         Ok(Self { conditions: args.exprs.len(), masks: vec![None; groups] })
@@ -132,7 +132,7 @@ impl Held {
     }
 }
 
-impl GroupsAccumulator for Held {
+impl GroupsAccumulator for ConditionMasks {
     fn update_batch(&mut self, columns: &[ArrayRef], groups: &[usize], only: Option<&BooleanArray>, total_groups: usize) -> Result<()> {
         self.masks.resize(total_groups, None);
         self.update(columns, |row| only.is_none_or(|only| only.is_valid(row) && only.value(row)), |row| groups[row])
@@ -172,9 +172,9 @@ impl GroupsAccumulator for Held {
 
 /// One group alone, which may be asked again and again.
 #[derive(Debug)]
-struct HeldOfAll(Held);
+struct OneGroup(ConditionMasks);
 
-impl Accumulator for HeldOfAll {
+impl Accumulator for OneGroup {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.0.update(columns, |_| true, |_| 0)
     }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::events::Event;
+use super::event::Event;
 use super::pattern::{Comparison, Distance, Part, Pattern};
 
 /// The search for a pattern. May be used again and again.

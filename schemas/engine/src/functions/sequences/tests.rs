@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{inputs, lowered, merged, query, single, state_columns, try_lowered};
 use super::accumulate::Collected;
-use super::events::Event;
+use super::event::Event;
 use super::*;
 use crate::states::merge::groups_accumulator;
 

@@ -6,10 +6,11 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, Expr};
 
-use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, qualified_sql_of, strip_alias};
+use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, strip_alias};
 use crate::plan::links::split::{Conjunct, Joined};
 use crate::plan::links::{PairRange, Side};
 use crate::plan::within;
+use crate::plan::written::qualified_sql_of;
 use definitions::StreamDefinition;
 use types::tiles::{Level, Range};
 use types::{Error, Result};
@@ -49,7 +50,7 @@ pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<Strea
     let mut parsed = Parsed { calls: Vec::new(), columns: Vec::new() };
     for expr in &aggregate.aggr_expr {
         let Expr::AggregateFunction(function) = strip_alias(expr) else {
-            return Err(Error::input(format!("{expr} is not an aggregate call")));
+            return Err(Error::input(format!("{} is not an aggregate call", qualified_sql_of(expr))));
         };
         let parser = Parser { joined, streams, precision };
         let (call, range) = parser.call(function)?;

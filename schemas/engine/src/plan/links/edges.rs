@@ -5,10 +5,11 @@ use datafusion::common::Column;
 use datafusion::functions_aggregate::expr_fn::{count, max};
 use datafusion::logical_expr::{Expr, lit};
 
-use crate::plan::columns::{StateCall, events_state, position_or_push, qualified_sql_of};
+use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
 use crate::plan::links::{Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+use crate::plan::written::qualified_sql_of;
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
 
@@ -35,7 +36,7 @@ pub(super) struct Edges<'a> {
     pub(super) conditions: Vec<Condition>,
     pub(super) seen: usize,
     pub(super) ends: Vec<Ends>,
-    /// How many of `ends` are in WHERE. A repeated `<>` counts once.
+    /// How many of `ends` are in WHERE; a repeated `<>` counts once.
     pub(super) apart: usize,
     /// For each call: its conditions, its `<>` in addition to the view's, and its state if it is over one.
     placed: Vec<Placed>,
@@ -156,7 +157,7 @@ impl<'a> Edges<'a> {
         Ok(Placed { near, far, apart, over })
     }
 
-    /// The condition of this side, with the state that says which edges meet it.
+    /// The condition of this side, with the state that determines which edges meet it.
     fn condition(&mut self, condition: Option<(Side, &Expr)>) -> Result<ConditionIndex> {
         let flag = condition.map(|(side, expr)| self.flag(side, expr));
         let (call, sql) = match self.kind {

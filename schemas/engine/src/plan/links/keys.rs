@@ -7,7 +7,7 @@ use datafusion::common::{DFSchema, Span};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator};
 
-use crate::plan::columns::qualified_sql_of;
+use crate::plan::written::qualified_sql_of;
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
@@ -46,11 +46,11 @@ fn joined_below(plan: &LogicalPlan) -> Option<&Join> {
 }
 
 fn equalities(condition: &Expr) -> Vec<(&Expr, &Expr)> {
-    let of = |expr| match expr {
+    let sides = |expr| match expr {
         &Expr::BinaryExpr(BinaryExpr { ref left, op: Operator::Eq, ref right }) => Some((&**left, &**right)),
         _ => None,
     };
-    split_conjunction(condition).into_iter().filter_map(of).collect()
+    split_conjunction(condition).into_iter().filter_map(sides).collect()
 }
 
 fn check(join: &Join, equalities: &[(&Expr, &Expr)]) -> Result<(), Unlike> {
@@ -72,7 +72,7 @@ fn reads(expr: &Expr, side: &DFSchema) -> bool {
     !columns.is_empty() && columns.iter().all(|column| side.has_column(column))
 }
 
-/// Whether values of these types are compared as they are: nothing is rounded, nothing is converted to text.
+/// Whether values of these types are compared without rounding and without conversion to text.
 fn are_alike(one: &DataType, other: &DataType) -> bool {
     let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let is_exact = |of: &DataType| of.is_integer() || of.is_decimal();

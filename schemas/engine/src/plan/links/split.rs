@@ -7,8 +7,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, Join, LogicalPlan, Operator};
 
-use crate::plan::columns::{qualified_sql_of, strip_alias};
+use crate::plan::columns::strip_alias;
 use crate::plan::links::Side;
+use crate::plan::written::qualified_sql_of;
 use types::{Error, Result};
 
 /// A join of two streams, the side of the group keys first.
@@ -28,7 +29,7 @@ pub(super) struct JoinSide {
     conditions: Vec<Expr>,
 }
 
-/// A condition, by its subject.
+/// A condition, classified by its subject.
 pub(super) enum Conjunct {
     One(Side, Expr),
     /// (near, far) must be equal.
@@ -97,10 +98,10 @@ impl Joined {
     /// Returns the side whose columns an expression reads: near if it has no columns, `None` if it reads both.
     pub(super) fn side_of(&self, expr: &Expr) -> Option<Side> {
         let columns = expr.column_refs();
-        let of = |side: &JoinSide| columns.iter().all(|column| side.input.schema().has_column(column));
+        let has_all = |side: &JoinSide| columns.iter().all(|column| side.input.schema().has_column(column));
         match () {
-            () if of(&self.near) => Some(Side::Near),
-            () if of(&self.far) => Some(Side::Far),
+            () if has_all(&self.near) => Some(Side::Near),
+            () if has_all(&self.far) => Some(Side::Far),
             () => None,
         }
     }
@@ -114,8 +115,8 @@ impl Joined {
 
     /// Returns the index of the join key that equals this expression, on either side.
     pub(super) fn via(&self, expr: &Expr) -> Option<usize> {
-        let of = |side: &JoinSide| side.via.iter().position(|via| via == expr);
-        of(&self.near).or_else(|| of(&self.far))
+        let position = |side: &JoinSide| side.via.iter().position(|via| via == expr);
+        position(&self.near).or_else(|| position(&self.far))
     }
 
     /// Classifies a condition by its subject.

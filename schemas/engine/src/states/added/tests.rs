@@ -37,10 +37,10 @@ async fn check(plan: Arc<ViewPlan>, rows: &[(String, i64, Micros)]) {
     let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
     let batch = events(rows);
     let mut states = PerEventStates::new(plan.clone(), codec.clone(), "s", &session()).unwrap().unwrap();
-    let added = states.of(&batch).await.unwrap();
+    let added = states.compute(&batch).await.unwrap();
     assert_eq!(added.rows().len(), added.events.len());
     // Again, as for the next micro-batch.
-    assert_eq!(states.of(&batch).await.unwrap().events, added.events);
+    assert_eq!(states.compute(&batch).await.unwrap().events, added.events);
     let wanted: Vec<usize> = (0..plan.columns.len()).collect();
     let t = 14 * HOUR;
     for event in 0..=rows.len() {

@@ -193,7 +193,7 @@ fn a_question_that_was_answered_costs_nothing_and_one_after_an_event_little() {
     world.kept(T, &world.all_columns(), &kept);
     let again = world.cost(T, Some(&kept));
     assert!(again < 1_024, "{again}");
-    // What holds all values has to be merged anew, and what is a set has not.
+    // A state of all values has to be merged again; a set does not.
     world.arrive(&[(9_000, 0)], T);
     let names = ["different_1h", "different_1d", "ids_1h", "ids_1d", "ever"];
     let sets: Vec<usize> =
@@ -204,7 +204,7 @@ fn a_question_that_was_answered_costs_nothing_and_one_after_an_event_little() {
     assert_eq!(world.kept(T, &sets, &kept), world.plain(T, &sets));
 }
 
-/// A checkpoint's values are taken in; those before are not encoded again.
+/// A checkpoint's values are added; earlier ones are not encoded again.
 #[test]
 fn a_set_takes_in_what_is_committed_after_it() {
     let (mut world, kept) = (hot(), KeptKey::default());

@@ -19,7 +19,7 @@ static PLAN: LazyLock<ViewPlan> =
 
 /// A piece of one key: each row's level, and how long before now its tile is.
 #[derive(Debug, Clone)]
-struct Held {
+struct TestPiece {
     batch: usize,
     key: u32,
     rolled_up: bool,
@@ -41,10 +41,10 @@ fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
     vec(range, 1..5).boxed()
 }
 
-fn held() -> impl Strategy<Value = Held> {
+fn held() -> impl Strategy<Value = TestPiece> {
     let before = prop_oneof![0i64..100_000_000, 0i64..100_000_000_000, -100_000_000_000i64..50_000_000_000_000];
     let row = (prop::sample::select(Level::LADDER.to_vec()), before);
-    (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, rolled_up, rows)| Held {
+    (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, rolled_up, rows)| TestPiece {
         batch,
         key,
         rolled_up,
@@ -53,7 +53,7 @@ fn held() -> impl Strategy<Value = Held> {
 }
 
 /// Returns the batches, and the position of each piece.
-fn batches(held: &[Held]) -> (Vec<RecordBatch>, Vec<(usize, Range<usize>)>) {
+fn batches(held: &[TestPiece]) -> (Vec<RecordBatch>, Vec<(usize, Range<usize>)>) {
     let mut rows: Vec<Vec<(u8, Micros)>> = vec![Vec::new(); 3];
     let mut places = Vec::new();
     for piece in held {
@@ -80,7 +80,7 @@ fn batch(rows: &[(u8, Micros)]) -> RecordBatch {
 fn filtered(
     plan: &ViewPlan,
     range: usize,
-    held: &[Held],
+    held: &[TestPiece],
     batches: &[RecordBatch],
     places: &[(usize, Range<usize>)],
 ) -> Vec<(usize, usize, u32)> {
@@ -133,6 +133,40 @@ proptest! {
         prop_assert_eq!(selection.rows, rows);
         prop_assert_eq!(selection.groups, groups);
         prop_assert_eq!(selection.group_count, group_count as usize);
+    }
+}
+
+proptest! {
+    /// Where ranges end with the time, a key has the same rows in them until it is said to have others.
+    #[test]
+    fn the_rows_of_a_key_stay_as_they_are_until_they_are_said_to_change(
+        (ladder, ranges) in ladder().prop_flat_map(|ladder| { let ranges = ranges(&ladder); (Just(ladder), ranges) }),
+        held in vec(held().prop_map(|held| TestPiece { rolled_up: false, ..held }), 0..6),
+        later in prop_oneof![0i64..200_000_000, 0i64..200_000_000_000, 0i64..50_000_000_000_000],
+    ) {
+        let mut plan = PLAN.clone();
+        (plan.ladder, plan.ranges) = (ladder, ranges);
+        let (batches, places) = batches(&held);
+        let mut pieces = Pieces::default();
+        for (piece, (batch, place)) in held.iter().zip(&places) {
+            pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
+        }
+        let changes = pieces.changes(&plan, &plan.ranges, KEYS, T).unwrap();
+        let rows_of = |range: usize, t: Micros| {
+            let selection = Selection::for_ranges(&plan, &[range], &pieces, KEYS, RowTime::up_to(t)).unwrap();
+            let group_of: Vec<u32> = selection.groups_of(0).to_vec();
+            let of_group = |group: u32| {
+                let rows = selection.rows.iter().zip(&selection.groups).filter(|(_, of)| **of == group as usize);
+                rows.map(|(row, _)| *row).collect::<Vec<_>>()
+            };
+            group_of.into_iter().map(of_group).collect::<Vec<_>>()
+        };
+        for range in 0..plan.ranges.len() {
+            let (now, then) = (rows_of(range, T), rows_of(range, T + later));
+            for key in (0..KEYS).filter(|key| changes[*key].is_none_or(|changes| T + later < changes)) {
+                prop_assert_eq!(&now[key], &then[key], "key {} in {:?}", key, plan.ranges[range]);
+            }
+        }
     }
 }
 

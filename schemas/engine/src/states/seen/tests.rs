@@ -43,7 +43,7 @@ impl World {
         let snapshot = rollup(&plan, &snapshot, &plan.floors(BEGIN)).unwrap();
         let layer = merge_rows(&plan, &codec, &partial.states("s", &[events(layer)]).await.unwrap()).unwrap();
         let mut states = PerEventStates::new(plan.clone(), codec.clone(), "s", &session).unwrap().unwrap();
-        let added = states.of(&events(batch)).await.unwrap();
+        let added = states.compute(&events(batch)).await.unwrap();
         let encoded = codec.encode(&[Arc::new(StringArray::from(vec!["k0", "k1", "k2"])) as ArrayRef], 3).unwrap();
         let mut keys: Vec<Vec<u8>> = encoded.iter().flatten().map(<[u8]>::to_vec).collect();
         keys.dedup();

@@ -55,4 +55,21 @@ proptest! {
         let from = keys.partition_point(|key| *key < asked);
         prop_assert_eq!(find_key(&all, &asked), from..keys.partition_point(|key| *key <= asked));
     }
+
+    /// Searched by binary search at first, and by hash after enough searches.
+    #[test]
+    fn keys_are_found_together_as_they_are_alone(mut keys in vec(key(), 0..80), mut ends in vec(1usize..80, 0..3), asked in vec(key(), 0..12)) {
+        keys.sort();
+        ends.sort_unstable();
+        let (run, probes) = (run(&keys, &ends), asked.iter().map(|key| Probe::new(key)).collect::<Vec<_>>());
+        for _ in 0..4 {
+            let mut found = vec![0; asked.len()];
+            run.find_keys(&probes, |index, chunk, rows| {
+                assert!(rows.clone().all(|row| chunk.keys().value(row) == asked[index]));
+                found[index] += rows.len();
+            });
+            let expected: Vec<usize> = asked.iter().map(|asked| keys.iter().filter(|key| *key == asked).count()).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use arrow::compute::{cast, concat, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::functions::Verdict;
+use crate::functions::Flaw;
 use crate::functions::judged::{is_judged, taken_apart};
 use crate::plan::links::{LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::merge::groups_accumulator;
@@ -119,27 +119,27 @@ impl ValueMerge {
         copies.finish()
     }
 
-    /// A value per key, the aggregate's value of no rows where a key has none; and their verdicts, if they have any.
+    /// A value per key, the aggregate's value of no rows where a key has none; and their flaws, if they have any.
     pub(super) fn finish(&mut self) -> Result<(ArrayRef, Option<Int8Array>)> {
         let values: ArrayRef = match &mut self.merge {
             Merge::Count(counts) => Arc::new(Int64Array::from(std::mem::take(counts))),
             Merge::Accumulate(accumulate) => accumulate.finish()?,
         };
-        let (values, verdicts) = match is_judged(values.data_type()) {
-            true => taken_apart(&values).map(|(values, verdicts)| (values, Some(verdicts)))?,
+        let (values, flaws) = match is_judged(values.data_type()) {
+            true => taken_apart(&values).map(|(values, flaws)| (values, Some(flaws)))?,
             false => (values, None),
         };
-        let Some(estimate) = &mut self.estimate else { return Ok((values, verdicts)) };
+        let Some(estimate) = &mut self.estimate else { return Ok((values, flaws)) };
         let estimated = estimate.scale(&values)?;
-        let verdicts = verdicts.map(|verdicts| verdicts_of_estimates(&verdicts, &values, &estimated));
-        Ok((estimated, verdicts))
+        let flaws = flaws.map(|flaws| flaws_of_estimates(&flaws, &values, &estimated));
+        Ok((estimated, flaws))
     }
 }
 
 /// An estimate that its type does not hold is past it, too.
-fn verdicts_of_estimates(verdicts: &Int8Array, values: &ArrayRef, estimated: &ArrayRef) -> Int8Array {
+fn flaws_of_estimates(flaws: &Int8Array, values: &ArrayRef, estimated: &ArrayRef) -> Int8Array {
     let is_past = |key: usize| values.is_valid(key) && estimated.is_null(key);
-    verdicts.iter().enumerate().map(|(key, verdict)| if is_past(key) { Some(Verdict::SumTooLarge as i8) } else { verdict }).collect()
+    flaws.iter().enumerate().map(|(key, flaw)| if is_past(key) { Some(Flaw::SumTooLarge as i8) } else { flaw }).collect()
 }
 
 /// What pairs give, handed on a bounded number at a time.

@@ -12,7 +12,7 @@ use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
 use crate::states::nodes::NodeCodec;
 use crate::states::sorted::{SortedFileWriter, map_file};
-use crate::states::{Partial, merge_rows};
+use crate::states::{Partial, Probe, merge_rows};
 use definitions::{Definitions, StreamDefinition, parse};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 use types::tiles::Micros;
@@ -142,6 +142,19 @@ fn numbered(run: &SortedRun, found: Vec<(&StateRows, Range<usize>)>) -> Found {
     found.into_iter().map(|(chunk, rows)| (number(chunk), rows)).collect()
 }
 
+/// What is found of all nodes in one search: by halves at first, and by hash the second time.
+fn found_together(run: &SortedRun, codec: &NodeCodec, nodes: &[(Vec<u8>, Vec<u8>)]) -> Vec<Found> {
+    let prefixes: Vec<Probe<'_>> = nodes.iter().map(|(prefix, _)| Probe::new(prefix)).collect();
+    let search = || {
+        let mut found = vec![Vec::new(); nodes.len()];
+        run.find_nodes(codec, &prefixes, |node, chunk, rows| found[node].extend(numbered(run, vec![(chunk, rows)])));
+        found
+    };
+    let (by_halves, by_hash) = (search(), search());
+    assert_eq!(by_halves, by_hash);
+    by_hash
+}
+
 /// What begins so, by looking at every row.
 fn beginning(run: &SortedRun, prefix: &[u8]) -> Found {
     let mut found = Vec::new();
@@ -175,10 +188,13 @@ proptest! {
             index.add(&codec, links, chunk).unwrap();
         }
         let (mut rows, mut most_chunks, mut absent) = (0, 0, 0);
-        for (prefix, place) in nodes(codec.nodes().unwrap(), links) {
-            let expected = beginning(&run, &prefix);
-            prop_assert_eq!(&numbered(&run, run.find_prefix(&prefix)), &expected);
-            prop_assert_eq!(&numbered(&run, index.find(&run, &prefix, bucket_hash(&place))), &expected);
+        let nodes = nodes(codec.nodes().unwrap(), links);
+        let together = found_together(&run, codec.nodes().unwrap(), &nodes);
+        for ((prefix, place), together) in nodes.iter().zip(together) {
+            let expected = beginning(&run, prefix);
+            prop_assert_eq!(&together, &expected);
+            prop_assert_eq!(&numbered(&run, run.find_prefix(prefix)), &expected);
+            prop_assert_eq!(&numbered(&run, index.find(&run, prefix, bucket_hash(place))), &expected);
             rows += expected.iter().map(|(_, rows)| rows.len()).sum::<usize>();
             most_chunks = most_chunks.max(expected.len());
             absent += usize::from(expected.is_empty());

@@ -39,7 +39,7 @@ fn the_position_is_the_clients_where_it_stands_further_on() {
 }
 
 #[test]
-fn the_end_is_told_at_once_and_again_until_a_record_comes() {
+fn the_end_is_reported_at_once_and_again_until_a_record_comes() {
     let (mut held, now) = (held_at(10), Instant::now());
     held.reach_end(&source(), now);
     assert_eq!(held.due(now), [source()]);

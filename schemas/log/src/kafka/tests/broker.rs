@@ -97,8 +97,8 @@ async fn three_workers_come_and_go_without_loss_or_overlap() {
             let (worker, stop) = workers.remove(0);
             if round < 5 {
                 stop.cancel();
-                let told = worker.await.unwrap();
-                assert_eq!((told.lost, told.refused_commits), (0, 0), "{told:?}");
+                let reported = worker.await.unwrap();
+                assert_eq!((reported.lost, reported.refused_commits), (0, 0), "{reported:?}");
             } else {
                 workers.push((worker, stop));
             }
@@ -127,8 +127,9 @@ async fn a_start_that_expired_fails_and_names_the_range() {
     log.append(&topic, numbered(0, 10)).await.unwrap();
     delete_before(&topic, 5).await;
     until_begin(&log, &topic, 5).await;
-    let told = work(log.clone(), in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
-    let error = told.failed.unwrap();
+    let working = work(log.clone(), in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new());
+    let reported = within("the failure", working).await;
+    let error = reported.failed.unwrap();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("partition: 0, offset: 0, the log has: 5..10"), "{error}");
 }
@@ -143,17 +144,21 @@ async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
         log.append(&topic, numbered(start, start + 100)).await.unwrap();
     }
     let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
     start.send(Ok(vec![(source(&topic, 0), Offset(0))])).unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It waits for its worker then, and the records are deleted before it asks for more.
+    until("a full queue", || consumer.events.len() == consumer.events.max_capacity()).await;
     delete_before(&topic, 2000).await;
-    let mut failed = None;
-    while let Some(event) = consumer.events.recv().await {
-        if let LogEvent::Failed(error) = event {
-            failed = Some(error);
+    let ended = async {
+        let mut failed = None;
+        while let Some(event) = consumer.events.recv().await {
+            if let LogEvent::Failed(error) = event {
+                failed = Some(error);
+            }
         }
-    }
-    let error = failed.unwrap();
+        failed
+    };
+    let error = within("the failure", ended).await.unwrap();
     assert!(error.to_string().contains("partition: 0, offset: ") && error.to_string().contains("the log has: 2000..2000"), "{error}");
 }
 
@@ -168,10 +173,16 @@ async fn new_partitions_are_assigned_to_who_consumes() {
     log.append(&topic, numbered(0, 100)).await.unwrap();
     until("the first partition's records", || catalog.count() == 100).await;
     let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
-    let grown = rdkafka::admin::NewPartitions::new(&topic, 3);
-    admin.create_partitions([&grown], &AdminOptions::new()).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let more = rdkafka::admin::NewPartitions::new(&topic, 3);
+    admin.create_partitions([&more], &AdminOptions::new()).await.unwrap();
     let fresh = real_log(&[]).await;
+    let known = async {
+        // A new partition has no leader for a moment.
+        while fresh.bounds(&topic).await.map_or(0, |bounds| bounds.len()) < 3 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the new partitions", known).await;
     fresh.append(&topic, numbered(100, 400)).await.unwrap();
     until("all records", || catalog.count() == 400).await;
     stop.cancel();
@@ -188,24 +199,34 @@ async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
     log.create_topic(&topic, 2).await.unwrap();
     log.append(&topic, numbered(0, 5000)).await.unwrap();
     let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
     start.send(Ok(vec![(source(&topic, 0), Offset(0)), (source(&topic, 1), Offset(0))])).unwrap();
-    tokio::time::sleep(Duration::from_secs(9)).await;
-    let mut lost = Vec::new();
-    while let Some(event) = consumer.events.recv().await {
-        match event {
-            LogEvent::Lost { partitions, kept } => {
-                lost = partitions;
-                kept.send(Ok(Vec::new())).unwrap();
+    let watcher: rdkafka::consumer::BaseConsumer = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
+    let has_member = || {
+        let groups = watcher.fetch_group_list(Some(topic.as_str()), cluster::TIMEOUT);
+        groups.map(|found| found.groups().iter().any(|group| !group.members().is_empty()))
+    };
+    until("a member of the group", || has_member().unwrap_or(false)).await;
+    until("a group without its member", || !has_member().unwrap_or(true)).await;
+    let heard = async {
+        let mut lost = Vec::new();
+        while let Some(event) = consumer.events.recv().await {
+            match event {
+                LogEvent::Lost { partitions, kept } => {
+                    lost = partitions;
+                    kept.send(Ok(Vec::new())).unwrap();
+                }
+                LogEvent::Assigned { partitions, start } => {
+                    start.send(Ok(partitions.into_iter().map(|source| (source, Offset(0))).collect())).unwrap();
+                    break;
+                }
+                LogEvent::Fetched(_) => {}
+                other => panic!("{other:?}"),
             }
-            LogEvent::Assigned { partitions, start } => {
-                start.send(Ok(partitions.into_iter().map(|source| (source, Offset(0))).collect())).unwrap();
-                break;
-            }
-            LogEvent::Fetched(_) => {}
-            other => panic!("{other:?}"),
         }
-    }
+        lost
+    };
+    let lost = within("another assignment", heard).await;
     assert_eq!(lost, [source(&topic, 0), source(&topic, 1)]);
     consumer.stop.cancel();
 }
@@ -216,8 +237,9 @@ async fn settings_that_the_group_refuses_fail_the_consumer() {
     let log = real_log(&[("session.timeout.ms", "100"), ("heartbeat.interval.ms", "50")]).await;
     let topic = fresh_name("refused");
     log.create_topic(&topic, 1).await.unwrap();
-    let told = work(log, in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
-    let error = told.failed.unwrap();
+    let working = work(log, in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new());
+    let reported = within("the failure", working).await;
+    let error = reported.failed.unwrap();
     assert!(error.kind() == ErrorKind::Input && error.to_string().contains("session timeout"), "{error}");
 }
 
@@ -252,13 +274,12 @@ async fn delete_before(topic: &str, offset: i64) {
 }
 
 async fn until_begin(log: &Arc<dyn Log>, topic: &str, begin: i64) {
-    for _ in 0..100 {
-        if log.bounds(topic).await.unwrap()[0].begin == Offset(begin) {
-            return;
+    let begun = async {
+        while log.bounds(topic).await.unwrap()[0].begin != Offset(begin) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the log still begins before {begin}");
+    };
+    within("the log's begin after what was deleted", begun).await;
 }
 
 /// The second producer of an output fences the first one.

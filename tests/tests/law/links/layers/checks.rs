@@ -12,8 +12,15 @@ impl Installation {
     /// Checks that the rows of the last run's join are the plain SELECT as of its cut and time, whichever rows it
     /// carried over.
     async fn check_materialised(&self) {
-        let Ok(read_view) = self.node.read_view() else { return };
-        let Some(snapshot) = read_view.view("v").ok().and_then(|loaded| loaded.snapshot.clone()) else { return };
+        let read_view = match self.node.read_view() {
+            Ok(read_view) => read_view,
+            Err(error) => return self.is_not_there_yet(&error),
+        };
+        let snapshot = match read_view.view("v") {
+            Ok(loaded) => loaded.snapshot.clone(),
+            Err(error) => return self.is_not_there_yet(&error),
+        };
+        let Some(snapshot) = snapshot else { return };
         let (manifest, asked) = (&snapshot.manifest, self.node.query("SELECT * FROM v__batch", Vec::new()).await);
         let asked = asked.unwrap_or_else(|error| self.fail(&error));
         let meta = asked.meta.clone();
@@ -29,9 +36,7 @@ impl Installation {
         let asked = self.node.query(&format!("{prefix}SELECT * FROM v"), Vec::new()).await;
         let asked = match asked {
             Ok(asked) => asked,
-            // The dead worker's layers do not have the new version: an error rather than a wrong answer.
-            Err(error) if error.kind() == ErrorKind::Unavailable && self.versions.len() > 1 => return,
-            Err(error) => self.fail(&error),
+            Err(error) => return self.is_not_there_yet(&error),
         };
         let meta = asked.meta.clone();
         let batches = asked.collect().await.unwrap_or_else(|error| self.fail(&error));
@@ -42,8 +47,14 @@ impl Installation {
 
     /// Looks up each key separately, including one that does not exist.
     async fn check_lookups(&self) {
-        let Ok(read_view) = self.node.read_view() else { return };
-        let Ok(loaded) = read_view.view("v") else { return };
+        let read_view = match self.node.read_view() {
+            Ok(read_view) => read_view,
+            Err(error) => return self.is_not_there_yet(&error),
+        };
+        let loaded = match read_view.view("v") {
+            Ok(loaded) => loaded,
+            Err(error) => return self.is_not_there_yet(&error),
+        };
         let fields: Vec<_> = loaded.live.plan.columns.iter().map(|column| column.field.clone()).collect();
         let keys = self.versions[loaded.live.version as usize - 1].1;
         let (vector, t) = (read_view.vector.clone(), read_view.t_of(&loaded.live));
@@ -65,6 +76,13 @@ impl Installation {
             let served = rows_of(&[rows], None, keys);
             let expected: Rows = expected.iter().filter(|(known, _)| *known == key).map(|(key, row)| (key.clone(), row.clone())).collect();
             self.compare(&format!("a lookup of {key:?}"), &served, &expected, &found.meta);
+        }
+    }
+
+    /// The dead worker's layers do not have the new version: an error rather than a wrong answer. Any other error is a failure.
+    fn is_not_there_yet(&self, error: &types::Error) {
+        if error.kind() != ErrorKind::Unavailable || self.versions.len() == 1 {
+            self.fail(error);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The law for the materialised join: many events and a run, then rounds of few events, each with a run, that carry
 //! most rows over.
 
+use basestream_tests::until;
 use storage::Joined;
 
 use super::*;
@@ -131,9 +132,8 @@ fn what_cannot_be_read_of_the_join_before_is_walked_again() {
         // The materialised rows cannot be read while they are damaged, so the run is made without a check before it.
         installation.append(0, &[link(5, "B", "c").1]).await;
         let worker = installation.harness.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
-        while !installation.node.read_view().unwrap().vector.covers(&installation.ends) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let is_read = async || installation.node.read_view().unwrap().vector.covers(&installation.ends);
+        until("the worker to read to the log's end", is_read).await;
         worker.finish().await.unwrap();
         installation.take(&Step::Run).await;
         let joined = installation.joined();

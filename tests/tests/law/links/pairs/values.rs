@@ -75,7 +75,7 @@ pub(super) fn sum(values: &[Value]) -> Option<Cell> {
 
 pub(super) fn mean(values: &[Value]) -> Option<Cell> {
     if let Value::Hundredths(_) = values.first()? {
-        return Some(Cell::Untold);
+        return Some(Cell::NotComputed);
     }
     Some(Cell::Text(format!("~{}", values.iter().map(as_float).sum::<f64>() / values.len() as f64)))
 }

@@ -19,18 +19,18 @@ fn members() -> Members {
 }
 
 /// What was found for each column, as text. The outer `None`: left to serde_json, or refused.
-type Told = Option<Vec<Option<String>>>;
+type Texts = Option<Vec<Option<String>>>;
 
-fn told(slots: Vec<Slot<'_>>) -> Vec<Option<String>> {
-    let tell = |slot| match slot {
+fn texts_of(slots: Vec<Slot<'_>>) -> Vec<Option<String>> {
+    let text = |slot| match slot {
         Slot::Missing => None,
         Slot::Found(json) | Slot::Plain(json) => Some(json.to_owned()),
         Slot::NoObject(found) => Some(format!("no object: {found}")),
     };
-    slots.into_iter().map(tell).collect()
+    slots.into_iter().map(text).collect()
 }
 
-fn quick(members: &Members, text: &str) -> Told {
+fn quick(members: &Members, text: &str) -> Texts {
     let mut slots = vec![Slot::Missing; members.columns];
     find(&members.root, text, &mut slots)?;
     for slot in &slots {
@@ -38,13 +38,13 @@ fn quick(members: &Members, text: &str) -> Told {
         assert!(matches!(slot, Slot::Plain(json) if is_plain(json)) || !matches!(slot, Slot::Found(json) if is_plain(json)), "{slot:?}");
         assert!(!matches!(slot, Slot::Plain(json) if !is_plain(json)), "{slot:?}");
     }
-    Some(told(slots))
+    Some(texts_of(slots))
 }
 
-fn by_serde_json(members: &Members, text: &str) -> Told {
+fn by_serde_json(members: &Members, text: &str) -> Texts {
     let mut slots = vec![Slot::Missing; members.columns];
     members.root.walk(text, &mut slots).ok()?;
-    Some(told(slots))
+    Some(texts_of(slots))
 }
 
 fn assert_alike(text: &str) {

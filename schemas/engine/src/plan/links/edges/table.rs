@@ -1,4 +1,4 @@
-//! The edges as one ordinary table: the events of both sides with one list of columns: keys, then conditions, then
+//! The edges as one ordinary table. The events of both sides have one list of columns: keys, then conditions, then
 //! arguments.
 
 use std::sync::Arc;
@@ -44,25 +44,25 @@ impl Edges<'_> {
 
     /// Returns one side's events with the columns that both sides share.
     fn events_of(&self, side: Side) -> Result<LogicalPlan> {
-        let of = self.joined.side(side);
+        let joined = self.joined.side(side);
         let null_of = |expr: &Expr, other: Side| -> Result<Expr> {
             let data_type = expr.get_type(self.joined.side(other).input.schema())?;
             Ok(lit(ScalarValue::try_new_null(&data_type)?))
         };
-        let own = |exprs: &[Expr], of: Side| -> Result<Vec<Expr>> {
-            exprs.iter().map(|expr| if of == side { Ok(expr.clone()) } else { null_of(expr, of) }).collect()
+        let own = |exprs: &[Expr], owner: Side| -> Result<Vec<Expr>> {
+            exprs.iter().map(|expr| if owner == side { Ok(expr.clone()) } else { null_of(expr, owner) }).collect()
         };
         let mut exprs = vec![lit(side == Side::Far)];
         exprs.extend(own(&self.joined.groups, Side::Near)?);
-        exprs.extend(of.via.iter().cloned());
+        exprs.extend(joined.via.iter().cloned());
         exprs.extend(own(&self.near_ends, Side::Near)?);
         exprs.extend(own(&self.far_ends, Side::Far)?);
         let names: Vec<String> = (0..exprs.len()).map(key_column).collect();
-        exprs.extend(self.flags.iter().map(|(of, flag)| if *of == side { flag.clone() } else { lit(false) }));
+        exprs.extend(self.flags.iter().map(|(owner, flag)| if *owner == side { flag.clone() } else { lit(false) }));
         exprs.extend(own(&self.arguments, Side::Far)?);
         let names = names.into_iter().chain((0..self.flags.len()).map(flag_column)).chain((0..self.arguments.len()).map(argument_column));
         let exprs = exprs.into_iter().zip(names).map(|(expr, name)| expr.alias(name)).collect();
-        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(of.filtered()?))?))
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(joined.filtered()?))?))
     }
 }
 

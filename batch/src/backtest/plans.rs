@@ -1,0 +1,138 @@
+//! The definitions of sinks that score events: what they read, and the rows that they make.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use committed::registry::{LiveSink, Registry};
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::prelude::SessionContext;
+use definitions::StreamDefinition;
+use engine::sinks::SinkPlan;
+use types::columns::{EVENT_TIME, OFFSET, PARTITION};
+use types::sql_types::timestamp_type;
+use types::{Error, Result};
+
+use super::scored::Scored;
+use super::{CHANGED, CHANGED_VERDICT, VERDICT};
+use crate::history::{SeenStates, each_once};
+
+/// Where a scored event is, beside the columns of the sink.
+const PLACE: [(&str, &str); 3] = [("_partition", PARTITION), ("_offset", OFFSET), ("_event_time", EVENT_TIME)];
+/// Why the SELECT failed on an event, whose other columns are NULL.
+const ERROR: &str = "_error";
+const CHANGED_ERROR: &str = "_error_changed";
+
+const HELP: &str = "a backtest holds the states of all keys: raise the limit";
+
+/// The definitions that score.
+pub(super) struct Plans<'a> {
+    pub(super) live: Planned<'a>,
+    pub(super) changed: Option<Planned<'a>>,
+    /// The column in which both decide, where there are two.
+    pub(super) verdict: Option<&'a str>,
+}
+
+/// A definition of a sink, planned.
+pub(super) struct Planned<'a> {
+    pub(super) sink: &'a LiveSink,
+    pub(super) plan: Arc<SinkPlan>,
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn new(which: &str, sink: &'a LiveSink) -> Result<Planned<'a>> {
+        Ok(Planned { sink, plan: plan_of_sink(which, sink)? })
+    }
+}
+
+/// How a definition makes its records. `which` says of two definitions which one it is.
+///
+/// Errors: `Input` if it cannot be planned.
+pub fn plan_of_sink(which: &str, sink: &LiveSink) -> Result<Arc<SinkPlan>> {
+    sink.plan.clone().map_err(|found| Error::input(format!("the {which} sink \"{}\" cannot be planned: {found}", sink.name)))
+}
+
+impl<'a> Plans<'a> {
+    pub(super) fn stream(&self) -> &Arc<StreamDefinition> {
+        &self.live.plan.stream
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = &Planned<'a>> {
+        std::iter::once(&self.live).chain(&self.changed)
+    }
+
+    /// Refuses definitions that cannot be compared.
+    pub(super) fn check(&self) -> Result<()> {
+        let (Some(changed), Some(verdict)) = (&self.changed, self.verdict) else { return Ok(()) };
+        let (name, stream) = (&changed.sink.name, &changed.plan.stream.name);
+        if *stream != self.stream().name {
+            return Err(Error::input(format!("the changed sink \"{name}\" reads the stream \"{stream}\""))
+                .with("expected", format!("FROM {}, as the sink that is live", self.stream().name)));
+        }
+        for (which, plan) in [("live", &self.live.plan), ("changed", &changed.plan)] {
+            if plan.output.column_with_name(verdict).is_none() {
+                return Err(
+                    Error::input(format!("the {which} sink \"{name}\" has no column \"{verdict}\"")).with("columns", plan.column_names())
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The states of the views that the definitions join, before the first event.
+    pub(super) fn states(&self, registry: &Registry, memory: &Arc<dyn MemoryPool>, planning: &SessionContext) -> Result<SeenStates> {
+        let mut seen = SeenStates::new(memory, HELP);
+        let views: BTreeSet<&Arc<str>> = self.each().flat_map(|planned| &planned.plan.joins).map(|join| &join.plan.view).collect();
+        for name in views {
+            let live = registry.served(name);
+            let live = live.ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
+            seen.add_view(live, &live.streams(), None, planning)?;
+        }
+        Ok(seen)
+    }
+
+    /// The streams whose events count, that of the sink first.
+    pub(super) fn streams(&self) -> Vec<&Arc<StreamDefinition>> {
+        let joined = self.each().flat_map(|planned| &planned.plan.joins).flat_map(|join| &join.plan.streams);
+        each_once(std::iter::once(self.stream()).chain(joined))
+    }
+
+    /// The rows of these events, with the columns of [`Plans::output`].
+    pub(super) fn rows(&self, events: &RecordBatch, with_row: &[u32], live: &Scored, changed: Option<&Scored>) -> Result<RecordBatch> {
+        let mut columns = live.columns(with_row)?;
+        if let Some(changed) = changed {
+            columns.extend(changed.columns(with_row)?);
+        }
+        let places = UInt32Array::from(with_row.to_vec());
+        for (_, name) in PLACE {
+            let column = events.column_by_name(name).ok_or_else(|| Error::internal(format!("events lack {name}")))?;
+            columns.push(take(column, &places, None)?);
+        }
+        columns.push(Arc::new(live.errors(with_row)));
+        if let (Some(changed), Some(verdict)) = (changed, self.verdict) {
+            columns.push(Arc::new(changed.errors(with_row)));
+            for scored in [live, changed] {
+                columns.push(Arc::new(scored.verdicts(with_row, verdict)?));
+            }
+        }
+        Ok(RecordBatch::try_new(self.output(), columns)?)
+    }
+
+    /// The columns of the sinks, NULL where their SELECTs fail, and the places of the events.
+    pub(super) fn output(&self) -> SchemaRef {
+        let of_live = self.live.plan.output.fields().iter().map(|field| (field.name().clone(), field.data_type().clone()));
+        let changed = self.changed.iter().flat_map(|changed| changed.plan.output.fields());
+        let of_changed = changed.map(|field| (format!("{CHANGED}{}", field.name()), field.data_type().clone()));
+        let mut fields: Vec<Field> = of_live.chain(of_changed).map(|(name, data_type)| Field::new(name, data_type, true)).collect();
+        let types = [DataType::Int32, DataType::Int64, timestamp_type()];
+        fields.extend(PLACE.iter().zip(types).map(|((name, _), data_type)| Field::new(*name, data_type, false)));
+        fields.push(Field::new(ERROR, DataType::Utf8, true));
+        if self.changed.is_some() {
+            fields.push(Field::new(CHANGED_ERROR, DataType::Utf8, true));
+            fields.extend([VERDICT, CHANGED_VERDICT].map(|name| Field::new(name, DataType::Utf8, false)));
+        }
+        Arc::new(Schema::new(fields))
+    }
+}

@@ -1,0 +1,258 @@
+//! Where an edited definition of a sink decides otherwise than the one that is live: counts by both verdicts, sums, examples.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, Int64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use batch::{CHANGED, CHANGED_VERDICT, NO_VERDICT, VERDICT};
+use engine::events::format_timestamp;
+use engine::sinks::SinkPlan;
+use serde::Serialize;
+use serde_json::{Value, json};
+use types::suggest::nearest;
+use types::{Error, Result};
+
+use super::{AMOUNT, EditedSink, VERDICTS};
+
+/// Different pairs of verdicts that are counted.
+const MAX_CELLS: usize = 1_000;
+/// Events that are shown of each pair of different verdicts.
+const EXAMPLES: usize = 3;
+const DIGITS: u8 = 38;
+
+/// How two definitions of a sink decide about the same events.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The column that is compared.
+    pub verdict: String,
+    /// The column that is summed.
+    pub amount: Option<String>,
+    /// Events about which the two decide differently.
+    pub different: u64,
+    /// In the order of the verdicts.
+    pub cells: Vec<Cell>,
+    /// Of events about which they decide differently, the first ones of each pair of verdicts.
+    pub examples: Vec<Example>,
+}
+
+/// The events of one pair of verdicts. In the place of a verdict stand `(none)` where WHERE does not hold, `(error)` where
+/// the SELECT fails, and `(null)`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    pub live: String,
+    pub changed: String,
+    pub events: u64,
+    /// As in answers: decimals are strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Example {
+    pub live: String,
+    pub changed: String,
+    pub partition: i32,
+    pub offset: i64,
+    pub event_time: String,
+    /// The event's id, where a definition selects it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// Counts rows as they come.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    verdict: String,
+    amount: Option<String>,
+    /// The type in which amounts are added.
+    amount_type: DataType,
+    /// The stream's column with the event's id.
+    id: Option<String>,
+    cells: BTreeMap<(String, String), Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    events: u64,
+    exact: i128,
+    double: f64,
+    examples: Vec<Example>,
+}
+
+impl Comparison {
+    /// Errors: `Input` where no column says how a sink decides, or the amount is no number.
+    pub(super) fn new(edited: &EditedSink, (live, changed): (&SinkPlan, &SinkPlan)) -> Result<Comparison> {
+        let verdict = match &edited.verdict {
+            Some(named) => {
+                both_have(named, live, changed, "--verdict")?;
+                named.clone()
+            }
+            None => default_verdict(live, changed)?,
+        };
+        let amount = match &edited.amount {
+            Some(named) => {
+                both_have(named, live, changed, "--amount")?;
+                Some(named.clone())
+            }
+            None => [live, changed].iter().all(|plan| type_of(plan, AMOUNT).is_some_and(is_number)).then(|| AMOUNT.to_owned()),
+        };
+        let mut amount_type = DataType::Float64;
+        if let Some(amount) = &amount {
+            let types = [live, changed].map(|plan| type_of(plan, amount).cloned().unwrap_or(DataType::Null));
+            if let Some(other) = types.iter().find(|found| !is_number(found)) {
+                return Err(Error::input(format!("the column \"{amount}\" is {}", types::sql_types::sql_name(other)))
+                    .with("expected", "--amount with a column of numbers"));
+            }
+            amount_type = sum_type(&types);
+        }
+        Ok(Comparison { verdict, amount, amount_type, id: live.stream.id.clone(), cells: BTreeMap::new() })
+    }
+
+    pub(super) fn verdict(&self) -> &str {
+        &self.verdict
+    }
+
+    pub(super) fn add(&mut self, rows: &RecordBatch) -> Result<()> {
+        let (live, changed) = (texts(rows, VERDICT)?, texts(rows, CHANGED_VERDICT)?);
+        // A value that does not fit is no NULL.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let amounts_of = |name: &str| {
+            let amounts = cast_with_options(rows_of(rows, name)?, &self.amount_type, &options);
+            amounts.map_err(|_| Error::input(format!("an amount has more than {DIGITS} digits")))
+        };
+        let amounts = match &self.amount {
+            Some(amount) => Some([amounts_of(amount)?, amounts_of(&format!("{CHANGED}{amount}"))?]),
+            None => None,
+        };
+        for row in 0..rows.num_rows() {
+            let verdicts = (live.value(row).to_owned(), changed.value(row).to_owned());
+            if self.cells.len() == MAX_CELLS && !self.cells.contains_key(&verdicts) {
+                return Err(Error::input(format!("the column \"{}\" has more than {MAX_CELLS} pairs of values", self.verdict))
+                    .with("expected", "--verdict with a column of few values"));
+            }
+            let is_example = verdicts.0 != verdicts.1 && self.cells.get(&verdicts).is_none_or(|cell| cell.examples.len() < EXAMPLES);
+            let example = is_example.then(|| self.example(rows, row, &verdicts)).transpose()?;
+            let is_live = verdicts.0 != NO_VERDICT;
+            let cell = self.cells.entry(verdicts).or_default();
+            cell.events += 1;
+            cell.examples.extend(example);
+            if let Some([of_live, of_changed]) = &amounts {
+                cell.add(if is_live { of_live } else { of_changed }, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn example(&self, rows: &RecordBatch, row: usize, (live, changed): &(String, String)) -> Result<Example> {
+        let id = self.id.as_ref().and_then(|id| {
+            let columns = [rows.column_by_name(id), rows.column_by_name(&format!("{CHANGED}{id}"))];
+            columns.into_iter().flatten().find(|column| column.is_valid(row))
+        });
+        let text = |column: &ArrayRef| Ok::<_, Error>(ArrayFormatter::try_new(column, &FormatOptions::default())?.value(row).to_string());
+        Ok(Example {
+            live: live.clone(),
+            changed: changed.clone(),
+            partition: rows_of(rows, "_partition")?.as_primitive::<Int32Type>().value(row),
+            offset: rows_of(rows, "_offset")?.as_primitive::<Int64Type>().value(row),
+            event_time: format_timestamp(
+                rows_of(rows, "_event_time")?.as_primitive::<arrow::datatypes::TimestampMicrosecondType>().value(row),
+            ),
+            id: id.map(text).transpose()?,
+        })
+    }
+
+    pub(super) fn finish(self) -> Difference {
+        let amount_type = self.amount.is_some().then_some(&self.amount_type);
+        let (mut different, mut cells, mut examples) = (0, Vec::new(), Vec::new());
+        for ((live, changed), counted) in self.cells {
+            different += if live == changed { 0 } else { counted.events };
+            let amount = amount_type.map(|amount_type| counted.sum(amount_type));
+            cells.push(Cell { live, changed, events: counted.events, amount });
+            examples.extend(counted.examples);
+        }
+        Difference { verdict: self.verdict, amount: self.amount, different, cells, examples }
+    }
+}
+
+impl Counted {
+    fn add(&mut self, amounts: &ArrayRef, row: usize) -> Result<()> {
+        if amounts.is_null(row) {
+            return Ok(());
+        }
+        match amounts.as_primitive_opt::<Decimal128Type>() {
+            Some(amounts) => {
+                let sum = self.exact.checked_add(amounts.value(row));
+                self.exact = sum.ok_or_else(|| Error::input("the sum of amounts has more than 38 digits"))?;
+            }
+            None => self.double += amounts.as_primitive::<Float64Type>().value(row),
+        }
+        Ok(())
+    }
+
+    fn sum(&self, amount_type: &DataType) -> Value {
+        match amount_type {
+            DataType::Decimal128(_, 0) => match i64::try_from(self.exact) {
+                Ok(whole) if whole.abs() <= 1 << 53 => json!(whole),
+                _ => json!(self.exact.to_string()),
+            },
+            DataType::Decimal128(precision, scale) => {
+                json!(<Decimal128Type as arrow::datatypes::DecimalType>::format_decimal(self.exact, *precision, *scale))
+            }
+            _ => json!(self.double),
+        }
+    }
+}
+
+fn default_verdict(live: &SinkPlan, changed: &SinkPlan) -> Result<String> {
+    let has_both = |name: &&&str| [live, changed].iter().all(|plan| type_of(plan, name).is_some());
+    let found = VERDICTS.iter().find(has_both);
+    found.map(|name| (*name).to_owned()).ok_or_else(|| {
+        Error::input(format!("no column of both definitions is named {}", VERDICTS.join(" or ")))
+            .with("expected", format!("--verdict with one of {}", live.column_names()))
+    })
+}
+
+/// Refuses a column that one of the definitions does not have.
+fn both_have(name: &str, live: &SinkPlan, changed: &SinkPlan, option: &str) -> Result<()> {
+    for (which, plan) in [("live", live), ("changed", changed)] {
+        if type_of(plan, name).is_none() {
+            let near = nearest(name, plan.output.fields().iter().map(|field| field.name().as_str()));
+            let near = near.map(|near| format!(": did you mean \"{near}\"?")).unwrap_or_default();
+            return Err(Error::input(format!("the {which} definition has no column \"{name}\"{near}"))
+                .with("expected", format!("{option} with one of {}", plan.column_names())));
+        }
+    }
+    Ok(())
+}
+
+fn type_of<'p>(plan: &'p SinkPlan, name: &str) -> Option<&'p DataType> {
+    plan.output.column_with_name(name).map(|(_, field)| field.data_type())
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
+}
+
+/// Integers and decimals are added exactly.
+fn sum_type(types: &[DataType]) -> DataType {
+    let scales = types.iter().map(|data_type| match data_type {
+        DataType::Decimal128(_, scale) => Some((*scale).max(0)),
+        integer if integer.is_integer() => Some(0),
+        _ => None,
+    });
+    let largest = scales.reduce(|one, other| Some(one?.max(other?))).flatten();
+    largest.map_or(DataType::Float64, |scale| DataType::Decimal128(DIGITS, scale))
+}
+
+fn rows_of<'r>(rows: &'r RecordBatch, name: &str) -> Result<&'r ArrayRef> {
+    rows.column_by_name(name).ok_or_else(|| Error::internal(format!("scored rows lack {name}")))
+}
+
+fn texts<'r>(rows: &'r RecordBatch, name: &str) -> Result<&'r arrow::array::StringArray> {
+    Ok(rows_of(rows, name)?.as_string::<i32>())
+}
+
+#[cfg(test)]
+mod tests;

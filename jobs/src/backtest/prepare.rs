@@ -1,0 +1,145 @@
+//! What a backtest needs before it reads an event: the definitions that score, and every mistake of the request.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use batch::{Backtest, BacktestClock, Changed, plan_of_sink};
+use catalog::CatalogState;
+use committed::registry::{LiveSink, Registry};
+use definitions::settings::ClockKind;
+use definitions::{SinkDefinition, parse};
+use engine::functions::Functions;
+use engine::sinks::SinkPlan;
+use types::{Error, Result};
+
+use super::BacktestRequest;
+use super::difference::Comparison;
+use crate::installation::Installation;
+use crate::mistakes::Mistakes;
+use crate::outputs::live_sink;
+use crate::row_file::Format;
+
+/// A request without a mistake.
+pub(super) struct Prepared {
+    pub(super) definitions: Definitions,
+    /// Where there is an edited definition.
+    pub(super) comparison: Option<Comparison>,
+    /// The columns of the rows.
+    pub(super) output: SchemaRef,
+    pub(super) format: Format,
+}
+
+/// The definitions that score the events.
+pub(super) struct Definitions {
+    pub(super) registry: Registry,
+    pub(super) live: LiveSink,
+    edited: Option<EditedDefinition>,
+}
+
+struct EditedDefinition {
+    sink: LiveSink,
+    /// The column in which both definitions decide.
+    verdict: String,
+}
+
+impl Definitions {
+    pub(super) fn backtest(&self, request: &BacktestRequest, installation: &Installation) -> Backtest<'_> {
+        let changed = self.edited.as_ref().map(|edited| Changed { sink: &edited.sink, verdict: &edited.verdict });
+        let BacktestRequest { from, to, known, .. } = *request;
+        let clock = clock_of(installation);
+        Backtest { registry: &self.registry, sink: &self.live, changed, from, to, known, clock }
+    }
+}
+
+/// Errors: all mistakes of the request.
+pub(super) async fn prepared(installation: &Installation, state: &CatalogState, request: &BacktestRequest) -> Result<Prepared> {
+    let mut mistakes = Mistakes::default();
+    let format = request.check(&mut mistakes);
+    let definitions = checked_definitions(installation, state, request, &mut mistakes).await?;
+    let output = match &definitions {
+        Some((definitions, _)) => mistakes.noted(definitions.backtest(request, installation).output())?,
+        None => None,
+    };
+    mistakes.into_result()?;
+    match (definitions, output, format) {
+        (Some((definitions, comparison)), Some(output), Some(format)) => Ok(Prepared { definitions, comparison, output, format }),
+        _ => Err(Error::internal("a mistake of a backtest was not noted")),
+    }
+}
+
+/// The definitions of a request, and how they are compared where there are two. `None` if one of them has a mistake.
+async fn checked_definitions(
+    installation: &Installation,
+    state: &CatalogState,
+    request: &BacktestRequest,
+    mistakes: &mut Mistakes,
+) -> Result<Option<(Definitions, Option<Comparison>)>> {
+    let functions = &installation.functions;
+    let registry = Registry::load(state, functions).await?;
+    let registry = with_values(registry, &request.set, functions, mistakes).await?;
+    let live = mistakes.noted(loaded_sink(state, &registry, &request.sink))?;
+    let Some(change) = &request.changed else {
+        let live = planned("live", live, mistakes)?;
+        return Ok(live.map(|(live, _)| (Definitions { registry, live, edited: None }, None)));
+    };
+    let version = live.as_ref().map_or(0, |sink| sink.version);
+    let edited = match mistakes.noted(edited_definition(&change.file, &request.sink))? {
+        Some(definition) => Some(registry.sink_of(Arc::new(definition), version, functions).await),
+        None => None,
+    };
+    let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
+    let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
+    let Some(comparison) = mistakes.noted(Comparison::new(change, (&live_plan, &plan)))? else { return Ok(None) };
+    let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
+    Ok(Some((Definitions { registry, live, edited: Some(edited) }, Some(comparison))))
+}
+
+/// A sink that was found, with its plan.
+fn planned(which: &str, sink: Option<LiveSink>, mistakes: &mut Mistakes) -> Result<Option<(LiveSink, Arc<SinkPlan>)>> {
+    let Some(sink) = sink else { return Ok(None) };
+    let plan = mistakes.noted(plan_of_sink(which, &sink))?;
+    Ok(plan.map(|plan| (sink, plan)))
+}
+
+/// A live sink as the registry has it.
+fn loaded_sink(state: &CatalogState, registry: &Registry, name: &str) -> Result<LiveSink> {
+    let name = live_sink(state, name)?.name;
+    let sink = registry.sinks.iter().find(|sink| sink.name == name).cloned();
+    sink.ok_or_else(|| Error::internal("a live sink is not loaded"))
+}
+
+/// The same sinks, planned with other values. A version of a value that was never set is 0.
+async fn with_values(registry: Registry, values: &[(String, String)], functions: &Functions, mistakes: &mut Mistakes) -> Result<Registry> {
+    if values.is_empty() {
+        return Ok(registry);
+    }
+    let mut parameters = registry.parameters.clone();
+    for (name, value) in values {
+        mistakes.noted(parameters.set(name, value, 0))?;
+    }
+    Ok(registry.with_parameters(parameters, functions).await)
+}
+
+/// Reads the edited definition of a sink.
+fn edited_definition(file: &Path, name: &str) -> Result<SinkDefinition> {
+    let text = std::fs::read_to_string(file).map_err(|error| Error::from(error).with("file", file.display()))?;
+    let (definitions, diagnostics) = parse::parse_definitions(&[(Some(file.to_path_buf()), text)]);
+    diagnostics.into_result()?;
+    let found: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();
+    let Some(definition) = definitions.sinks.iter().find(|sink| *sink.name == *name) else {
+        let found = if found.is_empty() { "no CREATE SINK".to_owned() } else { format!("CREATE SINK {}", found.join(", ")) };
+        return Err(Error::input(format!("{} does not define the sink \"{name}\"", file.display()))
+            .with("found", found)
+            .with("expected", format!("CREATE SINK {name} ..")));
+    };
+    Ok(definition.clone())
+}
+
+/// The clock that the installation's answers have.
+fn clock_of(installation: &Installation) -> BacktestClock {
+    match installation.settings.serving.clock {
+        ClockKind::Wall => BacktestClock::Wall,
+        ClockKind::Event => BacktestClock::Event,
+    }
+}

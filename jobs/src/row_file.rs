@@ -1,0 +1,155 @@
+//! A file of rows that a command writes: Parquet, CSV or JSON lines by its name, and whole or not there.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use types::{Error, Result};
+
+use crate::mistakes::Mistakes;
+
+/// The formats of files of rows, those that are written and those that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Parquet,
+    Csv,
+    JsonLines,
+}
+
+impl Format {
+    /// The format that the extension names.
+    ///
+    /// Errors: `Input` for another extension.
+    pub(crate) fn from_extension(path: &Path) -> Result<Format> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("parquet") => Ok(Format::Parquet),
+            Some("csv") => Ok(Format::Csv),
+            Some("ndjson" | "jsonl") => Ok(Format::JsonLines),
+            _ => Err(Error::input(format!("the extension of {} names no format", path.display()))
+                .with("expected", "a name that ends in .parquet, .csv, .ndjson or .jsonl")),
+        }
+    }
+}
+
+/// A file of rows, which has another name until it is whole.
+pub(crate) struct RowFile {
+    path: PathBuf,
+    part: PathBuf,
+    writer: Writer,
+}
+
+enum Writer {
+    Parquet(Box<ArrowWriter<File>>),
+    Csv(Box<csv::Writer<File>>),
+    JsonLines(BufWriter<File>),
+}
+
+impl RowFile {
+    /// Returns the format of a file that can be written. Mistakes: another extension, a folder that does not exist, a
+    /// file that exists, unless it is replaced.
+    pub(crate) fn check(path: &Path, force: bool, mistakes: &mut Mistakes) -> Option<Format> {
+        if let Some(missing) = missing_folder(path) {
+            mistakes.add(missing);
+        } else if path.is_dir() {
+            mistakes.add(Error::input(format!("{} is a folder: expected the name of a file", path.display())));
+        } else if path.exists() && !force {
+            mistakes.add(Error::input(format!("{} exists already", path.display())).with("help", "--force replaces it"));
+        }
+        Format::from_extension(path).map_err(|mistake| mistakes.add(mistake)).ok()
+    }
+
+    pub(crate) fn create(path: &Path, format: Format, schema: &SchemaRef) -> Result<RowFile> {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let file = File::create(&part).map_err(|error| Error::from(error).with("file", path.display()))?;
+        let writer = match format {
+            Format::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
+            Format::Csv => {
+                let mut writer = csv::Writer::from_writer(file);
+                writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(unwritable)?;
+                Writer::Csv(Box::new(writer))
+            }
+            Format::JsonLines => Writer::JsonLines(BufWriter::new(file)),
+        };
+        Ok(RowFile { path: path.to_owned(), part, writer })
+    }
+
+    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        match &mut self.writer {
+            Writer::Parquet(writer) => writer.write(rows).map_err(unwritable)?,
+            Writer::Csv(writer) => {
+                for row in serving::json::rows(rows)? {
+                    let row: serde_json::Value = serde_json::from_str(row.get()).map_err(unwritable)?;
+                    writer.write_record(rows.schema_ref().fields().iter().map(|field| cell(&row[field.name()]))).map_err(unwritable)?;
+                }
+            }
+            Writer::JsonLines(writer) => {
+                for row in serving::json::rows(rows)? {
+                    serde_json::to_writer(&mut *writer, &row).map_err(unwritable)?;
+                    writer.write_all(b"\n")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// On an error nothing is left behind.
+    pub(crate) fn finish(self) -> Result<()> {
+        let written = match self.writer {
+            Writer::Parquet(writer) => writer.into_inner().map_err(unwritable),
+            Writer::Csv(writer) => writer.into_inner().map_err(unwritable),
+            Writer::JsonLines(writer) => writer.into_inner().map_err(unwritable),
+        };
+        let renamed = written.and_then(|file| {
+            file.sync_all()?;
+            std::fs::rename(&self.part, &self.path)?;
+            Ok(())
+        });
+        renamed.map_err(|error| {
+            let _ = std::fs::remove_file(&self.part);
+            error.with("file", self.path.display())
+        })
+    }
+
+    /// Finishes the file if it was filled; otherwise nothing is left behind. Returns the outcome of filling it.
+    pub(crate) fn finish_if<T>(self, filled: Result<T>) -> Result<T> {
+        match filled {
+            Ok(filled) => self.finish().map(|()| filled),
+            Err(error) => {
+                self.discard();
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn discard(self) {
+        drop(self.writer);
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+/// The error for a file that is to be written into a folder that does not exist.
+pub(crate) fn missing_folder(path: &Path) -> Option<Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())?;
+    Some(Error::input(format!("there is no folder {}: expected one that exists", folder.display())).with("file", path.display()))
+}
+
+/// A value as a cell of CSV: NULL is empty, a text stands without quotes of JSON.
+fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn unwritable(error: impl std::fmt::Display) -> Error {
+    Error::unavailable(format!("the rows cannot be written: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

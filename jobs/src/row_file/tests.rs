@@ -1,0 +1,76 @@
+//! A file of rows: its form by its name, and whole or not there.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, StringArray};
+
+use super::*;
+
+fn rows() -> RecordBatch {
+    let columns: [(&str, ArrayRef); 2] =
+        [("id", Arc::new(StringArray::from(vec![Some("a, \"b\""), None]))), ("n", Arc::new(Int64Array::from(vec![Some(3), None])))];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+}
+
+fn written(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    let mut file = RowFile::create(&path, Format::from_extension(&path).unwrap(), rows().schema_ref()).unwrap();
+    file.write(&rows()).unwrap();
+    assert!(!path.exists(), "it appears when it is whole");
+    file.finish().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    (folder, path)
+}
+
+#[test]
+fn the_name_says_how_a_file_is_written() {
+    let (_folder, csv) = written("scored.csv");
+    assert_eq!(std::fs::read_to_string(csv).unwrap(), "id,n\n\"a, \"\"b\"\"\",3\n,\n");
+    let (_folder, lines) = written("scored.ndjson");
+    assert_eq!(std::fs::read_to_string(lines).unwrap(), "{\"id\":\"a, \\\"b\\\"\",\"n\":3}\n{\"id\":null,\"n\":null}\n");
+    let (_folder, parquet) = written("scored.parquet");
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(File::open(parquet).unwrap(), 100).unwrap();
+    assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), [rows()]);
+    let refused = Format::from_extension(Path::new("scored.xlsx")).unwrap_err().to_string();
+    assert!(refused.contains("scored.xlsx"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_written_is_named_before_anything_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("old.csv"), "").unwrap();
+    std::fs::create_dir(at("folder.csv")).unwrap();
+    let reported = |path: &Path, force: bool| {
+        let mut mistakes = Mistakes::default();
+        let format = RowFile::check(path, force, &mut mistakes);
+        (format, mistakes.into_result().map_err(|mistake| mistake.to_string()).err().unwrap_or_default())
+    };
+    for good in [at("new.parquet"), at("folder.csv/new.csv"), "new.csv".into()] {
+        assert_eq!(reported(&good, false).1, "", "{good:?}");
+    }
+    let of_csv = Some(Format::Csv);
+    assert_eq!(reported(&at("old.csv"), true), (of_csv, String::new()));
+    for (path, force, format, expected) in [
+        ("old.csv", false, of_csv, "exists already"),
+        ("folder.csv", true, of_csv, "is a folder"),
+        ("none/new.csv", false, of_csv, "there is no folder"),
+        ("old.csv/new.csv", false, of_csv, "there is no folder"),
+        ("new.txt", false, None, "names no format"),
+        ("none/new.txt", false, None, "2 mistakes:\n- there is no folder"),
+    ] {
+        let (found, mistakes) = reported(&at(path), force);
+        assert!(found == format && mistakes.contains(expected) && !mistakes.contains(".part"), "{path}: {mistakes}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_finished_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scored.csv");
+    let mut file = RowFile::create(&path, Format::Csv, rows().schema_ref()).unwrap();
+    file.write(&rows()).unwrap();
+    file.discard();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,93 @@
+//! Problems of alerts: which nobody runs, which wait, and which are behind.
+
+use catalog::AlertRunner;
+use engine::events::format_timestamp;
+use types::tiles::Micros;
+
+use super::{Facts, Fault, Problem, Severity, for_time};
+use crate::status::AlertFacts;
+
+const SECOND: Micros = 1_000_000;
+/// A process takes an alert up within a second, and another one over within the time of its lease.
+const UNRUN_FOR: Micros = 30 * SECOND;
+/// A process looks several times a second. A round of a takeover looks at all keys.
+const BEHIND_FOR: Micros = 60 * SECOND;
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    facts.alerts.iter().filter_map(|alert| problem(facts, alert)).collect()
+}
+
+fn problem(facts: &Facts, alert: &AlertFacts) -> Option<Problem> {
+    if alert.is_paused {
+        return None;
+    }
+    if alert.run_by.is_none() {
+        return (facts.now - alert.since > UNRUN_FOR).then(|| unrun(alert));
+    }
+    let runner = alert.running()?;
+    match &runner.waits {
+        Some(why) => Some(waits(alert, runner, why)),
+        None => behind(facts, alert, runner),
+    }
+}
+
+fn unrun(alert: &AlertFacts) -> Problem {
+    let cause = match (&alert.refused, &alert.runner) {
+        (Some(found), _) => format!("it cannot be planned any more: {found}"),
+        (None, Some(AlertRunner { owner, looked_at: Some(at), .. })) => {
+            format!("no `up` or `speed` runs, or none can run it; {owner} did, and last looked at {}", format_timestamp(*at))
+        }
+        (None, _) => "no `up` or `speed` runs, or none can run it".to_owned(),
+    };
+    Problem {
+        fault: Fault::AlertUnrun,
+        severity: Severity::Error,
+        what: format!("no process runs the alert \"{}\"; {}", alert.alert, open(alert)),
+        cause,
+        effect: "no alerts are opened or resolved, and no records are put out; the next process to run it continues from there".into(),
+        next_step: match alert.refused {
+            Some(_) => "change the alert or the view that it watches, and run `basestream apply`".into(),
+            None => "start `basestream up` or `basestream speed`; if one runs, its log and its /readyz say why it cannot".into(),
+        },
+    }
+}
+
+fn waits(alert: &AlertFacts, runner: &AlertRunner, why: &str) -> Problem {
+    Problem {
+        fault: Fault::AlertWaits,
+        severity: Severity::Error,
+        what: format!("the alert \"{}\" is not evaluated; {}", alert.alert, open(alert)),
+        cause: format!("{why} ({})", runner.owner),
+        effect: "no alerts are opened or resolved, and no records are put out, because they could contradict earlier ones".into(),
+        next_step: "point log.url at the log that it was evaluated with; if that is lost, define the alert under a new name and run \
+            `basestream apply`: it begins anew"
+            .into(),
+    }
+}
+
+fn behind(facts: &Facts, alert: &AlertFacts, runner: &AlertRunner) -> Option<Problem> {
+    let (late, cause) = match runner.looked_at.map(|looked_at| facts.now - looked_at) {
+        Some(ended) if ended > BEHIND_FOR => {
+            (ended, format!("{} looks at many keys, or cannot read the view: its log says which", runner.owner))
+        }
+        // By the event clock its time is that of the newest event, however old that is.
+        _ if facts.event_clock => return None,
+        // A process that has just taken it up, or waits for a partition that nobody reads, has not evaluated it.
+        _ => (
+            facts.now - runner.at.unwrap_or(alert.since),
+            "the records of its view's streams after that are not counted yet: workers are behind, or a partition has none".to_owned(),
+        ),
+    };
+    (late > BEHIND_FOR).then(|| Problem {
+        fault: Fault::AlertBehind,
+        severity: Severity::Warning,
+        what: format!("the alert \"{}\" is {} behind", alert.alert, for_time(late)),
+        cause,
+        effect: "its records come that late; none is left out, and lag is not taken for silence".into(),
+        next_step: "see the lag of the partitions above; more workers read more partitions at a time".into(),
+    })
+}
+
+fn open(alert: &AlertFacts) -> String {
+    if alert.open == 1 { "1 key is open".to_owned() } else { format!("{} keys are open", alert.open) }
+}

@@ -1,0 +1,105 @@
+//! Columns of texts: their types, and their values as they are written.
+
+use arrow::array::{Array, AsArray};
+
+use super::*;
+
+fn file(name: &str, text: &str) -> (tempfile::TempDir, Result<TextFile>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let form = if name.ends_with(".csv") { Form::Csv } else { Form::JsonLines };
+    let file = TextFile::survey(&path, form);
+    (folder, file)
+}
+
+/// Each row as its line and its values.
+fn rows(file: &TextFile) -> Vec<(u64, Vec<Option<String>>)> {
+    let mut found = Vec::new();
+    for rows in file.rows().unwrap() {
+        let rows = rows.unwrap();
+        for (row, line) in rows.lines.iter().enumerate() {
+            let value = |column: &ArrayRef| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_owned());
+            found.push((*line, rows.columns.iter().map(value).collect()));
+        }
+    }
+    found
+}
+
+fn types(file: &TextFile) -> Vec<DataType> {
+    (0..file.columns.len()).map(|column| file.data_type(column)).collect()
+}
+
+#[test]
+fn a_column_of_csv_is_what_all_of_its_cells_are() {
+    let text = "id,long,share,fraud,code,mixed,wide,empty\n1,9007199254740993,0.5,true,007,1,9007199254740993,\n-2,3,4,false,8,x,0.5,\n";
+    let (_folder, file) = file("spine.csv", text);
+    let file = file.unwrap();
+    assert_eq!(file.columns, ["id", "long", "share", "fraud", "code", "mixed", "wide", "empty"]);
+    let (whole, text) = (DataType::Int64, DataType::Utf8);
+    let expected = [&whole, &whole, &DataType::Float64, &DataType::Boolean, &text, &text, &text, &text];
+    assert_eq!(types(&file).iter().collect::<Vec<_>>(), expected);
+    let (line, first) = rows(&file).remove(0);
+    assert_eq!((line, first[4].as_deref(), &first[7]), (2, Some("007"), &None));
+}
+
+#[test]
+fn semicolons_and_tabs_are_seen() {
+    for text in ["\u{feff}id;\"a,b\";ts\n1;x,y;2\n", "id\t\"a,b\"\tts\r\n1\tx,y\t2\r\n"] {
+        let (_folder, file) = file("spine.csv", text);
+        let file = file.unwrap();
+        assert_eq!(file.columns, ["id", "a,b", "ts"]);
+        let owned = ["1", "x,y", "2"].map(|value| Some(value.to_owned())).to_vec();
+        assert_eq!(rows(&file), [(2, owned)]);
+    }
+}
+
+#[test]
+fn json_lines_have_the_columns_of_all_lines_in_the_order_in_which_they_come() {
+    let text = "{\"b\": 1, \"a\": \"7\"}\n\n{\"a\": null, \"c\": {\"d\": [1]}, \"b\": 2.5}\n";
+    let (_folder, file) = file("spine.ndjson", text);
+    let file = file.unwrap();
+    assert_eq!((file.columns.join(" ").as_str(), types(&file)), ("b a c", vec![DataType::Float64, DataType::Utf8, DataType::Utf8]));
+    let owned = |values: [Option<&str>; 3]| values.map(|value| value.map(str::to_owned)).to_vec();
+    let expected = [(1, owned([Some("1"), Some("7"), None])), (3, owned([Some("2.5"), None, Some("{\"d\": [1]}")]))];
+    assert_eq!(rows(&file), expected);
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_named() {
+    for (name, text, message) in [
+        ("spine.ndjson", "{\"a\": 1}\n[2]\n", "found no JSON object"),
+        ("spine.ndjson", "{\"a\": 1}\n{\"a\": \n", "found no JSON object"),
+        ("spine.csv", "a,b\n1,2\n3\n", "line: 3"),
+    ] {
+        let error = file(name, text).1.unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        if name.ends_with("ndjson") {
+            assert!(error.context().contains(&("line", "2".to_owned())), "{error}");
+        }
+    }
+}
+
+#[test]
+fn only_numbers_that_a_double_keeps_become_doubles() {
+    for (text, kind) in [
+        ("0", Some(Kind::Integer)),
+        ("-12", Some(Kind::Integer)),
+        ("9007199254740993", Some(Kind::LongInteger)),
+        ("9223372036854775808", None),
+        ("0.50", Some(Kind::Double)),
+        ("1e3", Some(Kind::Double)),
+        ("0.1234567890123456", None),
+        ("1e400", None),
+        ("007", None),
+        ("+7", None),
+        (".5", None),
+        ("1.", None),
+        ("-0", None),
+        ("1_000", None),
+        ("NaN", None),
+        ("", None),
+    ] {
+        assert_eq!(number(text), kind, "{text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The keys that are hot: once as JSON, or from then on as server-sent events, which name each key that becomes hot and
+//! each that ceases.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use access::Principal;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use engine::events::format_timestamp;
+use futures::Stream;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::App;
+use super::input::{Json, NOT_BUFFERED, accepts_events};
+use super::problem::Problem;
+use crate::hot_keys::HotKey;
+use crate::hot_keys::changes::{Change, Changes};
+use crate::node::Node;
+
+/// How often a watcher looks for changes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// While nothing changes, a comment says that the server is still there.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Then a watcher has to ask again: rights that its token has lost do not last for ever. Browsers do so by themselves.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// `GET /v1/hot-keys`
+pub(super) async fn hot_keys(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let node = app.node.acting_for(principal);
+    if !accepts_events(&headers) {
+        let hot_keys: Vec<Value> = node.hot_keys()?.iter().map(as_json).collect();
+        return Ok(Json(json!({ "hot_keys": hot_keys })).into_response());
+    }
+    let Ok(permit) = app.watchers.clone().try_acquire_owned() else {
+        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many clients watch the hot keys: try again, or ask without events"));
+    };
+    // An answer that fails has a status.
+    node.recent_hot_keys()?;
+    let watching = Watching {
+        node,
+        changes: Changes::default(),
+        waiting: VecDeque::new(),
+        looked: false,
+        ends_at: Instant::now() + LONGEST,
+        stop: app.stop.clone(),
+        _permit: permit,
+    };
+    let events = Sse::new(events(watching)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    Ok(([NOT_BUFFERED], events).into_response())
+}
+
+/// One client that watches. It holds its place until it goes.
+struct Watching {
+    node: Node,
+    changes: Changes,
+    /// What is not sent yet.
+    waiting: VecDeque<Change>,
+    looked: bool,
+    ends_at: Instant,
+    stop: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+}
+
+fn events(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    futures::stream::unfold(watching, |mut watching| async move {
+        let change = watching.next().await?;
+        Some((Ok(event(&change)), watching))
+    })
+}
+
+impl Watching {
+    /// `None` at the end: of the server, or of the time that one request may watch.
+    async fn next(&mut self) -> Option<Change> {
+        loop {
+            if let Some(change) = self.waiting.pop_front() {
+                return Some(change);
+            }
+            if Instant::now() >= self.ends_at {
+                return None;
+            }
+            // The first look is at once.
+            let pause = if std::mem::replace(&mut self.looked, true) { LOOK_EVERY } else { Duration::ZERO };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                () = tokio::time::sleep(pause) => {}
+            }
+            match self.node.recent_hot_keys() {
+                Ok(hot) => self.waiting.extend(self.changes.take(&hot, Instant::now())),
+                Err(error) => debug!(%error, "the hot keys are not known at the moment"),
+            }
+        }
+    }
+}
+
+fn event(change: &Change) -> Event {
+    let (name, hot) = match change {
+        Change::Hot(hot) => ("hot", hot),
+        Change::Ceased(hot) => ("ceased", hot),
+    };
+    Event::default().event(name).data(as_json(hot).to_string())
+}
+
+fn as_json(hot: &HotKey) -> Value {
+    json!({
+        "view": hot.view,
+        "key": hot.key,
+        "seen_in": hot.seen_in.name(),
+        "window": hot.window,
+        "share": hot.share,
+        "per_second": hot.per_second,
+        "seen_at": format_timestamp(hot.seen_at),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! The keys that satisfy the conditions of alerts now, as the catalog has them: `GET /v1/alerts` and `system.alerts`
+//! both read them from here, some at a time.
+
+use std::sync::Arc;
+
+use catalog::{AlertVersion, Catalog, OpenAlert, Revision};
+use types::Result;
+
+/// Open alerts that are read together. One takes up to a megabyte.
+pub(crate) const READ_AT_ONCE: u32 = 100;
+
+/// Reads the open alerts of some versions, in the order of those, and of one version by key.
+#[derive(Clone)]
+pub(crate) struct OpenAlerts {
+    catalog: Catalog,
+    versions: Arc<[AlertVersion]>,
+    last: Option<OpenAlertName>,
+}
+
+/// Says which open alert is meant.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OpenAlertName {
+    pub(crate) alert: String,
+    pub(crate) version: u32,
+    pub(crate) keys: String,
+}
+
+impl OpenAlertName {
+    pub(crate) fn new(open: &OpenAlert) -> Self {
+        Self { alert: open.alert.to_string(), version: open.version, keys: open.keys.clone() }
+    }
+}
+
+/// What was read together.
+pub(crate) struct Page {
+    /// The catalog's at that moment.
+    pub(crate) revision: Revision,
+    pub(crate) open: Vec<OpenAlert>,
+    /// False if these were the last ones.
+    pub(crate) may_have_next: bool,
+}
+
+impl OpenAlerts {
+    /// Begins after an open alert, whether it is still open or not.
+    pub(crate) fn new(catalog: &Catalog, versions: Vec<AlertVersion>, after: Option<OpenAlertName>) -> Self {
+        Self { catalog: catalog.clone(), versions: versions.into(), last: after }
+    }
+
+    /// The last one that was read.
+    pub(crate) fn last(&self) -> Option<&OpenAlertName> {
+        self.last.as_ref()
+    }
+
+    /// Reads the next ones: at most `most`, and at most [`READ_AT_ONCE`].
+    pub(crate) async fn next(&mut self, most: u32) -> Result<Page> {
+        let wanted = most.min(READ_AT_ONCE);
+        let after = self.last.as_ref().map(|last| (&*last.alert, last.version, &*last.keys));
+        let (revision, open) = self.catalog.open_alerts_of(&self.versions, after, wanted).await?;
+        if let Some(last) = open.last() {
+            self.last = Some(OpenAlertName::new(last));
+        }
+        Ok(Page { revision, may_have_next: open.len() == wanted as usize, open })
+    }
+}

@@ -1,0 +1,128 @@
+//! `system.alerts`: the keys that satisfy the conditions of alerts now. They are no part of a read view: the catalog is
+//! asked for them page by page, as far as the query reads.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
+use catalog::{AlertVersion, Catalog, OpenAlert};
+use committed::registry::Registry;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::{StreamExt, stream};
+use types::Result;
+
+use crate::open_alerts::{OpenAlerts, READ_AT_ONCE};
+use crate::sql::equality::values_of;
+use crate::sql::source::SourceExec;
+use crate::sql::system::columns::Columns;
+
+pub(super) struct AlertsTable {
+    catalog: Catalog,
+    /// The live alerts, by name.
+    live: Vec<AlertVersion>,
+    schema: SchemaRef,
+}
+
+impl AlertsTable {
+    pub(super) fn new(catalog: &Catalog, registry: &Registry) -> Result<Self> {
+        let mut live: Vec<AlertVersion> = registry.alerts.iter().map(|alert| (alert.name.clone(), alert.version)).collect();
+        live.sort();
+        Ok(Self { catalog: catalog.clone(), live, schema: rows(&[])?.schema() })
+    }
+}
+
+impl fmt::Debug for AlertsTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("system.alerts")
+    }
+}
+
+#[async_trait]
+impl TableProvider for AlertsTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        let support = |term: &&Expr| match names(term) {
+            Some(_) => TableProviderFilterPushDown::Exact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let mut asked = self.live.clone();
+        for named in filters.iter().filter_map(names) {
+            asked.retain(|(alert, _)| named.contains(&**alert));
+        }
+        let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let listed = asked.iter().map(|(alert, _)| &**alert).collect::<Vec<_>>().join(", ");
+        let detail = format!("alerts=[{listed}] limit={}", limit.map_or("none".to_owned(), |limit| limit.to_string()));
+        let reading = Reading { open_alerts: OpenAlerts::new(&self.catalog, asked, None), left: limit.unwrap_or(usize::MAX) };
+        let open = move |_| {
+            let columns = columns.clone();
+            let pages = stream::try_unfold(Some(reading.clone()), Reading::page);
+            pages.map(move |page| Ok(page?.project(&columns)?)).boxed()
+        };
+        let source = SourceExec::new("OpenAlertsExec", detail, schema, Arc::new(open));
+        Ok(if limit.is_some_and(|limit| limit <= READ_AT_ONCE as usize) { source.light() } else { source })
+    }
+}
+
+/// The alerts that a term leaves; `None` where it says something else.
+fn names(term: &Expr) -> Option<BTreeSet<String>> {
+    let values = values_of(term, "alert", &DataType::Utf8)?;
+    let name = |value: ScalarValue| match value {
+        ScalarValue::Utf8(name) => name,
+        _ => None,
+    };
+    Some(values.into_iter().filter_map(name).collect())
+}
+
+#[derive(Clone)]
+struct Reading {
+    open_alerts: OpenAlerts,
+    left: usize,
+}
+
+impl Reading {
+    async fn page(reading: Option<Reading>) -> Result<Option<(RecordBatch, Option<Reading>)>> {
+        let Some(mut reading) = reading else { return Ok(None) };
+        let page = reading.open_alerts.next(u32::try_from(reading.left).unwrap_or(u32::MAX)).await?;
+        let batch = rows(&page.open)?;
+        reading.left -= page.open.len();
+        let has_next = page.may_have_next && reading.left > 0;
+        Ok(Some((batch, has_next.then_some(reading))))
+    }
+}
+
+fn rows(open: &[OpenAlert]) -> Result<RecordBatch> {
+    Columns::default()
+        .text("alert", open, |open| Some(&open.alert))
+        .integer("version", open, |open| Some(open.version.into()))
+        .text("key", open, |open| Some(&open.keys))
+        .time("since", open, |open| Some(open.since))
+        .time("at", open, |open| Some(open.last_put_out))
+        .integer("seq", open, |open| Some(open.seq))
+        .text("record", open, |open| Some(&open.record).filter(|record| !record.is_empty()))
+        .batch()
+}

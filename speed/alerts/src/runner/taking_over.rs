@@ -1,0 +1,182 @@
+//! Takes an alert over from the process that ran it before: what is committed of it, which keys are open, and which
+//! have ceased because a new version of the view does not have them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use catalog::{AlertProgress, AlertTransition, OpenAlert};
+use committed::registry::{LiveAlert, LiveView};
+use engine::alerts::{AlertPlan, OpenState};
+use serving::encoded_keys;
+use tracing::info;
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{ErrorKind, Result, TransitionKind};
+
+use super::RunningAlert;
+use crate::Alerts;
+use crate::evaluation::{EncodedKey, Evaluation, RecoveredState};
+use crate::lease::HeldLease;
+use crate::log_ends::LogEnds;
+use crate::outbox::Outbox;
+use crate::record::{id, is_put_out, json, keys_json, parsed_keys, record_key};
+use crate::waiting::ReadViewWait;
+
+/// How many open alerts are read at once.
+const PAGE: u32 = 10_000;
+
+impl<'a> RunningAlert<'a> {
+    /// Takes over under a lease. `last_round` is the time of the last round of the process before.
+    pub(super) async fn take_over(
+        alerts: &'a Alerts,
+        (alert, plan): (&'a LiveAlert, Arc<AlertPlan>),
+        view: &'a LiveView,
+        (held, last_round): (HeldLease, Option<Micros>),
+    ) -> Result<Self> {
+        // The process before may have used values of parameters that this node has not loaded yet.
+        let revision = alerts.node.catalog().revision().await?;
+        let progress = committed_progress(alerts, alert).await?;
+        let of_version = (alert.name.clone(), alert.version);
+        let mut outbox = Outbox::take_over(alerts, of_version, &alert.definition.topic, held, &progress).await?;
+        let (open, gone) = open_keys(alerts, alert, view, &mut outbox).await?;
+        let ceased = ceased_keys(alerts, &progress, view, &mut outbox).await?;
+        resolve_gone(alert, &plan, &gone, &progress, &mut outbox).await?;
+        info!(alert = &*alert.name, version = alert.version, open = open.len(), "an alert runs");
+        let evaluation = Evaluation::new(alert, plan, RecoveredState { open, ceased, at: progress.at, last_round });
+        Ok(RunningAlert {
+            alerts,
+            alert,
+            view,
+            begun_at: (progress.position, revision),
+            evaluation,
+            outbox,
+            log_ends: LogEnds::default(),
+            waiting: ReadViewWait::default(),
+        })
+    }
+}
+
+/// How far the alert is committed. An alert that never ran has no transitions.
+async fn committed_progress(alerts: &Alerts, alert: &LiveAlert) -> Result<AlertProgress> {
+    let progress = alerts.node.catalog().alert_progress().await?;
+    let progress = progress.into_iter().find(|progress| progress.alert == alert.name && progress.version == alert.version);
+    Ok(progress.unwrap_or_else(|| AlertProgress {
+        alert: alert.name.clone(),
+        version: alert.version,
+        next_seq: 0,
+        published: 0,
+        position: Vector::new(),
+        at: i64::MIN,
+    }))
+}
+
+/// The open alerts of the catalog by encoded key, and open alerts whose keys the view no longer has.
+async fn open_keys(
+    alerts: &Alerts,
+    alert: &LiveAlert,
+    view: &LiveView,
+    outbox: &mut Outbox<'_>,
+) -> Result<(BTreeMap<EncodedKey, OpenState>, Vec<OpenAlert>)> {
+    let (mut open, mut gone) = (BTreeMap::new(), Vec::new());
+    let mut after: Option<OpenAlert> = None;
+    loop {
+        let page = alerts.node.catalog().open_alerts(Some(&alert.name), after.as_ref(), PAGE).await?;
+        let of_version: Vec<&OpenAlert> = page.iter().filter(|open| open.version == alert.version).collect();
+        let keys = encoded(view, &of_version.iter().map(|open| &*open.keys).collect::<Vec<_>>())?;
+        for (key, of_key) in keys.into_iter().zip(of_version) {
+            match key {
+                Some(key) => {
+                    open.insert(key, OpenState { since: of_key.since, last: of_key.last_put_out });
+                }
+                None => gone.push(of_key.clone()),
+            }
+        }
+        outbox.held.note_progress()?;
+        match page.len() < PAGE as usize {
+            true => return Ok((open, gone)),
+            false => after = page.into_iter().last(),
+        }
+    }
+}
+
+/// The keys that ceased and had begun at the time of the last transitions or later, by encoded key, each with its
+/// `since`.
+async fn ceased_keys(
+    alerts: &Alerts,
+    progress: &AlertProgress,
+    view: &LiveView,
+    outbox: &mut Outbox<'_>,
+) -> Result<HashMap<EncodedKey, Micros>> {
+    let mut ceased = HashMap::new();
+    let mut end = progress.next_seq;
+    while end > 0 {
+        let from = (end - i64::from(PAGE)).max(0);
+        let mut page = alerts.node.catalog().alert_transitions(&progress.alert, progress.version, from, (end - from) as u32).await?;
+        let is_whole = page.first().is_none_or(|first| first.at < progress.at);
+        page.retain(|transition| transition.since >= progress.at && transition.kind == TransitionKind::Resolved);
+        let keys = encoded(view, &page.iter().map(|transition| &*transition.keys).collect::<Vec<_>>())?;
+        for (key, transition) in keys.into_iter().zip(&page) {
+            let Some(key) = key else { continue };
+            let since: &mut Micros = ceased.entry(key).or_insert(transition.since);
+            *since = transition.since.max(*since);
+        }
+        outbox.held.note_progress()?;
+        if is_whole {
+            break;
+        }
+        end = from;
+    }
+    Ok(ceased)
+}
+
+/// Keys as the view encodes them. `None` for a key the view does not have, or whose spelling changed with its type.
+fn encoded(view: &LiveView, keys: &[&str]) -> Result<Vec<Option<EncodedKey>>> {
+    let parsed = keys.iter().map(|keys| parsed_keys(keys)).collect::<Result<Vec<_>>>()?;
+    let encoded: Vec<Option<EncodedKey>> = match encoded_keys(view, parsed.clone()) {
+        Ok(encoded) => encoded.into_iter().map(Some).collect(),
+        // At least one key is invalid: encode them one by one.
+        Err(error) if error.kind() == ErrorKind::Input => {
+            let one = |keys| encoded_keys(view, vec![keys]).ok().and_then(|encoded| encoded.into_iter().next());
+            parsed.into_iter().map(one).collect()
+        }
+        Err(error) => return Err(error),
+    };
+    let found: Vec<EncodedKey> = encoded.iter().flatten().cloned().collect();
+    let mut texts = keys_json(view, &found)?.into_iter();
+    Ok(encoded.into_iter().zip(keys).map(|(key, text)| key.filter(|_| texts.next().as_deref() == Some(*text))).collect())
+}
+
+/// Resolves the open alerts of keys that the view no longer has.
+async fn resolve_gone(
+    alert: &LiveAlert,
+    plan: &AlertPlan,
+    gone: &[OpenAlert],
+    progress: &AlertProgress,
+    outbox: &mut Outbox<'_>,
+) -> Result<()> {
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let transitions = gone.iter().map(|open| resolved(alert, plan, open, progress.at)).collect::<Result<Vec<_>>>()?;
+    outbox.put(transitions, &progress.position, progress.at).await
+}
+
+/// The transition that resolves one of them.
+fn resolved(alert: &LiveAlert, plan: &AlertPlan, open: &OpenAlert, at: Micros) -> Result<AlertTransition> {
+    let mut transition = AlertTransition {
+        alert: open.alert.clone(),
+        version: open.version,
+        seq: 0,
+        id: id((&open.alert, open.version), &open.keys, open.since),
+        kind: TransitionKind::Resolved,
+        keys: open.keys.clone(),
+        since: open.since,
+        at,
+        record: None,
+        record_key: Some(record_key(&open.keys)?),
+    };
+    if is_put_out(transition.kind, alert.definition.resolve) {
+        transition.record = Some(json(&transition, Err("the view has other keys now"), &plan.parameters)?);
+    }
+    Ok(transition)
+}

@@ -1,0 +1,162 @@
+//! Makes the records of one partition's events, chunk by chunk.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+use committed::registry::{LiveSink, Registry};
+use engine::fresh::ViewVersion;
+use engine::plan::planning_session;
+use engine::sinks::SinkPlan;
+use event_log::{NewRecord, Output};
+use serving::{ReadView, ServingClock};
+use speed::Accepted;
+use tracing::warn;
+use types::columns::{EVENT_TIME, OFFSET, TIMESTAMP};
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, Result};
+
+use super::{OutputBatch, PartitionEvents, SinkWorker, joined_views};
+use crate::features::{Chunk, FeatureReader};
+use crate::record::RecordWriter;
+use crate::switches::first_due;
+
+/// The records of this many events are made together. More take more memory.
+const CHUNK: usize = 2_048;
+/// The same if a view is linked: each event walks over the edges that the events before it in its chunk have added.
+const CHUNK_OF_WALKS: usize = 256;
+
+impl SinkWorker {
+    /// Makes the missing records of events, by the sinks that are not paused and that the outputs are switched to.
+    pub(super) async fn make_of_partition(&mut self, registry: &Registry, part: &PartitionEvents<'_>) -> Result<()> {
+        let accepted = part.accepted;
+        let mut batches = Vec::with_capacity(part.sinks.len());
+        for sink in part.sinks.iter().filter(|sink| sink.paused_since.is_none()) {
+            // A sink that still waits for its views has not been switched to.
+            let Some(taken) = self.taken.get(&part.key(sink)).filter(|taken| taken.is_switched_to(sink)) else { continue };
+            let plan = sink.planned()?.clone();
+            let output = part.output(&self.sinks, sink);
+            batches.push(OutputBatchBuilder { sink: sink.clone(), plan, output, next: taken.decided_before(), records: Vec::new() });
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let views = joined_views(registry, batches.iter().map(|batch| &*batch.plan))?;
+        let read_view = self.read_view(accepted, &views).await?;
+        let session = match &self.session {
+            Some(session) => session.clone(),
+            None => self.session.insert(planning_session(&self.sinks.functions)?).clone(),
+        };
+        self.seen.begin(registry, &views, &accepted.partition.stream, &session)?;
+        let times = times(&read_view, accepted)?;
+        // Each sink has its own times: it does not read later rows because of a view that another sink joins.
+        let times_of = |batch: &OutputBatchBuilder| answerable(times.clone(), &read_view, &joined_views(registry, [&*batch.plan])?);
+        let times = batches.iter().map(times_of).collect::<Result<Vec<_>>>()?;
+        let position = read_view.vector.to_string();
+        let chunk = chunk_of(&read_view, &views)?;
+        for from in (0..accepted.events.num_rows()).step_by(chunk) {
+            let rows = chunk.min(accepted.events.num_rows() - from);
+            let events = accepted.events.slice(from, rows);
+            self.seen.add(&events).await?;
+            for (batch, times) in batches.iter_mut().zip(&times) {
+                let chunk = Chunk { read_view: &read_view, events: &events, times: &times[from..from + rows] };
+                batch.add(&self.seen, &chunk, &position)?;
+            }
+        }
+        let stream = &accepted.partition.stream;
+        self.made.extend(batches.into_iter().map(|batch| batch.finish(stream.clone())));
+        Ok(())
+    }
+}
+
+/// Builds the records of one sink and one partition, chunk by chunk.
+struct OutputBatchBuilder {
+    sink: LiveSink,
+    plan: Arc<SinkPlan>,
+    output: Output,
+    next: Option<Offset>,
+    records: Vec<(Offset, NewRecord)>,
+}
+
+impl OutputBatchBuilder {
+    fn finish(self, stream: Arc<str>) -> OutputBatch {
+        OutputBatch { stream, sink: self.sink, output: self.output, from: self.next, records: self.records }
+    }
+
+    /// Makes the missing records of a chunk's events.
+    fn add(&mut self, seen: &FeatureReader, chunk: &Chunk<'_>, position: &str) -> Result<()> {
+        let offsets = offsets_of(chunk.events)?;
+        let first = first_due(self.next, offsets);
+        if first == offsets.len() {
+            return Ok(());
+        }
+        let rows = seen.rows(&self.sink, &self.plan, chunk, first)?;
+        let left = chunk.after(first);
+        let records = self.plan.records(&left, &rows, position, &chunk.times_array(first))?;
+        for failed in &records.failed {
+            let offset = offsets[first + failed.event as usize];
+            warn!(sink = %self.sink.name, partition = %self.output.source, offset, reason = failed.reason, "a sink fails on an event");
+        }
+        metrics::counter!("basestream_speed_sink_failed_events_total", "sink" => self.sink.name.to_string())
+            .increment(records.failed.len() as u64);
+        let writer =
+            RecordWriter { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
+        self.records.extend(writer.records(&records)?);
+        Ok(())
+    }
+}
+
+/// The records of how many events are made together.
+fn chunk_of(read_view: &ReadView, views: &[ViewVersion]) -> Result<usize> {
+    for (name, _) in views {
+        if read_view.view(name)?.live.plan.links().is_some() {
+            return Ok(CHUNK_OF_WALKS);
+        }
+    }
+    Ok(CHUNK)
+}
+
+/// The time at which each event's rows are read: now, or by the clock of events the greatest event time of its
+/// partition up to this event.
+fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
+    let count = accepted.events.num_rows();
+    if read_view.clock == ServingClock::Wall {
+        return Ok(vec![read_view.now; count]);
+    }
+    let mut newest = accepted.newest_before.unwrap_or(Micros::MIN);
+    let times = times_in(&accepted.events, EVENT_TIME)?.iter().map(|time| {
+        newest = newest.max(*time);
+        newest
+    });
+    Ok(times.collect())
+}
+
+/// Replaces times for which a view's snapshot has no tiles any more, because it was made for a later time, by the
+/// newest event time that the node has. All rows of an event are read at one time.
+pub(crate) fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[ViewVersion]) -> Result<Vec<Micros>> {
+    for (name, _) in views {
+        let loaded = read_view.view(name)?;
+        let newest = read_view.t_of(&loaded.live);
+        for time in times.iter_mut().filter(|time| !loaded.keeps(**time)) {
+            *time = newest.max(*time);
+        }
+    }
+    Ok(times)
+}
+
+pub(crate) fn offsets_of(events: &RecordBatch) -> Result<&[i64]> {
+    let column = events.column_by_name(OFFSET).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    Ok(column.ok_or_else(|| Error::internal(format!("events lack {OFFSET}")))?.values())
+}
+
+/// When the log received each event.
+pub(super) fn timestamps_of(events: &RecordBatch) -> Result<&[Micros]> {
+    times_in(events, TIMESTAMP)
+}
+
+/// The times in a column of events.
+pub(crate) fn times_in<'e>(events: &'e RecordBatch, name: &str) -> Result<&'e [Micros]> {
+    let column = events.column_by_name(name).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    Ok(column.ok_or_else(|| Error::internal(format!("events lack {name}")))?.values())
+}

@@ -1,0 +1,71 @@
+//! The binary, killed beside the commit of a begin: after the catalog has it and before its record is in the topic, and
+//! after that, before the catalog notes it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
+
+use basestream_tests::Harness;
+use basestream_tests::process::Project;
+
+use super::{MUCH, PARTITIONS, STREAM, VIEW, append, put_out, state, until};
+
+const SIGKILL: i32 = 9;
+
+/// Starts `speed`, killed at this step.
+fn speed_until(project: &Project, step: &str) -> Child {
+    let mut command = project.command(&["speed"]).unwrap();
+    command.env("FAILPOINTS", format!("{step}=1*return(kill)")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// How many transitions are committed, and how many of them the catalog knows to be in the topic.
+async fn committed(harness: &Harness) -> (usize, i64) {
+    let transitions = harness.catalog.alert_transitions("much", 1, 0, 100).await.unwrap();
+    let progress = harness.catalog.alert_progress().await.unwrap();
+    (transitions.len(), progress.first().map_or(0, |progress| progress.published))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_begin_is_put_out_once_however_its_process_dies_beside_the_commit() {
+    super::show_logs();
+    let harness = Harness::new().await.unwrap();
+    harness.log.create_topic("in", PARTITIONS).await.unwrap();
+    let at = |name: &str| harness.path().join(name).display().to_string();
+    let settings = format!(
+        "[storage]\nurl = \"file://{}\"\n[catalog]\nurl = \"sqlite://{}\"\n[log]\nurl = \"file://{}\"\npartitions = {PARTITIONS}\n",
+        at("storage"),
+        at("catalog.db"),
+        at("log"),
+    );
+    let files = [
+        ("basestream.toml", settings),
+        ("streams/s.sql", STREAM.to_owned()),
+        ("views/v.sql", VIEW.to_owned()),
+        ("alerts/much.sql", MUCH.to_owned()),
+    ];
+    let project = Project::of_files(&files, String::new()).unwrap();
+    project.ok(&["apply"]).unwrap();
+
+    for (key, step, has_record) in [(0, "alert.after_commit", false), (1, "alert.after_append", true)] {
+        let mut killed = speed_until(&project, step);
+        append(&harness, &[(key, 5)]).await;
+        let mut status = None;
+        until("a process to be killed at the step", async || {
+            status = killed.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        assert_eq!(status.unwrap().signal(), Some(SIGKILL), "{step}");
+        let before = usize::from(key);
+        assert_eq!(committed(&harness).await, (before + 1, before as i64), "{step}");
+        let name = format!("k{key}");
+        assert_eq!(put_out(&harness, "much").await.contains_key(&name), has_record, "{step}");
+
+        let next = project.start("speed").unwrap();
+        until("the next process to put it out", async || committed(&harness).await.1 == before as i64 + 1).await;
+        assert_eq!(next.terminate().unwrap(), Some(0));
+        let found = put_out(&harness, "much").await;
+        assert_eq!(found[&name].len(), 1, "{step}: {found:#?}");
+        assert_eq!(state(found[&name].first()), "began");
+    }
+}

@@ -1,0 +1,144 @@
+//! What an alert put out while processes were killed: one record for each begin and each end, in the order in which a
+//! key's count passed them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use basestream_tests::records_of;
+use catalog::{AlertTransition, Catalog};
+use event_alerts::alert_of;
+use event_log::Log;
+use serde_json::Value;
+use types::{Error, Result, TransitionKind};
+
+use crate::decisions::accepted;
+use crate::site::Site;
+
+/// Begins with every hundredth payment of a device, and ceases with every fiftieth in between.
+pub const BUSY: &str = "CREATE ALERT busy WITH (topic = 'TOPIC_GROUP_busy', resolve = true) AS
+SELECT device_id, payments FROM seen WHERE payments % 100 < 50;\n";
+
+const NAME: &str = "busy";
+const VERSION: u32 = 1;
+const LEAST: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn is_busy(payments: u64) -> bool {
+    payments % 100 < 50
+}
+
+/// Waits until what is open follows from the accepted events, and compares the records with the catalog and with these
+/// events. Returns what was found, for people.
+pub async fn check(site: &Site, catalog: &Catalog, log: &dyn Log) -> Result<String> {
+    let mut payments: BTreeMap<String, u64> = BTreeMap::new();
+    for device in accepted(site)?.into_values() {
+        *payments.entry(device.to_string()).or_default() += 1;
+    }
+    until_open(site, catalog, &payments).await?;
+    let transitions = transitions(catalog).await?;
+    let records = records(site, log).await?;
+    put_out_once(&transitions, &records)?;
+    let mut of_device: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    records.iter().for_each(|record| of_device.entry(record["device_id"].to_string()).or_default().push(record));
+    for (device, records) in &of_device {
+        passed(records, payments.get(device).copied().unwrap_or(0)).map_err(|error| error.with("device", device))?;
+    }
+    let begins = transitions.iter().filter(|transition| transition.kind == TransitionKind::Began).count();
+    if begins < LEAST {
+        return Err(Error::internal(format!("found {begins} begins of an alert, expected {LEAST} at the least")));
+    }
+    Ok(format!("{} records of the alert, {begins} of which are begins", records.len()))
+}
+
+/// The alert is run a moment after the last events are committed, and what it finds is in the catalog before its records are in
+/// the topic.
+async fn until_open(site: &Site, catalog: &Catalog, payments: &BTreeMap<String, u64>) -> Result<()> {
+    let expected: BTreeSet<&String> = payments.iter().filter(|(_, payments)| is_busy(**payments)).map(|(device, _)| device).collect();
+    let began = Instant::now();
+    loop {
+        let open = catalog.open_alerts(Some(NAME), None, 10_000).await?;
+        let keys = open.iter().map(|open| Ok(serde_json::from_str::<Value>(&open.keys)?["device_id"].to_string()));
+        let keys: BTreeSet<String> = keys.collect::<Result<_>>()?;
+        let progress = catalog.alert_progress().await?;
+        let is_put_out = progress.iter().all(|progress| progress.published == progress.next_seq);
+        if is_put_out && keys.iter().collect::<BTreeSet<_>>() == expected {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            let log = site.project.log_of("speed");
+            return Err(Error::corrupt(format!("found open alerts of {keys:?}, expected {expected:?}, of {progress:?}\n{log}")));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What was committed, with consecutive numbers.
+async fn transitions(catalog: &Catalog) -> Result<Vec<AlertTransition>> {
+    let mut all: Vec<AlertTransition> = Vec::new();
+    loop {
+        let next = all.len() as i64;
+        let page = catalog.alert_transitions(NAME, VERSION, next, 1_000).await?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+        if let Some(wrong) = all.iter().zip(0..).find(|(transition, seq)| transition.seq != *seq) {
+            return Err(Error::corrupt(format!("found the transition {}, expected {}", wrong.0.seq, wrong.1)));
+        }
+    }
+}
+
+/// The records of the topic; those of a device are in one partition.
+async fn records(site: &Site, log: &dyn Log) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (source, record) in records_of(log, &site.topic_put_out(NAME)).await? {
+        if alert_of(&record.headers) != Some((NAME, VERSION)) {
+            return Err(Error::corrupt("a record does not name its alert").with("partition", &source).with("offset", record.offset));
+        }
+        found.push(serde_json::from_slice(record.value.as_deref().unwrap_or_default())?);
+    }
+    Ok(found)
+}
+
+/// By alert id and state, each committed transition has one record, and each record a transition. No two begins have the
+/// same id.
+fn put_out_once(transitions: &[AlertTransition], records: &[Value]) -> Result<()> {
+    let mut found: HashMap<(&str, &str), usize> = HashMap::new();
+    for record in records {
+        *found.entry((record["_id"].as_str().unwrap_or_default(), record["_state"].as_str().unwrap_or_default())).or_default() += 1;
+    }
+    for transition in transitions {
+        match found.remove(&(transition.id.as_str(), transition.kind.word())) {
+            Some(1) => {}
+            count => {
+                let what = format!("{} of {} has {} records, expected one", transition.kind.word(), transition.id, count.unwrap_or(0));
+                return Err(Error::corrupt(what));
+            }
+        }
+    }
+    match found.keys().next() {
+        Some(unknown) => Err(Error::corrupt(format!("a record of {unknown:?} was never committed"))),
+        None => Ok(()),
+    }
+}
+
+/// Begins and ends of one device take turns, each with a greater count than the one before it, for which the condition says
+/// the same.
+fn passed(records: &[&Value], payments: u64) -> Result<()> {
+    let mut open: Option<&Value> = None;
+    let mut last = 0;
+    for record in records {
+        let count = record["payments"].as_u64().unwrap_or(0);
+        let is_right = match (open, record["_state"].as_str()) {
+            (None, Some("began")) => is_busy(count),
+            (Some(began), Some("resolved")) => !is_busy(count) && began["_id"] == record["_id"],
+            _ => false,
+        };
+        if !is_right || count <= last || count > payments {
+            return Err(Error::corrupt(format!("{record} came after {open:?} at a count of {last}; the device has {payments} payments")));
+        }
+        last = count;
+        open = if open.is_none() { Some(record) } else { None };
+    }
+    Ok(())
+}
