@@ -1,5 +1,5 @@
-//! Rejects expressions that always fail or are not deterministic: a text compared with a number, an invalid pattern, a
-//! function of the clock.
+//! Rejects expressions that always fail or are not deterministic: a text compared with a number, a division by a constant
+//! zero, an invalid pattern, a function of the clock.
 
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ use types::{Error, Result};
 
 use crate::checked::checked_physical;
 use crate::plan::written::sql_of;
+use constant_arguments::check_constant_arguments;
+
+mod constant_arguments;
 
 /// The name of a function that does not always return the same value for the same arguments.
 pub(crate) fn unstable_function(expr: &Expr) -> Option<&str> {
@@ -75,7 +78,7 @@ pub(super) fn check_events(prepare: &LogicalPlan, session: &SessionContext) -> R
 }
 
 fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
-    check_constants(expr)?;
+    check_evaluated(expr, schema)?;
     match simplified(expr, schema) {
         // A guarded constant: the simplifier evaluates it all the same.
         Err(error) if !matches!(error.find_root(), DataFusionError::ArrowError(..)) => Err(root_cause(error)),
@@ -83,23 +86,24 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
     }
 }
 
-/// Checks the constants that are evaluated for every row: all but those in a branch of a CASE, or behind an AND or OR
-/// that its left side already decides.
-fn check_constants(expr: &Expr) -> Result<()> {
+/// Checks the constants, and the constant arguments, that are evaluated for every row: all but those in a branch of a
+/// CASE, or behind an AND or OR that its left side already decides.
+fn check_evaluated(expr: &Expr, schema: &DFSchema) -> Result<()> {
     if is_constant(expr) {
         return evaluate_constant(expr).map(|_| ()).map_err(|error| refused(expr, error));
     }
     match expr {
         Expr::Case(case) => {
             let first = case.when_then_expr.first().map(|(when, _)| when);
-            return case.expr.iter().chain(first).try_for_each(|part| check_constants(part));
+            return case.expr.iter().chain(first).try_for_each(|part| check_evaluated(part, schema));
         }
         Expr::BinaryExpr(binary) if is_decided(binary) => return Ok(()),
         _ => {}
     }
+    check_constant_arguments(expr, schema)?;
     let mut outcome = Ok(());
     expr.apply_children(|child| {
-        outcome = check_constants(child);
+        outcome = check_evaluated(child, schema);
         Ok(if outcome.is_ok() { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     outcome

@@ -76,7 +76,8 @@ pub(super) fn written(expr: Expr) -> Expr {
     }
 }
 
-fn as_operator(expr: &Expr) -> Option<BinaryExpr> {
+/// Returns the operator that a call of one of our functions stands for, with its operands.
+pub(super) fn as_operator(expr: &Expr) -> Option<BinaryExpr> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
     let operator = DecimalOperator::from_function(func)?;
     let [left, right] = args.as_slice() else { return None };
