@@ -77,7 +77,7 @@ impl AlertPlan {
     pub async fn new(alert: &AlertDefinition, functions: &Functions, sources: Sources<'_>) -> Result<AlertPlan, Diagnostics> {
         let at_select = |error: Error| at(alert, None, &error);
         let session = session(functions, sources.views).map_err(at_select)?;
-        let planned = analysed(&session, &alert.select, "an alert", sources.parameters).await;
+        let planned = analysed(&session, &alert.select, "an alert", sources).await;
         let (plan, parameters) = planned.map_err(|error| match error {
             Refused::DataFusion(error) => {
                 let span = error.diagnostic().and_then(|found| found.span);

@@ -33,7 +33,8 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep, unstable_function,
+    UuidColumns, ViewPlan, asks_for_time, check_expressions, check_key_types, node_name, planning_session, simplify_or_keep,
+    unstable_function,
 };
 use crate::steps::Step;
 
@@ -98,7 +99,7 @@ impl SinkPlan {
             at(sink, span, &Reader::Sink.refused(error.into(), sources))
         };
         let session = session(functions, sources).map_err(at_select)?;
-        let planned = analysed(&session, &sink.select, "a sink", sources.parameters).await;
+        let planned = analysed(&session, &sink.select, "a sink", sources).await;
         let (plan, parameters) = planned.map_err(|error| match error {
             Refused::DataFusion(error) => at_error(*error),
             Refused::Ours(error, span) => at(sink, span, &error),
@@ -212,15 +213,18 @@ pub(crate) async fn analysed(
     session: &SessionContext,
     select: &str,
     what: &str,
-    parameters: &Parameters,
+    sources: Sources<'_>,
 ) -> Result<(LogicalPlan, UsedParameters), Refused> {
     let another = || Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement")), None);
     let state = session.state();
     let dialect = state.config().options().sql_parser.dialect;
     let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
-    let used = put_in(query, parameters).map_err(|(error, span)| Refused::Ours(error, span))?;
+    let used = put_in(query, sources.parameters).map_err(|(error, span)| Refused::Ours(error, span))?;
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
+    if sources.is_strict {
+        check_key_types(&plan).map_err(|unlike| Refused::Ours(unlike.error, unlike.span))?;
+    }
     Ok((state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?, used))
 }
 

@@ -12,14 +12,14 @@ use types::sql_types::sql_name;
 use types::{Error, Result};
 
 /// Join keys of different types, and their position.
-pub(in crate::plan) struct Unlike {
-    pub(in crate::plan) error: Error,
-    pub(in crate::plan) span: Option<Span>,
+pub(crate) struct Unlike {
+    pub(crate) error: Error,
+    pub(crate) span: Option<Span>,
 }
 
 /// Refuses equalities between a join's sides whose types cannot be compared exactly. `plan` must not be analysed yet:
 /// it holds only the user's own casts.
-pub(in crate::plan) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+pub(crate) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
     let mut found = Ok(());
     let _ = plan.apply(|node| {
         found = match node {
