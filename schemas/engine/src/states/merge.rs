@@ -4,7 +4,7 @@
 //! that every group number up to the given total has been seen.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
-use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
+use arrow::compute::{interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -208,6 +208,5 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
 /// Merges sorted row sets into one.
 pub fn merge_all(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
     let batches: Vec<RecordBatch> = sets.iter().map(|rows| rows.batch().clone()).collect();
-    let joined = [concat_batches(plan.state_schema(), &batches)?];
-    merge_rows(plan, codec, &joined)
+    merge_rows(plan, codec, &batches)
 }
