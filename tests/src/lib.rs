@@ -1,5 +1,7 @@
 //! A test harness: one installation in a temporary folder, whose layers a test drives step by step.
 
+pub mod disk;
+pub mod gate;
 pub mod oracle;
 pub mod process;
 pub mod services;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, now, until};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
@@ -19,7 +20,6 @@ use types::ErrorKind;
 use types::files::FileKind;
 use uuid::Uuid;
 
-use crate::gate::{Gate, Way};
 use crate::{put, record, rows, table};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basestream_tests::Harness;
+use basestream_tests::gate::{Gate, Way};
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
 use serving::{Node, ServingClock};
 use storage::ObjectStorage;
 use types::vector::Vector;
-
-use crate::gate::{Gate, Way};
 
 const PAYMENTS: &str = "CREATE STREAM payments (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k";

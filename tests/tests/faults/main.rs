@@ -11,7 +11,6 @@ mod definitions;
 mod documented;
 mod full_disk;
 mod gaps;
-mod gate;
 mod given_up;
 mod heap;
 mod incremental;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use basestream_tests::disk::Disk;
 use basestream_tests::{Harness, Worker, now, small_disk};
 use batch::RunTime;
 use bytes::Bytes;
@@ -35,8 +36,6 @@ use types::files::FileKind;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
-
-use disk::Disk;
 
 mod disk;
 
@@ -100,7 +99,10 @@ struct Run {
 impl Run {
     async fn new(seed: u64) -> Run {
         let (disk, harness) = match small_disk::is_of_schedule(seed) {
-            true => Disk::with_harness().await,
+            true => {
+                let (disk, harness) = Disk::with_harness().await.unwrap();
+                (Some(disk), harness)
+            }
             false => (None, Harness::new().await.unwrap()),
         };
         let stream = |name: &str| {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{now, until};
 use batch::{ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
@@ -17,7 +18,6 @@ use types::files::{FileKind, FileRecord};
 use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
-use crate::gate::{Gate, Way};
 use crate::site::{DAY, STREAM, Site, WITH_X};
 use crate::table;
 

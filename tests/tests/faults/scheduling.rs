@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
@@ -18,7 +19,6 @@ use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 
-use crate::gate::{Gate, Way};
 use crate::{put, record, table};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";

@@ -10,7 +10,7 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::Schema;
-use basestream_tests::Harness;
+use basestream_tests::{Harness, Worker};
 use batch::{ReplayFrom, RunTime};
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
@@ -26,12 +26,15 @@ use event_log::NewRecord;
 use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use serving::{Node, ServingClock, StateSource, scan, scan_parts};
+use types::Result;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::compare::{Inputs, mark_failed, mark_past, rows_of, same};
 use crate::grammar::{fails, view};
+
+mod full_disk;
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, \
     u TEXT, b BOOLEAN) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')";
@@ -72,6 +75,9 @@ enum Step {
     Redefine(String),
 }
 
+/// What each case ends with.
+const LAST: [Step; 4] = [Step::Checkpoint, Step::Run, Step::RunFull, Step::RestartNode];
+
 fn row() -> impl Strategy<Value = Row> {
     let age = prop_oneof![0..120_000_000i64, 0..7_200_000_000i64, 0..100 * DAY, Just(0), Just(DAY), Just(3_600_000_000)];
     let x = prop_oneof![8 => -1_000i64..1_000, 1 => Just(4_000_000_000_000i64), 1 => Just(-4_000_000_000_000i64)];
@@ -111,8 +117,7 @@ struct Installation {
 }
 
 impl Installation {
-    async fn new(sql: &str) -> Self {
-        let harness = Harness::new().await.unwrap();
+    async fn new(harness: Harness, sql: &str) -> Self {
         harness.define(&[(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "v", sql)]).await.unwrap();
         harness.log.create_topic("s", PARTITIONS).await.unwrap();
         let fresh = Fresh::default();
@@ -127,7 +132,7 @@ impl Installation {
             other => format!("{other:?}"),
         });
         match step {
-            Step::Append(rows) => self.append(rows).await,
+            Step::Append(rows) => self.append(rows).await.unwrap(),
             Step::Checkpoint => self.work(true).await,
             Step::Crash => self.work(false).await,
             Step::Run => {
@@ -135,9 +140,7 @@ impl Installation {
                 self.node.refresh().await.unwrap();
             }
             Step::RunFull => {
-                let run = self.harness.recompute("v", RunTime::EventClock).await.unwrap();
-                let is_equal = run.comparison.as_ref().is_none_or(|comparison| comparison.found() == Some(0));
-                assert!(is_equal, "{:?} of {}\n{}", run.comparison, self.sql, self.trace.join("\n"));
+                self.recompute().await.unwrap();
                 self.node.refresh().await.unwrap();
             }
             Step::Replay(from) => {
@@ -150,29 +153,52 @@ impl Installation {
         self.check().await;
     }
 
-    async fn append(&mut self, rows: &[Row]) {
+    /// Appends all of them, or none.
+    async fn append(&mut self, rows: &[Row]) -> Result<()> {
         let record = |row: &Row| {
             let key = row.k.map(|k| Bytes::from(TEXTS[k]));
             NewRecord { key, value: Some(Bytes::from(json(row))), headers: Vec::new(), partition_by: Some(Bytes::from(row.id.to_string())) }
         };
-        let places = self.harness.log.append("s", rows.iter().map(record).collect()).await.unwrap();
+        let places = self.harness.log.append("s", rows.iter().map(record).collect()).await?;
         for ((partition, offset), row) in places.into_iter().zip(rows) {
             self.ends.set(PartitionId::new("s", partition), offset.next());
             if self.known.insert((partition, row.id)) {
                 self.accepted.push((partition, offset.0, row.clone()));
             }
         }
+        Ok(())
     }
 
-    /// Starts a worker that reads to the log's end and then commits or dies.
-    async fn work(&mut self, commits: bool) {
-        let worker = self.harness.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
+    /// Runs from the archive, and compares the result with the snapshot before.
+    async fn recompute(&self) -> Result<()> {
+        let run = self.harness.recompute("v", RunTime::EventClock).await?;
+        let is_equal = run.comparison.as_ref().is_none_or(|comparison| comparison.found() == Some(0));
+        assert!(is_equal, "{:?} of {}\n{}", run.comparison, self.sql, self.trace.join("\n"));
+        Ok(())
+    }
+
+    /// Starts a worker, and waits until the log's end is served.
+    async fn start_worker(&self, checkpoint_interval: Duration) -> Worker {
+        let worker = self.harness.worker("one", checkpoint_interval, Some(self.fresh.clone()));
         let began = Instant::now();
         while !self.node.read_view().unwrap().vector.covers(&self.ends) {
             assert!(!worker.task.is_finished(), "the worker ended: {:?}", self.trace);
             assert!(began.elapsed() < Duration::from_secs(120), "timed out: the worker does not get on: {:?}", self.trace);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        worker
+    }
+
+    /// Kills a worker. Its fresh layers are still served.
+    async fn kill(&mut self, worker: Worker) {
+        worker.task.abort();
+        let _ = worker.task.await;
+        self.crashed = true;
+    }
+
+    /// Starts a worker that reads to the log's end and then commits or dies.
+    async fn work(&mut self, commits: bool) {
+        let worker = self.start_worker(Duration::from_secs(3_600)).await;
         self.check().await;
         if commits {
             // The node may still serve the layers of a dead worker; then this worker has yet to read them.
@@ -185,9 +211,7 @@ impl Installation {
             }
             self.crashed = false;
         } else {
-            worker.task.abort();
-            let _ = worker.task.await;
-            self.crashed = true;
+            self.kill(worker).await;
         }
     }
 
@@ -318,14 +342,22 @@ fn is_supported(sql: &str) -> bool {
     sql.contains("GROUP BY") || !sql.contains("_value(")
 }
 
+fn are_supported(sql: &str, steps: &[Step]) -> bool {
+    is_supported(sql) && steps.iter().all(|step| if let Step::Redefine(sql) = step { is_supported(sql) } else { true })
+}
+
 async fn holds(sql: &str, steps: &[Step]) {
-    let mut installation = Installation::new(sql).await;
-    for step in steps {
+    let mut installation = Installation::new(Harness::new().await.unwrap(), sql).await;
+    for step in steps.iter().chain(&LAST) {
         installation.take(step).await;
     }
-    for step in [Step::Checkpoint, Step::Run, Step::RunFull, Step::RestartNode] {
-        installation.take(&step).await;
-    }
+}
+
+/// Tasks that are still running get a second to end.
+fn run(case: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(case);
+    runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
 fn cases() -> u32 {
@@ -336,10 +368,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 300, ..ProptestConfig::default() })]
     #[test]
     fn what_the_real_layers_serve_equals_the_plain_select(sql in view(), steps in prop::collection::vec(step(), 1..16)) {
-        let redefined = |step: &Step| if let Step::Redefine(sql) = step { is_supported(sql) } else { true };
-        prop_assume!(is_supported(&sql) && steps.iter().all(redefined));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(holds(&sql, &steps));
-        runtime.shutdown_timeout(Duration::from_secs(1));
+        prop_assume!(are_supported(&sql, &steps));
+        run(holds(&sql, &steps));
     }
 }

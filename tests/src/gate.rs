@@ -50,7 +50,7 @@ impl Gate {
             return Ok(());
         }
         let mut way = self.way.subscribe();
-        let decided = *way.wait_for(|way| *way != Way::Held).await.unwrap();
+        let decided = *way.wait_for(|way| *way != Way::Held).await.expect("the gate holds the sender");
         match decided {
             Way::Refused => Err(Error::Generic { store: "gate", source: "No space left on device (os error 28)".into() }),
             Way::Fine | Way::Held => Ok(()),
