@@ -22,6 +22,7 @@ mod scheduling;
 mod sinks;
 mod site;
 mod small_disk;
+mod speed_memory;
 mod supernode;
 mod training;
 

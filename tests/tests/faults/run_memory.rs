@@ -25,7 +25,7 @@ const BASE: i64 = 1_772_366_400_000_000;
 
 /// One of each kind of state. Not `array_agg` and `string_agg`: DataFusion keeps each value as a scalar, and a run of them takes two
 /// to four times the limit.
-const AGGREGATES: [&str; 22] = [
+pub const AGGREGATES: [&str; 22] = [
     "count(*)",
     "sum(x)",
     "sum(d)",
@@ -58,11 +58,15 @@ fn stream_sql(name: &str) -> String {
     )
 }
 
+/// A number that does not grow with `i`, but depends on it alone.
+pub fn mixed(i: i64) -> i64 {
+    (i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) as u64 >> 20) as i64
+}
+
 async fn archive(harness: &Harness, stream: &str, keys: i64) {
     let definition = parse_stream(&stream_sql(stream)).unwrap();
     for (number, from) in (0..EVENTS).step_by(EVENTS_PER_FILE as usize).enumerate() {
         let all = || from..from + EVENTS_PER_FILE;
-        let mixed = |i: i64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) as u64 >> 20) as i64;
         let times: Vec<i64> = all().map(|i| BASE + mixed(i) % 86_400_000_000).collect();
         let time = || Arc::new(TimestampMicrosecondArray::from(times.clone()).with_timezone("UTC"));
         let decimals = Decimal128Array::from_iter_values(all().map(i128::from)).with_precision_and_scale(18, 2).unwrap();
