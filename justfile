@@ -101,7 +101,7 @@ measure:
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
-# one benchmark: just bench batch|cost|flight|freshness|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|run-memory|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
+# one benchmark: just bench alerts|batch|compaction|cost|flight|freshness|freshness-apart|history|hot|ingest|isolation|links-batch|links-lookup|lookup|lookups-during-run|run-memory|scan|sinks|soak|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 
@@ -113,6 +113,6 @@ decoders *arguments:
 bench-all:
     bench/run
 
-# micro-benchmarks of single steps: decode, dedupe, partial states, merge, rollup, lookup (an argument picks by name)
+# micro-benchmarks of single steps: decode, dedupe, partial states, events that fail, merge, rollup, lookup (an argument picks by name: just micro failing)
 micro *arguments:
     cargo bench --workspace --bench micro -- {{arguments}}
