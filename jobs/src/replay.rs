@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use batch::{CheckpointEvents, ReplayLog};
 use catalog::{CatalogState, CheckpointRecord};
 use event_log::Log;
+use futures::future::BoxFuture;
 use speed::{DedupSettings, IdSpace, Replay};
 use storage::ObjectStorage;
 use types::{Error, ErrorKind, Result};
@@ -35,14 +35,13 @@ impl ReplayLog for FromLog {
 
 struct Pass<'a>(Replay<'a>);
 
-#[async_trait]
 impl CheckpointEvents for Pass<'_> {
-    async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
-        self.0.begin(stream, checkpoint).await.map_err(with_way_out)
+    fn begin<'a>(&'a mut self, stream: &'a str, checkpoint: &'a CheckpointRecord) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.0.begin(stream, checkpoint).await.map_err(with_way_out) })
     }
 
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.0.next().await.map_err(with_way_out)
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<RecordBatch>>> {
+        Box::pin(async move { self.0.next().await.map_err(with_way_out) })
     }
 }
 

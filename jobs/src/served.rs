@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::common::utils::quote_identifier;
 use engine::plan::ViewPlan;
 use engine::states::FailedRows;
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use serving::{Node, OnValueError, StateSource, scan, scan_parts};
 use types::{Error, Result};
 
@@ -19,9 +19,14 @@ use crate::verify::{Answer, FailedCells, Served};
 #[derive(Clone)]
 pub struct NodeServed(pub Node);
 
-#[async_trait]
 impl Served for NodeServed {
-    async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
+    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.all_rows(view))
+    }
+}
+
+impl NodeServed {
+    async fn all_rows(&self, view: &str) -> Result<Answer> {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
         if !loaded.keeps(read_view.t_of(&loaded.live)) {
@@ -79,9 +84,14 @@ pub(crate) fn failed_cells(plan: &ViewPlan, failed: FailedRows) -> Result<Option
 #[derive(Clone)]
 pub struct JoinedServed(pub Node);
 
-#[async_trait]
 impl Served for JoinedServed {
-    async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
+    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.joined_rows(view))
+    }
+}
+
+impl JoinedServed {
+    async fn joined_rows(&self, view: &str) -> Result<Answer> {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
         if loaded.live.plan.links().is_none() {

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use catalog::{Catalog, CatalogState};
 use engine::events::format_timestamp;
 use engine::functions::Functions;
+use futures::future::BoxFuture;
 use serde::Serialize;
 use storage::ObjectStorage;
 use types::tiles::Micros;
@@ -46,11 +46,10 @@ const ARCHIVE_WAIT: Duration = Duration::from_secs(120);
 const ARCHIVE_POLL: Duration = Duration::from_millis(200);
 
 /// The side that is verified: a serving node, in this process or at a URL.
-#[async_trait]
 pub trait Served: Send + Sync {
     /// Returns all rows of a view, with the vector and the time they were computed from. `schema` has the types that
     /// plain SQL gives the view's columns, for answers that arrive as text.
-    async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer>;
+    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>>;
 }
 
 /// An answer of the served side.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use committed::registry::LiveSink;
 use engine::parameters::UsedParameters;
 use event_log::NewRecord;
+use futures::future::BoxFuture;
 use serde::{Serialize, Serializer};
 use types::Result;
 use types::tiles::Micros;
@@ -19,24 +19,23 @@ use crate::meta::{optional_time, time, token};
 use crate::read_view::ReadView;
 
 /// Makes the records of sinks on request.
-#[async_trait]
 pub trait Scorer: Send + Sync {
     /// What the sink would put out for an event that came now. Nothing is stored.
     ///
     /// Errors: `Input` for an event that is not of the sink's stream; `Unavailable` while a view of the sink cannot be
     /// read.
-    async fn score(&self, read_view: &ReadView, sink: &LiveSink, event: &NewRecord) -> Result<Scored>;
+    fn score<'a>(&'a self, read_view: &'a ReadView, sink: &'a LiveSink, event: &'a NewRecord) -> BoxFuture<'a, Result<Scored>>;
 
     /// Whether [`Scorer::append`] would see the record of an event of this sink: the workers of this process have all
     /// partitions of its stream.
     ///
     /// Errors: `Conflict`, which says where events are to be sent instead.
-    async fn check_workers(&self, sink: &LiveSink) -> Result<()>;
+    fn check_workers<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<()>>;
 
     /// Appends an event to its stream, and waits until its sink has put out its record. `within` bounds the wait.
     ///
     /// Errors: those of an append. What happens after it is in the answer.
-    async fn append(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored>;
+    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<Stored>>;
 }
 
 /// What a sink says of an event that is stored nowhere.

@@ -49,6 +49,7 @@ mod source;
 mod statement;
 mod states;
 mod system;
+mod table;
 mod tables;
 mod used;
 mod view;

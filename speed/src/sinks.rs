@@ -5,10 +5,10 @@
 //! there makes none of them again, and one that has to begin before it finds what is out already.
 
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use catalog::SinkClaim;
 use committed::registry::Registry;
 use event_log::TopicPartition;
+use futures::future::BoxFuture;
 use types::Result;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
@@ -33,17 +33,16 @@ pub trait EventSinks: Send + Sync {
 ///
 /// After an error of any of them the worker ends: it asks for `take_stalls` and calls nothing else. The next subscription
 /// begins with sinks of its own, which find out what is in the outputs already.
-#[async_trait]
 pub trait WorkerSinks: Send + Sync {
     /// The worker has these partitions too from now on.
     fn partitions_assigned(&mut self, partitions: &[TopicPartition]);
 
     /// Makes the records of a micro-batch's accepted events from the views as they are before its states can be read.
     /// Appends nothing.
-    async fn make_records(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()>;
+    fn make_records<'a>(&'a mut self, registry: &'a Registry, accepted: Vec<Accepted>) -> BoxFuture<'a, Result<()>>;
 
     /// Appends the records that were made last. They are durable when this returns.
-    async fn append_records(&mut self) -> Result<()>;
+    fn append_records(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Under which claims the events of the worker's partitions were decided: a checkpoint of them is committed only while
     /// these hold.
@@ -51,7 +50,8 @@ pub trait WorkerSinks: Send + Sync {
 
     /// The definitions are these from now on. `positions` are those of the worker's partitions: the records of everything
     /// before them were made by the definitions before, and are appended.
-    async fn switch_definitions(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()>;
+    fn switch_definitions<'a>(&'a mut self, registry: &'a Registry, positions: &'a [(TopicPartition, Offset)])
+    -> BoxFuture<'a, Result<()>>;
 
     /// Forgets what it knows of partitions that another worker has now.
     fn partitions_revoked(&mut self, partitions: &[TopicPartition]);

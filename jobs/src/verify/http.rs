@@ -2,8 +2,8 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use engine::events::parse_timestamp;
+use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::redact::redacted_url;
@@ -52,9 +52,14 @@ impl HttpServed {
     }
 }
 
-#[async_trait]
 impl Served for HttpServed {
-    async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
+    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.ask(view, schema))
+    }
+}
+
+impl HttpServed {
+    async fn ask(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
         let endpoint = format!("{}/v1/sql", self.url);
         let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
         let shown = redacted_url(&endpoint);

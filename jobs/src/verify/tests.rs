@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use async_trait::async_trait;
 use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use types::record::Record;
 use types::vector::Offset;
@@ -23,10 +24,9 @@ pub(crate) const VIEW: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d', ev
 /// An answer that was prepared earlier.
 struct Fixed(Mutex<Answer>);
 
-#[async_trait]
 impl Served for Fixed {
-    async fn answer(&self, _: &str, _: &SchemaRef) -> Result<Answer> {
-        Ok(self.0.lock().unwrap().clone())
+    fn answer<'a>(&'a self, _: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move { Ok(self.0.lock().unwrap().clone()) })
     }
 }
 
@@ -111,11 +111,12 @@ async fn sequences_are_what_plain_sql_answers() {
 /// An answer that was prepared earlier, and the schema that it was asked for.
 struct Asked(Answer, Mutex<Option<SchemaRef>>);
 
-#[async_trait]
 impl Served for Asked {
-    async fn answer(&self, _: &str, schema: &SchemaRef) -> Result<Answer> {
-        *self.1.lock().unwrap() = Some(schema.clone());
-        Ok(self.0.clone())
+    fn answer<'a>(&'a self, _: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            *self.1.lock().unwrap() = Some(schema.clone());
+            Ok(self.0.clone())
+        })
     }
 }
 

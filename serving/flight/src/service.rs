@@ -12,12 +12,14 @@ use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
 };
+use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, stream};
 use prost::Message;
 use serving::Node;
 use tokio::sync::Semaphore;
 use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status, Streaming};
 use types::{Error, Result};
 
 use crate::answering::{self, Messages, UnderWay};
@@ -36,7 +38,30 @@ type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Service {
+pub(crate) struct Service(Arc<dyn Calls>);
+
+impl Service {
+    pub(crate) fn new(node: Node) -> Self {
+        Self(Arc::new(NodeCalls { node, queries: Queries::default(), places: Arc::new(Semaphore::new(MAX_ANSWERS)) }))
+    }
+}
+
+/// The calls that have an answer. [`FlightService`] holds them as a trait object: the compiler would have to prove each
+/// future of its methods `Send` through all that a node holds, which takes half a minute.
+trait Calls: Send + Sync {
+    fn info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>>;
+
+    fn schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>>;
+
+    fn get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>>;
+
+    fn put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>>;
+
+    fn act(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>>;
+}
+
+/// What a node answers.
+struct NodeCalls {
     node: Node,
     queries: Queries,
     places: Arc<Semaphore>,
@@ -49,20 +74,46 @@ enum Asked {
     Listing(SchemaRef, Command),
 }
 
-impl Service {
-    pub(crate) fn new(node: Node) -> Self {
-        Self { node, queries: Queries::default(), places: Arc::new(Semaphore::new(MAX_ANSWERS)) }
+impl Calls for NodeCalls {
+    fn info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>> {
+        Box::pin(self.describe(request))
     }
 
-    /// Who calls, as its connection found out, and the node with its rights.
+    fn schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>> {
+        Box::pin(async move {
+            let (_, node) = self.caller(&request)?;
+            let asked = asked(request.metadata(), &request.get_ref().cmd)?;
+            let schema = columns(&node, &asked).await.map_err(status)?;
+            Ok(SchemaResult { schema: schema_bytes(&schema).map_err(status)? })
+        })
+    }
+
+    fn get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>> {
+        Box::pin(self.redeem(request))
+    }
+
+    fn put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>> {
+        Box::pin(self.bind(request))
+    }
+
+    fn act(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>> {
+        Box::pin(async move {
+            let (caller, node) = self.caller(&request)?;
+            let as_of = as_of(request.metadata()).map_err(status)?;
+            actions::answer(request.into_inner(), (&node, &caller), as_of, &self.queries).await
+        })
+    }
+}
+
+impl NodeCalls {
+    /// Who calls, and the node with its rights.
     fn caller<T>(&self, request: &Request<T>) -> Result<(Caller, Node), Status> {
-        let caller = request.extensions().get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| status(Error::internal("a call came without a caller")))?;
+        let caller = caller_in(request.extensions())?;
         let node = self.node.acting_for(caller.principal.clone());
         Ok((caller, node))
     }
 
-    async fn info(&self, request: Request<FlightDescriptor>) -> Result<FlightInfo, Status> {
+    async fn describe(&self, request: Request<FlightDescriptor>) -> Result<FlightInfo, Status> {
         let (_, node) = self.caller(&request)?;
         let asked = asked(request.metadata(), &request.get_ref().cmd)?;
         let schema = columns(&node, &asked).await.map_err(status)?;
@@ -75,7 +126,7 @@ impl Service {
         Ok(info.with_endpoint(FlightEndpoint::new().with_ticket(ticket)).with_descriptor(request.into_inner()))
     }
 
-    async fn get(&self, request: Request<Ticket>) -> Result<Messages, Status> {
+    async fn redeem(&self, request: Request<Ticket>) -> Result<Messages, Status> {
         let (caller, node) = self.caller(&request)?;
         let question = match command(&request.get_ref().ticket).map_err(status)? {
             Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle),
@@ -102,7 +153,7 @@ impl Service {
     }
 
     /// Binds the parameters of a prepared statement: the handle that comes back has them.
-    async fn put(&self, request: Request<Streaming<FlightData>>) -> Result<PutResult, Status> {
+    async fn bind(&self, request: Request<Streaming<FlightData>>) -> Result<PutResult, Status> {
         self.caller(&request)?;
         let mut messages = request.into_inner();
         let missing = || status(Error::input("found no descriptor in the first message: expected a command"));
@@ -117,6 +168,11 @@ impl Service {
         let bound = DoPutPreparedStatementResult { prepared_statement_handle: Some(question.handle().map_err(status)?) };
         Ok(PutResult { app_metadata: bound.encode_to_vec().into() })
     }
+}
+
+/// Who calls, as its connection found out.
+fn caller_in(extensions: &Extensions) -> Result<Caller, Status> {
+    extensions.get::<Caller>().cloned().ok_or_else(|| status(Error::internal("a call came without a caller")))
 }
 
 fn asked(metadata: &MetadataMap, cmd: &[u8]) -> Result<Asked, Status> {
@@ -166,7 +222,7 @@ impl FlightService for Service {
     /// A login by user and password: the answer names the bearer for what follows.
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Result<Response<Self::HandshakeStream>, Status> {
         let answer = counted(async {
-            self.caller(&request)?;
+            caller_in(request.extensions())?;
             Ok(one(Some(HandshakeResponse::default())))
         });
         let mut answer: Response<Self::HandshakeStream> = answer.await?;
@@ -182,7 +238,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        counted(self.info(request)).await
+        counted(self.0.info(request)).await
     }
 
     async fn poll_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
@@ -190,21 +246,15 @@ impl FlightService for Service {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        counted(async {
-            let (_, node) = self.caller(&request)?;
-            let asked = asked(request.metadata(), &request.get_ref().cmd)?;
-            let schema = columns(&node, &asked).await.map_err(status)?;
-            Ok(SchemaResult { schema: schema_bytes(&schema).map_err(status)? })
-        })
-        .await
+        counted(self.0.schema(request)).await
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        counted(self.get(request)).await
+        counted(self.0.get(request)).await
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        counted(async { Ok(one(Some(self.put(request).await?))) }).await
+        counted(async { Ok(one(Some(self.0.put(request).await?))) }).await
     }
 
     async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
@@ -212,18 +262,12 @@ impl FlightService for Service {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        counted(async {
-            let (caller, node) = self.caller(&request)?;
-            let as_of = as_of(request.metadata()).map_err(status)?;
-            let body = actions::answer(request.into_inner(), (&node, &caller), as_of, &self.queries).await?;
-            Ok(one(body.map(|body| arrow_flight::Result { body })))
-        })
-        .await
+        counted(async { Ok(one(self.0.act(request).await?.map(|body| arrow_flight::Result { body }))) }).await
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         counted(async {
-            self.caller(&request)?;
+            caller_in(request.extensions())?;
             let all: Self::ListActionsStream = Box::pin(stream::iter(actions::all().map(Ok)));
             Ok(all)
         })

@@ -67,15 +67,18 @@ struct Inner {
     session: SessionContext,
     parser: PostgresCompatibilityParser,
     tables: Arc<Tables>,
+    /// The catalog state that the tables are of. Not beside them: the schemas would hold all that a catalog state does, and
+    /// the compiler would look through it for each of their asynchronous methods.
+    shown: RwLock<Weak<Loaded>>,
 }
 
-/// The tables, and the catalog state that they are of.
+/// The tables of the catalog state that was asked for last.
 #[derive(Debug, Default)]
-struct Tables(RwLock<(Weak<Loaded>, Arc<Vec<TableDescription>>)>);
+struct Tables(RwLock<Arc<Vec<TableDescription>>>);
 
 impl Tables {
     fn now(&self) -> Arc<Vec<TableDescription>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -99,7 +102,7 @@ impl Metadata {
         catalog()?.register_schema(INFORMATION_SCHEMA, Arc::new(InformationSchema { inner, pg_catalog, tables: tables.clone() }))?;
         functions::register(&session);
         computed::register(&session);
-        Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables })))
+        Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables, shown: RwLock::default() })))
     }
 
     pub(crate) async fn describe(&self, sql: &str, given: &[Option<DataType>], read_view: ReadView) -> Result<Described> {
@@ -139,12 +142,14 @@ impl Metadata {
     /// Shows the tables of this read view's catalog state.
     async fn follow(&self, read_view: ReadView) -> Result<()> {
         let loaded = Arc::downgrade(&read_view.loaded);
-        let is_shown = |shown: &Weak<Loaded>| shown.ptr_eq(&loaded);
-        if is_shown(&self.0.tables.0.read().unwrap_or_else(PoisonError::into_inner).0) {
+        if self.0.shown.read().unwrap_or_else(PoisonError::into_inner).ptr_eq(&loaded) {
             return Ok(());
         }
         let tables = self.0.node.tables(read_view).await?.into_iter().map(without_hidden).collect();
-        *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = (loaded, Arc::new(tables));
+        // Held until the tables are those of this state.
+        let mut shown = self.0.shown.write().unwrap_or_else(PoisonError::into_inner);
+        *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
+        *shown = loaded;
         Ok(())
     }
 }

@@ -2,16 +2,16 @@
 //! the hidden ones.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use catalog::{ArchiveBounds, archive_files};
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use definitions::{ColumnType, StreamDefinition};
@@ -24,6 +24,7 @@ use types::vector::Vector;
 
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
+use crate::sql::table::{Asked, NodeTable, Planned};
 
 pub(super) struct EventsTable {
     pub(super) runtime: QueryRuntime,
@@ -37,33 +38,28 @@ impl fmt::Debug for EventsTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for EventsTable {
+impl NodeTable for EventsTable {
     fn schema(&self) -> SchemaRef {
         event_schema(&self.definition)
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
+    fn pushdown(&self, _: &Expr) -> TableProviderFilterPushDown {
+        TableProviderFilterPushDown::Inexact
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        Box::pin(ready(self.plan(session, asked)))
     }
+}
 
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+impl EventsTable {
+    fn plan(&self, session: &dyn Session, asked: Asked<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let loaded = &self.context.read_view.loaded;
-        let files = archive_files(&loaded.state, std::slice::from_ref(&self.definition.name), self.time_bounds(filters));
+        let files = archive_files(&loaded.state, std::slice::from_ref(&self.definition.name), self.time_bounds(asked.filters));
         let files: Vec<FileRecord> = files.into_iter().cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();
-        let (projection, pruning) = (projection.map(Vec::as_slice), self.pruning(session, filters)?);
+        let (projection, pruning) = (asked.projection.map(Vec::as_slice), self.pruning(session, asked.filters)?);
         Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
 }

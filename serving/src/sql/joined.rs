@@ -1,14 +1,12 @@
 //! `<view>__batch` of a linked view: its join, materialised by the batch run that made the snapshot, as of that run's cut and time.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use committed::registry::LiveView;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
 use storage::{Joined, scan_files};
 use types::{Error, Result};
@@ -18,6 +16,7 @@ use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::sql::names::batch_name;
+use crate::sql::table::{Asked, NodeTable, Planned};
 
 pub(super) struct JoinedTable {
     pub(super) runtime: QueryRuntime,
@@ -31,25 +30,14 @@ impl fmt::Debug for JoinedTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for JoinedTable {
+impl NodeTable for JoinedTable {
     fn schema(&self) -> SchemaRef {
         self.live.plan.output_schema()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let columns = projection.cloned().unwrap_or_else(|| (0..self.live.plan.columns.len()).collect());
-        Ok(self.plan(columns, session.config().target_partitions())?)
+    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        let plan = self.plan(asked.columns(&self.schema()), session.config().target_partitions());
+        Box::pin(ready(plan.map_err(Into::into)))
     }
 }
 

@@ -7,10 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
 use engine::plan::ViewPlan;
 use engine::states::{StateRows, levels};
@@ -22,6 +19,7 @@ use crate::query_context::QueryContext;
 use crate::sql::joined::snapshot_of;
 use crate::sql::names::{batch_name, edges_name, speed_name};
 use crate::sql::source::SourceExec;
+use crate::sql::table::{Asked, NodeTable, Planned};
 
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,37 +89,29 @@ impl fmt::Debug for StatesTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for StatesTable {
+impl NodeTable for StatesTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let schema = Arc::new(self.schema.project(&columns)?);
-        if self.layer != Layer::Speed {
-            self.context.fetch_all(&self.view).await?;
-        }
-        let chunks = self.chunks()?;
-        let rows: usize = chunks.iter().map(StateRows::len).sum();
-        let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, self.layer.name(), chunks.len());
-        let (level, shown) = (self.level, schema.clone());
-        let open = move |_| {
-            let (columns, shown) = (columns.clone(), shown.clone());
-            stream::iter(chunks.clone()).map(move |chunk| show(chunk.batch(), &columns, level, &shown)).boxed()
-        };
-        Ok(SourceExec::new("StatesExec", detail, schema, Arc::new(open)))
+    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        Box::pin(async move {
+            let columns = asked.columns(&self.schema);
+            let schema = Arc::new(self.schema.project(&columns)?);
+            if self.layer != Layer::Speed {
+                self.context.fetch_all(&self.view).await?;
+            }
+            let chunks = self.chunks()?;
+            let rows: usize = chunks.iter().map(StateRows::len).sum();
+            let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, self.layer.name(), chunks.len());
+            let (level, shown) = (self.level, schema.clone());
+            let open = move |_| {
+                let (columns, shown) = (columns.clone(), shown.clone());
+                stream::iter(chunks.clone()).map(move |chunk| show(chunk.batch(), &columns, level, &shown)).boxed()
+            };
+            let source: Arc<dyn ExecutionPlan> = SourceExec::new("StatesExec", detail, schema, Arc::new(open));
+            Ok(source)
+        })
     }
 }
 

@@ -7,14 +7,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use catalog::{Catalog, CatalogState, CheckpointRange, CheckpointRecord, Comparison, DefinitionKind, DefinitionRecord, RunRecord};
 use committed::building::Progress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
 use event_log::Log;
 use futures::future::join_all;
 use tracing::warn;
@@ -26,6 +22,7 @@ use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
 use crate::sql::system::alerts::AlertsTable;
 use crate::sql::system::columns::{Columns, lower};
+use crate::sql::table::{Asked, NodeTable, Planned, provider};
 
 mod alerts;
 mod columns;
@@ -92,15 +89,15 @@ impl SystemTable {
             SystemTable::ViewErrors => view_errors(&[])?,
             SystemTable::Sinks => sinks::rows(&nothing, &Registry::default())?,
             SystemTable::Parameters => parameters::rows(&[])?,
-            SystemTable::Alerts => return Ok(Arc::new(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
+            SystemTable::Alerts => return Ok(provider(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
             SystemTable::HotKeys => hot_keys(&[])?,
         };
-        Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context, hot }))
+        Ok(provider(Rows { table: self, schema: empty.schema(), log, context, hot }))
     }
 }
 
 /// Makes the rows when they are asked for.
-struct Provider {
+struct Rows {
     table: SystemTable,
     schema: SchemaRef,
     /// Where the partitions' ends are read, if the log is known.
@@ -109,35 +106,26 @@ struct Provider {
     hot: Arc<HotKeys>,
 }
 
-impl fmt::Debug for Provider {
+impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "system.{}", self.table.name())
     }
 }
 
-#[async_trait]
-impl TableProvider for Provider {
+impl NodeTable for Rows {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let rows = self.rows().await?;
-        MemTable::try_new(self.schema.clone(), vec![vec![rows]])?.scan(session, projection, filters, limit).await
+    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        Box::pin(async move {
+            let table = MemTable::try_new(self.schema.clone(), vec![vec![self.rows().await?]])?;
+            table.scan(session, asked.projection, asked.filters, asked.limit).await
+        })
     }
 }
 
-impl Provider {
+impl Rows {
     async fn rows(&self) -> Result<RecordBatch> {
         let state = &self.context.read_view.loaded.state;
         match self.table {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use access::Principal;
 use committed::names::{DefinedName, how_to_read};
 use committed::registry::LiveView;
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
@@ -25,6 +25,7 @@ use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYS
 use crate::sql::rights::{allow_table, may_read, may_read_system};
 use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
+use crate::sql::table::provider;
 use crate::sql::view::ViewTable;
 
 /// The tables of a query that decide what it stands on.
@@ -119,20 +120,20 @@ pub(super) fn register(
         let Ok(loaded) = context.read_view.view(name) else { continue };
         let live = loaded.live.clone();
         for kept in KeptTable::of_view(&live) {
-            let table: Arc<dyn TableProvider> = match kept {
-                KeptTable::Joined => Arc::new(JoinedTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() }),
-                KeptTable::States(layer) => Arc::new(StatesTable::new(context.clone(), &live.plan, *layer)),
+            let table = match kept {
+                KeptTable::Joined => provider(JoinedTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() }),
+                KeptTable::States(layer) => provider(StatesTable::new(context.clone(), &live.plan, *layer)),
             };
             session.register_table(public(&kept.name(name)), table)?;
             uuids.add_view(&kept.name(name), &live.plan);
         }
         uuids.add_view(name, &live.plan);
         let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live };
-        session.register_table(public(name), Arc::new(table))?;
+        session.register_table(public(name), provider(table))?;
     }
     for (name, stream) in registry.streams.iter().filter(|(name, _)| readable(name)) {
         let table = EventsTable { runtime: runtime.clone(), context: context.clone(), definition: stream.definition.clone() };
-        session.register_table(public(name), Arc::new(table))?;
+        session.register_table(public(name), provider(table))?;
         uuids.add_stream(&stream.definition);
     }
     uuids.clone().register(session);
@@ -141,8 +142,8 @@ pub(super) fn register(
     }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
-        let provider: Arc<dyn TableProvider> = table.provider((runtime.catalog(), log.cloned()), context.clone(), runtime.hot().clone())?;
-        system.register_table(table.name().to_owned(), provider)?;
+        let rows = table.provider((runtime.catalog(), log.cloned()), context.clone(), runtime.hot().clone())?;
+        system.register_table(table.name().to_owned(), rows)?;
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     catalog.register_schema(SYSTEM_SCHEMA, Arc::new(system))?;

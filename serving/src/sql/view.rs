@@ -6,11 +6,9 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use committed::registry::LiveView;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::Session;
 use datafusion::common::ScalarValue;
-use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -27,6 +25,7 @@ use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
+use crate::sql::table::{Asked, NodeTable, Planned};
 
 /// A lookup of more keys waits for its turn like a scan.
 const FEW_KEYS: usize = 100;
@@ -45,8 +44,7 @@ impl fmt::Debug for ViewTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for ViewTable {
+impl NodeTable for ViewTable {
     fn schema(&self) -> SchemaRef {
         self.live.plan.output_schema()
     }
@@ -55,25 +53,20 @@ impl TableProvider for ViewTable {
         TableType::View
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    fn pushdown(&self, _: &Expr) -> TableProviderFilterPushDown {
+        TableProviderFilterPushDown::Inexact
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let all = || (0..self.live.plan.columns.len()).collect();
-        let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
-        let schema = Arc::new(self.schema().project(&columns)?);
-        let keys = keys_named(&self.live.plan, filters);
-        lookup::fetch(&self.context, self.context.read_view.view(&self.live.name)?, keys.as_deref()).await?;
-        Ok(match keys {
-            Some(keys) => self.lookup(keys, columns, schema),
-            None => self.scan_all(columns, schema)?,
+    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        Box::pin(async move {
+            let columns = asked.columns(&self.schema());
+            let schema = Arc::new(self.schema().project(&columns)?);
+            let keys = keys_named(&self.live.plan, asked.filters);
+            lookup::fetch(&self.context, self.context.read_view.view(&self.live.name)?, keys.as_deref()).await?;
+            Ok(match keys {
+                Some(keys) => self.lookup(keys, columns, schema),
+                None => self.scan_all(columns, schema)?,
+            })
         })
     }
 }

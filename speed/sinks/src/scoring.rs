@@ -4,13 +4,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use committed::registry::LiveSink;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::parameters::UsedParameters;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
+use futures::future::BoxFuture;
 use serving::{First, Outcome, ReadView, ScoreMeta, Scored, Scorer, ServingClock, Stored};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -30,9 +30,22 @@ use crate::worker::{answerable, joined_views, offsets_of, times_in};
 /// How long a number of partitions is used before the log is asked again.
 const COUNTS_ASKED: Duration = Duration::from_secs(10);
 
-#[async_trait]
 impl Scorer for Sinks {
-    async fn score(&self, read_view: &ReadView, sink: &LiveSink, event: &NewRecord) -> Result<Scored> {
+    fn score<'a>(&'a self, read_view: &'a ReadView, sink: &'a LiveSink, event: &'a NewRecord) -> BoxFuture<'a, Result<Scored>> {
+        Box::pin(self.score_event(read_view, sink, event))
+    }
+
+    fn check_workers<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.check_partitions(sink))
+    }
+
+    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<Stored>> {
+        Box::pin(self.append_and_wait(sink, event, within))
+    }
+}
+
+impl Sinks {
+    async fn score_event(&self, read_view: &ReadView, sink: &LiveSink, event: &NewRecord) -> Result<Scored> {
         let plan = sink.planned()?.clone();
         let mut scratch = self.scratch(sink, &plan)?;
         let scored = self.score_with(&mut scratch, read_view, (sink, &plan), event).await;
@@ -44,7 +57,7 @@ impl Scorer for Sinks {
         scored
     }
 
-    async fn check_workers(&self, sink: &LiveSink) -> Result<()> {
+    async fn check_partitions(&self, sink: &LiveSink) -> Result<()> {
         let plan = sink.planned()?.clone();
         let (topic, stream) = (&plan.stream.topic, &plan.stream.name);
         let here = self.outcomes.assigned(topic).len();
@@ -62,7 +75,7 @@ impl Scorer for Sinks {
         Err(Error::conflict(message).with("help", help))
     }
 
-    async fn append(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored> {
+    async fn append_and_wait(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored> {
         let stream = sink.planned()?.stream.clone();
         let decoder = Decoder::new(stream.clone())?;
         let id = decoder.decode(event.value.as_deref()).ok().and_then(|event| event.id().map(|id| Arc::from(&*id)));

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use catalog::SinkClaim;
 use committed::registry::{LiveSink, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, Output, TopicPartition};
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use serving::{Node, ReadView};
 use speed::{Accepted, EventSinks, Stall, WorkerSinks};
 use types::vector::Offset;
@@ -80,58 +79,31 @@ struct OutputBatch {
     records: Vec<(Offset, NewRecord)>,
 }
 
-#[async_trait]
 impl WorkerSinks for SinkWorker {
     fn partitions_assigned(&mut self, partitions: &[TopicPartition]) {
         self.assigned.add(partitions);
     }
 
-    async fn make_records(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
+    fn make_records<'a>(&'a mut self, registry: &'a Registry, accepted: Vec<Accepted>) -> BoxFuture<'a, Result<()>> {
         self.made.clear();
         self.decided.clear();
-        self.make_all(registry, accepted).await.map_err(worth_another_try)
+        Box::pin(async move { self.make_all(registry, accepted).await.map_err(worth_another_try) })
     }
 
-    async fn append_records(&mut self) -> Result<()> {
-        let decided = std::mem::take(&mut self.decided);
-        let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
-        let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
-        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
-        // Outputs are independent of each other: the log may take them together.
-        let outcomes = join_all(made.iter().map(|made| made.append(&self.sinks, &self.assigned))).await;
-        let mut first = Ok(());
-        for (made, outcome) in made.into_iter().zip(outcomes) {
-            let key = (made.sink.name.clone(), made.output.source.clone());
-            match outcome {
-                Ok(next) => self.taken.get_mut(&key).into_iter().for_each(|taken| taken.next = Some(next)),
-                Err(error) => {
-                    // It is not known any more what is out: the output has to be taken over again.
-                    self.taken.remove(&key);
-                    self.stalls.extend(stall(&made.stream, &made.sink, &error));
-                    first = first.and(Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic)));
-                }
-            }
-        }
-        if first.is_ok() {
-            decided.into_iter().for_each(|decided| self.sinks.outcomes.publish(decided));
-        }
-        first.map_err(worth_another_try)
+    fn append_records(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.append_all().await.map_err(worth_another_try) })
     }
 
     fn output_claims(&self) -> Vec<SinkClaim> {
         self.taken.iter().map(|((sink, _), taken)| taken.claimed(sink)).collect()
     }
 
-    async fn switch_definitions(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()> {
-        self.taken.retain(|(name, _), _| registry.sinks.iter().any(|sink| sink.name == *name));
-        let mut switches = Vec::new();
-        for (key, taken) in &self.taken {
-            let sink = registry.sinks.iter().find(|sink| sink.name == key.0);
-            let position = positions.iter().find(|(source, _)| *source == key.1);
-            let Some((sink, (_, position))) = sink.zip(position) else { continue };
-            switches.extend(taken.switch_at_once(sink, *position).map(|switch| (key.clone(), switch)));
-        }
-        self.record_switches(switches).await.map_err(worth_another_try)
+    fn switch_definitions<'a>(
+        &'a mut self,
+        registry: &'a Registry,
+        positions: &'a [(TopicPartition, Offset)],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.switch_to(registry, positions).await.map_err(worth_another_try) })
     }
 
     fn partitions_revoked(&mut self, partitions: &[TopicPartition]) {
@@ -160,6 +132,44 @@ impl SinkWorker {
             is_trial,
             stalls: Vec::new(),
         }
+    }
+
+    async fn append_all(&mut self) -> Result<()> {
+        let decided = std::mem::take(&mut self.decided);
+        let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
+        let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
+        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
+        // Outputs are independent of each other: the log may take them together.
+        let outcomes = join_all(made.iter().map(|made| made.append(&self.sinks, &self.assigned))).await;
+        let mut first = Ok(());
+        for (made, outcome) in made.into_iter().zip(outcomes) {
+            let key = (made.sink.name.clone(), made.output.source.clone());
+            match outcome {
+                Ok(next) => self.taken.get_mut(&key).into_iter().for_each(|taken| taken.next = Some(next)),
+                Err(error) => {
+                    // It is not known any more what is out: the output has to be taken over again.
+                    self.taken.remove(&key);
+                    self.stalls.extend(stall(&made.stream, &made.sink, &error));
+                    first = first.and(Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic)));
+                }
+            }
+        }
+        if first.is_ok() {
+            decided.into_iter().for_each(|decided| self.sinks.outcomes.publish(decided));
+        }
+        first
+    }
+
+    async fn switch_to(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()> {
+        self.taken.retain(|(name, _), _| registry.sinks.iter().any(|sink| sink.name == *name));
+        let mut switches = Vec::new();
+        for (key, taken) in &self.taken {
+            let sink = registry.sinks.iter().find(|sink| sink.name == key.0);
+            let position = positions.iter().find(|(source, _)| *source == key.1);
+            let Some((sink, (_, position))) = sink.zip(position) else { continue };
+            switches.extend(taken.switch_at_once(sink, *position).map(|switch| (key.clone(), switch)));
+        }
+        self.record_switches(switches).await
     }
 
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {

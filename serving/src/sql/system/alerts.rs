@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
-use async_trait::async_trait;
 use catalog::{AlertVersion, Catalog, OpenAlert};
 use committed::registry::Registry;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::Session;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, stream};
 use types::Result;
@@ -22,6 +22,7 @@ use crate::open_alerts::{OpenAlerts, READ_AT_ONCE};
 use crate::sql::equality::values_of;
 use crate::sql::source::SourceExec;
 use crate::sql::system::columns::Columns;
+use crate::sql::table::{Asked, NodeTable, Planned};
 
 pub(super) struct AlertsTable {
     catalog: Catalog,
@@ -44,40 +45,34 @@ impl fmt::Debug for AlertsTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for AlertsTable {
+impl NodeTable for AlertsTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        let support = |term: &&Expr| match names(term) {
+    fn pushdown(&self, filter: &Expr) -> TableProviderFilterPushDown {
+        match names(filter) {
             Some(_) => TableProviderFilterPushDown::Exact,
             None => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(filters.iter().map(support).collect())
+        }
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let mut asked = self.live.clone();
-        for named in filters.iter().filter_map(names) {
-            asked.retain(|(alert, _)| named.contains(&**alert));
+    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+        Box::pin(ready(self.plan(asked)))
+    }
+}
+
+impl AlertsTable {
+    fn plan(&self, asked: Asked<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let mut live = self.live.clone();
+        for named in asked.filters.iter().filter_map(names) {
+            live.retain(|(alert, _)| named.contains(&**alert));
         }
-        let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let (columns, limit) = (asked.columns(&self.schema), asked.limit);
         let schema = Arc::new(self.schema.project(&columns)?);
-        let listed = asked.iter().map(|(alert, _)| &**alert).collect::<Vec<_>>().join(", ");
+        let listed = live.iter().map(|(alert, _)| &**alert).collect::<Vec<_>>().join(", ");
         let detail = format!("alerts=[{listed}] limit={}", limit.map_or("none".to_owned(), |limit| limit.to_string()));
-        let reading = Reading { open_alerts: OpenAlerts::new(&self.catalog, asked, None), left: limit.unwrap_or(usize::MAX) };
+        let reading = Reading { open_alerts: OpenAlerts::new(&self.catalog, live, None), left: limit.unwrap_or(usize::MAX) };
         let open = move |_| {
             let columns = columns.clone();
             let pages = stream::try_unfold(Some(reading.clone()), Reading::page);
