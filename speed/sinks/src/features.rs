@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_rows, merge_small_parts};
+use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_all, merge_small_parts};
 use serving::{ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -72,8 +72,7 @@ impl FeatureReader {
         for (version, view) in &mut self.views {
             let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
             if let Some(added) = view.added.take() {
-                let rows = added.rows().batch().clone();
-                view.before.push(merge_rows(&view.live.plan, &view.live.codec, &[rows])?);
+                view.before.push(merge_all(&view.live.plan, &view.live.codec, &[added.rows()])?);
                 merge_small_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
             }
             view.added = Some(states.compute(events).await?);

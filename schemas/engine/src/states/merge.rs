@@ -4,7 +4,7 @@
 //! that every group number up to the given total has been seen.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
-use arrow::compute::{interleave, interleave_record_batch, take};
+use arrow::compute::{concat, concat_batches, interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -205,8 +205,17 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
     Ok(StateRows::from_sorted(RecordBatch::try_new(plan.state_schema().clone(), columns)?, keys))
 }
 
-/// Merges sorted row sets into one.
+/// Merges sorted row sets into one. Their keys are encoded already.
 pub fn merge_all(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
-    let batches: Vec<RecordBatch> = sets.iter().map(|rows| rows.batch().clone()).collect();
-    merge_rows(plan, codec, &batches)
+    if sets.is_empty() {
+        return merge_rows(plan, codec, &[]);
+    }
+    let batches: Vec<&RecordBatch> = sets.iter().map(|rows| rows.batch()).collect();
+    let batch = concat_batches(plan.state_schema(), batches)?;
+    let keys: Vec<&dyn Array> = sets.iter().map(|rows| rows.keys() as &dyn Array).collect();
+    let keys = concat(&keys)?.as_binary::<i32>().clone();
+    merge_sorted(plan, &StateRows::sort_encoded(batch, keys)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,11 @@ impl StateRows {
     pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
         let batch = concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+        Self::sort_encoded(batch, keys)
+    }
+
+    /// Like [`StateRows::sort`], for rows whose keys are already encoded.
+    pub(super) fn sort_encoded(batch: RecordBatch, keys: BinaryArray) -> Result<Self> {
         let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
         let place = |row: u32| (tiles[row as usize], levels.value(row as usize));
         if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
