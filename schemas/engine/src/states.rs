@@ -35,7 +35,7 @@ pub use answer::{Answered, answer, answer_kept, cost_of_key, spans_of};
 pub use buckets::{bucket_of, buckets_of_part};
 pub use busy::{BusyKeys, busy_keys};
 pub use first_rows::Probe;
-pub use gather::{Gather, merge_small_parts};
+pub use gather::{Gather, merge_similar_parts, merge_small_parts};
 pub use kept::KeptKey;
 pub use keys::KeyCodec;
 pub use merge::{at_kept_levels, keep_from, merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};

@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_all, merge_small_parts};
+use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_all, merge_similar_parts};
 use serving::{ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -73,7 +73,7 @@ impl FeatureReader {
             let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
             if let Some(added) = view.added.take() {
                 view.before.push(merge_all(&view.live.plan, &view.live.codec, &[added.rows()])?);
-                merge_small_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
+                merge_similar_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
             }
             view.added = Some(states.compute(events).await?);
         }

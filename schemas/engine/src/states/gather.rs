@@ -22,6 +22,28 @@ pub fn merge_small_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<Stat
     Ok(())
 }
 
+/// This many parts of similar size become one.
+const PARTS_MERGED: usize = 8;
+
+/// Like [`merge_small_parts`], with fewer merges and more parts, for parts that are searched by hash: another part costs
+/// a search far less than a merge costs each row.
+pub fn merge_similar_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
+    while let Some(from) = similar_from(&parts.iter().map(StateRows::len).collect::<Vec<_>>()) {
+        let merged = merge_all(plan, codec, &parts[from..].iter().collect::<Vec<_>>())?;
+        parts.truncate(from);
+        parts.push(merged);
+    }
+    Ok(())
+}
+
+/// The index from which parts of these sizes, oldest first, are merged: the last ones, unless the oldest of them is
+/// large beside the newest because it was merged before.
+fn similar_from(sizes: &[usize]) -> Option<usize> {
+    let from = sizes.len().checked_sub(PARTS_MERGED)?;
+    let (oldest, newest) = (sizes.get(from)?, sizes.last()?);
+    (*oldest < newest.max(&1).saturating_mul(PARTS_MERGED / 2)).then_some(from)
+}
+
 /// The rows gathered so far, in few pieces however many arrive.
 pub struct Gather<'a> {
     plan: &'a ViewPlan,
@@ -72,3 +94,6 @@ impl<'a> Gather<'a> {
             .with("expected", format_args!("at most {} bytes", self.limit_bytes)))
     }
 }
+
+#[cfg(test)]
+mod tests;
