@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
+use arrow::compute::concat_batches;
 use committed::registry::{LiveSink, LiveView, Registry};
 use datafusion::prelude::SessionContext;
 use definitions::Features;
@@ -14,6 +16,9 @@ use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_all, 
 use serving::{ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
+
+/// The most events of a section, if its view is linked.
+const SECTION_OF_WALKS: usize = 256;
 
 /// Some consecutive events of one partition.
 pub(crate) struct Chunk<'a> {
@@ -44,9 +49,20 @@ pub(crate) struct FeatureReader {
 
 struct ViewFeatures {
     live: LiveView,
-    /// The states of the chunks before the current one, in few parts.
+    /// The states of the sections before the last one, in few parts.
     before: Vec<StateRows>,
-    /// The states of the current chunk.
+    /// The sections of the current chunk.
+    sections: Vec<Section>,
+}
+
+/// Consecutive events of a chunk: all of them, or a few if the view is linked, because each event walks over the edges
+/// that the events before it in its section have added.
+struct Section {
+    /// Rows of the chunk.
+    events: Range<usize>,
+    /// The states of the sections before it.
+    before: Vec<StateRows>,
+    /// What each event adds. `None` if the view does not read the stream.
     added: Option<AddedStates>,
 }
 
@@ -62,7 +78,7 @@ impl FeatureReader {
             if let Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
                 entry.insert(PerEventStates::new(live.plan.clone(), live.codec.clone(), stream, session)?);
             }
-            self.views.insert(version.clone(), ViewFeatures { live, before: Vec::new(), added: None });
+            self.views.insert(version.clone(), ViewFeatures { live, before: Vec::new(), sections: Vec::new() });
         }
         Ok(())
     }
@@ -70,12 +86,8 @@ impl FeatureReader {
     /// Continues with the events of the next chunk.
     pub(crate) async fn add(&mut self, events: &RecordBatch) -> Result<()> {
         for (version, view) in &mut self.views {
-            let Some(Some(states)) = self.states.get_mut(&(self.stream.clone(), version.clone())) else { continue };
-            if let Some(added) = view.added.take() {
-                view.before.push(merge_all(&view.live.plan, &view.live.codec, &[added.rows()])?);
-                merge_similar_parts(&view.live.plan, &view.live.codec, &mut view.before)?;
-            }
-            view.added = Some(states.compute(events).await?);
+            let states = self.states.get_mut(&(self.stream.clone(), version.clone())).and_then(Option::as_mut);
+            view.add(events, states).await?;
         }
         Ok(())
     }
@@ -87,33 +99,75 @@ impl FeatureReader {
             Features::Inclusive => 1,
             Features::Exclusive => 0,
         };
-        let counted: Vec<u32> = (first..chunk.events.num_rows()).map(|event| event as u32 + itself).collect();
-        plan.joins.iter().map(|join| self.rows_of(join, plan, chunk, (&events, first), &counted)).collect()
+        plan.joins.iter().map(|join| self.rows_of(join, plan, chunk, (&events, first), itself)).collect()
     }
 
+    /// Events count what comes before them, and `itself`: 1 if they count themselves, or 0.
     fn rows_of(
         &self,
         join: &JoinedView,
         plan: &SinkPlan,
         chunk: &Chunk<'_>,
         (events, first): (&RecordBatch, usize),
-        counted: &[u32],
+        itself: u32,
     ) -> Result<RecordBatch> {
         let view = self.views.values().find(|view| view.live.name == join.plan.view);
         let view = view.ok_or_else(|| Error::internal("a view of a sink is not read").with("view", &join.plan.view))?;
         let (keys, has_key): (Vec<ArrayRef>, BooleanArray) = join.keys(&plan.stream, events)?;
         let loaded = chunk.read_view.view(&view.live.name)?;
-        let seen = SeenBy {
-            keys: &keys,
-            has_key: &has_key,
-            t: &chunk.times[first..],
-            before: &view.before,
-            added: view.added.as_ref(),
-            counted,
-            wanted: &join.wanted,
+        let mut parts = Vec::with_capacity(view.sections.len());
+        for section in view.sections.iter().filter(|section| section.events.end > first) {
+            let of_section = section.events.start.max(first)..section.events.end;
+            let (at, count) = (of_section.start - first, of_section.len());
+            let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(at, count)).collect();
+            let has_key = has_key.slice(at, count);
+            let counted: Vec<u32> = of_section.clone().map(|event| (event - section.events.start) as u32 + itself).collect();
+            let seen = SeenBy {
+                keys: &keys,
+                has_key: &has_key,
+                t: &chunk.times[of_section],
+                before: &section.before,
+                added: section.added.as_ref(),
+                counted: &counted,
+                wanted: &join.wanted,
+            };
+            parts.push(rows_seen(chunk.read_view, loaded, &seen)?);
+        }
+        let rows = match parts.as_slice() {
+            [] => return Err(Error::internal("events of a sink are in no section").with("view", &join.plan.view)),
+            [whole] => whole.clone(),
+            [part, ..] => concat_batches(&part.schema(), &parts)?,
         };
-        let rows = rows_seen(chunk.read_view, loaded, &seen)?;
         debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
         Ok(rows)
+    }
+}
+
+impl ViewFeatures {
+    /// Continues with the events of the next chunk, section by section. `states` computes what they add.
+    async fn add(&mut self, events: &RecordBatch, states: Option<&mut PerEventStates>) -> Result<()> {
+        let rows = events.num_rows();
+        let Some(states) = states else {
+            self.sections = vec![Section { events: 0..rows, before: Vec::new(), added: None }];
+            return Ok(());
+        };
+        let length = if self.live.plan.links().is_some() { SECTION_OF_WALKS } else { rows.max(1) };
+        self.pass_last()?;
+        self.sections.clear();
+        for from in (0..rows).step_by(length) {
+            self.pass_last()?;
+            let to = rows.min(from + length);
+            let added = states.compute(&events.slice(from, to - from)).await?;
+            self.sections.push(Section { events: from..to, before: self.before.clone(), added: Some(added) });
+        }
+        Ok(())
+    }
+
+    /// Counts what the last section adds among what is before the next one.
+    fn pass_last(&mut self) -> Result<()> {
+        let Some(added) = self.sections.last().and_then(|section| section.added.as_ref()) else { return Ok(()) };
+        let (plan, codec) = (&self.live.plan, &self.live.codec);
+        self.before.push(merge_all(plan, codec, &[added.rows()])?);
+        merge_similar_parts(plan, codec, &mut self.before)
     }
 }

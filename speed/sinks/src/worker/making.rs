@@ -24,8 +24,6 @@ use crate::switches::first_due;
 
 /// The records of this many events are made together. More take more memory.
 const CHUNK: usize = 2_048;
-/// The same if a view is linked: each event walks over the edges that the events before it in its chunk have added.
-const CHUNK_OF_WALKS: usize = 256;
 
 impl SinkWorker {
     /// Makes the missing records of events, by the sinks that are not paused and that the outputs are switched to.
@@ -54,9 +52,8 @@ impl SinkWorker {
         let times_of = |batch: &OutputBatchBuilder| answerable(times.clone(), &read_view, &joined_views(registry, [&*batch.plan])?);
         let times = batches.iter().map(times_of).collect::<Result<Vec<_>>>()?;
         let position = read_view.vector.to_string();
-        let chunk = chunk_of(&read_view, &views)?;
-        for from in (0..accepted.events.num_rows()).step_by(chunk) {
-            let rows = chunk.min(accepted.events.num_rows() - from);
+        for from in (0..accepted.events.num_rows()).step_by(CHUNK) {
+            let rows = CHUNK.min(accepted.events.num_rows() - from);
             let events = accepted.events.slice(from, rows);
             self.seen.add(&events).await?;
             for (batch, times) in batches.iter_mut().zip(&times) {
@@ -105,16 +102,6 @@ impl OutputBatchBuilder {
         self.records.extend(writer.records(&records)?);
         Ok(())
     }
-}
-
-/// The records of how many events are made together.
-fn chunk_of(read_view: &ReadView, views: &[ViewVersion]) -> Result<usize> {
-    for (name, _) in views {
-        if read_view.view(name)?.live.plan.links().is_some() {
-            return Ok(CHUNK_OF_WALKS);
-        }
-    }
-    Ok(CHUNK)
 }
 
 /// The time at which each event's rows are read: now, or by the clock of events the greatest event time of its
