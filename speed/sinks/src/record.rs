@@ -35,9 +35,12 @@ impl RecordWriter<'_> {
     pub(crate) fn records(&self, made: &Records) -> Result<Vec<(Offset, NewRecord)>> {
         let mut records = Vec::with_capacity(made.events.len() + made.failed.len());
         let common = self.common_headers();
+        // A record is about as long as the one before.
+        let mut length = 0;
         for (row, event) in made.events.iter().enumerate() {
-            let mut value = Vec::new();
+            let mut value = Vec::with_capacity(length);
             serving::json::write_row(&mut value, &made.rows, row)?;
+            length = value.len();
             if value.len() > MAX_OUTPUT_BYTES {
                 value = failed(&format!("the record has {} bytes: expected at most {MAX_OUTPUT_BYTES}", value.len()));
             }

@@ -138,9 +138,9 @@ impl SinkWorker {
         let decided = std::mem::take(&mut self.decided);
         let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
         let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
-        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
+        let mut made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
         // Outputs are independent of each other: the log may take them together.
-        let outcomes = join_all(made.iter().map(|made| made.append(&self.sinks, &self.assigned))).await;
+        let outcomes = join_all(made.iter_mut().map(|made| made.append(&self.sinks, &self.assigned))).await;
         let mut first = Ok(());
         for (made, outcome) in made.into_iter().zip(outcomes) {
             let key = (made.sink.name.clone(), made.output.source.clone());
@@ -250,20 +250,22 @@ impl PartitionEvents<'_> {
 }
 
 impl OutputBatch {
-    /// Appends the records, and returns the offset after the last event. It is tried once: after an error the outcome
-    /// is not known, and the output has to be taken over again.
-    async fn append(&self, sinks: &Sinks, assigned: &AssignedPartitions) -> Result<Offset> {
+    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after an
+    /// error the outcome is not known, and the output has to be taken over again.
+    async fn append(&mut self, sinks: &Sinks, assigned: &AssignedPartitions) -> Result<Offset> {
         // For the log, all workers of a process are one owner.
         if !assigned.hold(&self.output.source) {
             let message = "another worker of this process has taken the partition over";
             return Err(Error::conflict(message).with("partition", &self.output.source));
         }
+        let records = std::mem::take(&mut self.records);
+        let (count, last) = (records.len() as u64, records.last().map(|(offset, _)| *offset));
         let (began, topic) = (Instant::now(), &self.sink.definition.topic);
-        sinks.log.append_output(topic, &self.output, self.records.clone()).await?;
+        sinks.log.append_output(topic, &self.output, records).await?;
         let name = self.sink.name.to_string();
-        metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(self.records.len() as u64);
+        metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
         metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
-        self.records.last().map(|(offset, _)| offset.next()).ok_or_else(|| Error::internal("an append of no record"))
+        last.map(Offset::next).ok_or_else(|| Error::internal("an append of no record"))
     }
 }
 
