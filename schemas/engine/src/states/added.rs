@@ -18,6 +18,7 @@ use futures::TryStreamExt;
 
 use crate::plan::ViewPlan;
 use crate::states::keys::KeyCodec;
+use crate::states::order::sorted_rows;
 use crate::states::partial::{Slot, SlotExec, narrow, state_rows_of};
 use crate::states::per_event::{EVENT_INDEX, PerEvent};
 use crate::states::rows::{StateRows, find_key, find_prefix, taken, tiles};
@@ -120,10 +121,8 @@ impl AddedStates {
         let batch = arrow::compute::concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
         let times = tiles(&batch)?;
-        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
-        let by = |row: &u32| (keys.value(*row as usize), events[*row as usize], times[*row as usize]);
-        order.sort_unstable_by(|a, b| by(a).cmp(&by(b)));
-        let order = UInt32Array::from(order);
+        let place = |row: u32| (events[row as usize], times[row as usize]);
+        let order = UInt32Array::from(sorted_rows(&keys, &|a, b| place(a).cmp(&place(b))));
         let sorted = order.values().iter().map(|row| events[*row as usize]).collect();
         let keys: BinaryArray = take(&keys, &order, None)?.as_binary::<i32>().clone();
         Ok(AddedStates { rows: StateRows::from_sorted(taken(&batch, &order)?, keys), events: sorted })
