@@ -119,7 +119,7 @@ start_service() {
     log_start=$(wc -l <"$log")
     "${service}_launch"
     record_process "$launched"
-    wait_until 90 answers_or_died || fail_with_log "$service does not answer on port $(port) after 90 s"
+    wait_until 180 answers_or_died || fail_with_log "$service does not answer on port $(port) after 180 s"
     is_gone && fail_with_log "$service ended while it was starting"
     "${service}_finish"
     say "$service runs as process $launched on port $(port), ready after $((SECONDS - began)) s"

@@ -90,6 +90,11 @@ impl Feed {
         self.sent.load(Ordering::SeqCst)
     }
 
+    /// Appends that failed so far.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::SeqCst)
+    }
+
     pub async fn finish(self) -> Fed {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.expect("timed out: the log takes no records").unwrap();

@@ -15,8 +15,10 @@ use crate::harness::{Engines, Routes, table};
 use crate::{SERVICES, show_logs, until};
 
 const CHECKPOINTS: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Read {
+    _shared: tokio::sync::RwLockReadGuard<'static, ()>,
     engines: Engines,
     admin: AdminClient<DefaultClientContext>,
     events: u64,
@@ -26,6 +28,7 @@ struct Read {
 /// A topic of one partition that a worker read to its end before it was stopped.
 async fn read(test: &str) -> Read {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines(test).await;
     let brokers = urls.log.trim_start_matches("kafka://").to_owned();
     let engines = Engines::open(urls, 1, Routes::default()).await;
@@ -35,7 +38,7 @@ async fn read(test: &str) -> Read {
     worker.finish().await.unwrap();
     let committed = engines.harness.catalog.state().await.unwrap().vector();
     let admin = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
-    Read { engines, admin, events, committed }
+    Read { _shared, engines, admin, events, committed }
 }
 
 async fn feed(engines: &Engines, from: u64, events: u64) -> u64 {
@@ -49,7 +52,7 @@ impl Read {
     /// committed does not change.
     async fn is_refused(&self, words: &[&str]) {
         let worker = self.engines.worker("two", CHECKPOINTS, None);
-        let ended = tokio::time::timeout(Duration::from_secs(60), worker.task).await.expect("timed out: the worker goes on").unwrap();
+        let ended = tokio::time::timeout(PATIENCE, worker.task).await.expect("timed out: the worker goes on").unwrap();
         let error = ended.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         for word in words.iter().chain(&["payments/0"]) {
@@ -75,7 +78,6 @@ impl Read {
 #[ignore = "needs services: just test-outages"]
 async fn retention_past_the_committed_offset_is_refused_with_partition_and_range() {
     let read = read("retention").await;
-    let _shared = SERVICES.read().await;
     let end = feed(&read.engines, read.events, 1_000).await;
     let mut upto = rdkafka::TopicPartitionList::new();
     let begin = read.events as i64 + 500;
@@ -101,7 +103,6 @@ async fn retention_past_the_committed_offset_is_refused_with_partition_and_range
 #[ignore = "needs services: just test-outages"]
 async fn a_topic_made_anew_that_is_shorter_is_refused_with_partition_and_range() {
     let read = read("shortened").await;
-    let _shared = SERVICES.read().await;
     read.recreate().await;
     let end = feed(&read.engines, 0, 300).await;
     assert!(end < read.events);
@@ -113,7 +114,6 @@ async fn a_topic_made_anew_that_is_shorter_is_refused_with_partition_and_range()
 #[ignore = "needs services: just test-outages"]
 async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_refused_by_its_record() {
     let read = read("regrown").await;
-    let _shared = SERVICES.read().await;
     read.recreate().await;
     let end = feed(&read.engines, read.events, read.events + 300).await;
     assert!(end > read.events);

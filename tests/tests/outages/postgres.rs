@@ -16,13 +16,14 @@ use crate::service::kill;
 use crate::{SERVICES, show_logs, until};
 
 const CHECKPOINTS: Duration = Duration::from_millis(150);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-outages"]
 async fn a_server_that_restarts_costs_no_answer_and_no_event() {
     show_logs();
-    let urls = engines("restart").await;
     let _alone = SERVICES.write().await;
+    let urls = engines("restart").await;
     let engines = Arc::new(Engines::open(urls, 4, Routes::default()).await);
     let worker = engines.worker("one", CHECKPOINTS, None);
     let load = Load::start(&engines, None).await;
@@ -34,17 +35,20 @@ async fn a_server_that_restarts_costs_no_answer_and_no_event() {
         let down = kill("postgres", signal).await;
         let began = Instant::now();
         let (lookups, failed) = (load.lookups(), load.failed_runs());
-        assert!(engines.harness.catalog.revision().await.is_err(), "{signal}: the catalog still answers");
+        // What a killed server had started ends a moment after it.
+        until("a catalog that does not answer", async || engines.harness.catalog.revision().await.is_err()).await;
         tokio::time::sleep(Duration::from_secs(away)).await;
-        assert!(load.lookups() > lookups + 10, "{signal}: lookups went on");
+        until("lookups that go on", async || load.lookups() > lookups + 10).await;
+        if away > 10 {
+            until("a run that is hit", async || load.failed_runs() > failed).await;
+        }
         down.start().await;
         println!("{signal}: the server was away for {:?}, {} runs failed", began.elapsed(), load.failed_runs() - failed);
     }
     let runs = load.runs();
     until("runs after the restarts", async || load.runs() > runs + 1).await;
     let fed = feed.finish().await;
-    let counts = load.finish().await;
-    assert!(counts.failed_runs.load(std::sync::atomic::Ordering::SeqCst) > 0, "no run was hit");
+    load.finish().await;
     assert!(!worker.task.is_finished(), "the worker gave up: {:?}", worker.task.await);
     engines.holds_once(0..fed.events).await;
     worker.finish().await.unwrap();
@@ -54,15 +58,15 @@ async fn a_server_that_restarts_costs_no_answer_and_no_event() {
 #[ignore = "needs services: just test-outages"]
 async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("lost_reply").await;
     let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
-    let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
     let engines = Engines::open(urls, 2, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await;
     let mut lost = 0;
     // On a busy machine a reply may arrive before the connection is cut.
-    for number in 0..10 {
+    for number in 0..40 {
         if lost == 4 {
             break;
         }
@@ -89,9 +93,9 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
 #[ignore = "needs services: just test-outages"]
 async fn checkpoints_and_runs_whose_replies_are_lost_count_once() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("lost_replies").await;
     let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
-    let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
     let engines = Arc::new(Engines::open(urls, 4, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await);
@@ -99,35 +103,33 @@ async fn checkpoints_and_runs_whose_replies_are_lost_count_once() {
     let load = Load::start(&engines, None).await;
     let feed = Feed::start(engines.direct_log().await, &engines.topic, 50, Duration::from_millis(20));
     until("the first events", async || feed.sent() > 500).await;
-    let mut cut_behind_a_commit = 0;
     for _ in 0..12 {
         proxy.delay_replies(60).await;
         let (before, began) = (revision(&direct).await, Instant::now());
-        while revision(&direct).await == before && began.elapsed() < Duration::from_secs(15) {
+        while revision(&direct).await == before {
+            assert!(began.elapsed() < PATIENCE, "timed out: nothing is committed after a cut");
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        cut_behind_a_commit += u32::from(revision(&direct).await > before);
         proxy.cut().await;
         proxy.heal().await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert!(cut_behind_a_commit >= 10, "{cut_behind_a_commit} cuts behind a commit");
     let fed = feed.finish().await;
     let counts = load.finish().await;
     assert!(!worker.task.is_finished(), "the worker gave up: {:?}", worker.task.await);
     engines.holds_once(0..fed.events).await;
     worker.finish().await.unwrap();
     proxy.remove().await;
-    println!("{fed:?}, {cut_behind_a_commit} cuts behind a commit, {counts:?}");
+    println!("{fed:?}, {counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-outages"]
 async fn late_replies_and_a_silent_server_are_waited_for_and_lookups_go_on() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("silent").await;
     let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
-    let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let engines = Arc::new(Engines::open(urls, 2, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await);
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -144,8 +146,8 @@ async fn late_replies_and_a_silent_server_are_waited_for_and_lookups_go_on() {
     proxy.swallow_replies().await;
     let lookups = load.lookups();
     let silent = tokio::time::timeout(Duration::from_secs(4), engines.harness.catalog.state()).await;
-    assert!(silent.is_err(), "the server was not silent");
-    assert!(load.lookups() > lookups + 20, "lookups went on");
+    assert!(!matches!(silent, Ok(Ok(_))), "the server was not silent");
+    until("lookups that go on", async || load.lookups() > lookups + 20).await;
     proxy.heal().await;
     proxy.cut().await;
     let fed = feed.finish().await;

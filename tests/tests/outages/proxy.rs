@@ -1,7 +1,12 @@
 //! Controls toxiproxy between the product and a service: `tests/services/toxiproxy.sh` starts it, a test creates the
 //! proxies it needs.
 
+use std::time::{Duration, Instant};
+
+use basestream_tests::process::free_port;
 use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One proxy. Its connections can be cut and slowed, and its replies dropped.
 pub struct Proxy {
@@ -12,9 +17,9 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of `upstream` (`host:port`) on a free port.
+    /// A proxy in front of `upstream` (`host:port`) on a free port, which no connection takes while the proxy is closed.
     pub async fn before(api: &str, upstream: &str) -> Proxy {
-        Proxy::at(api, "127.0.0.1:0", upstream).await
+        Proxy::at(api, &format!("127.0.0.1:{}", free_port().unwrap()), upstream).await
     }
 
     /// A proxy that listens at `listen`; it replaces one that an earlier test left there.
@@ -69,7 +74,8 @@ impl Proxy {
     /// Removes all faults; the connections stay open. If a fault's connections end at the same moment, its removal may
     /// be reported late.
     pub async fn heal(&self) {
-        for _ in 0..20 {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
             let toxics: Value = reqwest::get(self.url("/toxics")).await.unwrap().json().await.unwrap();
             let names: Vec<&str> = toxics.as_array().unwrap().iter().filter_map(|toxic| toxic["name"].as_str()).collect();
             if names.is_empty() {
@@ -78,9 +84,9 @@ impl Proxy {
             for name in names {
                 let _ = reqwest::Client::new().delete(self.url(&format!("/toxics/{name}"))).send().await.unwrap();
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the proxy keeps its disturbances");
+        panic!("timed out: the proxy keeps its disturbances");
     }
 
     /// Removes the proxy.

@@ -10,6 +10,7 @@ use crate::front::Front;
 use crate::harness::{Engines, Routes};
 use crate::{SERVICES, show_logs};
 
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The changes to the group, in order.
 const STEPS: [Step; 10] = [
     Step::Join("two"),
@@ -23,6 +24,12 @@ const STEPS: [Step; 10] = [
     Step::Join("six"),
     Step::Leave("five"),
 ];
+/// What leads from their end to their beginning.
+const ONCE_MORE: [Step; 2] = [Step::Join("one"), Step::Leave("six")];
+/// On a slow machine a worker may leave before it has committed anything: the changes are repeated until so much was seen.
+const INSIDE_A_CHECKPOINT: u32 = 8;
+const COMMITTED: usize = 5;
+const HANDOVERS: usize = 12;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -37,9 +44,9 @@ enum Step {
 #[ignore = "needs services: just test-outages"]
 async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothing_and_double_nothing() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("rebalance").await;
     let [s3] = needed(["AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     // Uploads are slow, so that a checkpoint is in progress most of the time.
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 6, Routes { s3: Some(address), ..Routes::default() }).await;
@@ -49,19 +56,37 @@ async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothi
     let mut workers: Vec<(&str, Worker)> = vec![("one", engines.worker("one", interval, None))];
     tokio::time::sleep(Duration::from_secs(2)).await;
 
-    let mut inside_a_checkpoint = 0;
-    for step in STEPS {
-        inside_a_checkpoint += u32::from(uploads(&front).await);
-        match step {
-            Step::Join(name) => workers.push((name, engines.worker(name, interval, None))),
-            Step::Leave(name) => take(&mut workers, name).finish().await.unwrap(),
-            Step::Die(name) => {
-                let worker = take(&mut workers, name);
-                worker.task.abort();
-                let _ = worker.task.await;
+    let (mut inside_a_checkpoint, mut steps, began) = (0, STEPS.to_vec(), Instant::now());
+    loop {
+        for step in &steps {
+            inside_a_checkpoint += u32::from(uploads(&front).await);
+            match *step {
+                Step::Join(name) => workers.push((name, engines.worker(name, interval, None))),
+                Step::Leave(name) => take(&mut workers, name).finish().await.unwrap(),
+                Step::Die(name) => {
+                    let worker = take(&mut workers, name);
+                    worker.task.abort();
+                    let _ = worker.task.await;
+                }
             }
+            tokio::time::sleep(Duration::from_millis(1_300)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1_300)).await;
+        // The last worker commits what it took over.
+        let (mut committed, mut handovers) = (0, 0);
+        for _ in 0..30 {
+            (committed, handovers) = (engines.commits_by_worker().await.len(), engines.handovers().await);
+            if committed >= COMMITTED && handovers >= HANDOVERS {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        if inside_a_checkpoint >= INSIDE_A_CHECKPOINT && committed >= COMMITTED && handovers >= HANDOVERS {
+            break;
+        }
+        let seen = format!("{inside_a_checkpoint} changes inside a checkpoint, {committed} workers that committed, {handovers} handovers");
+        assert!(began.elapsed() < PATIENCE, "timed out: {seen}");
+        println!("once more, after {seen}");
+        steps = [&ONCE_MORE[..], &STEPS].concat();
     }
     let fed = feed.finish().await;
     front.delay_puts(Duration::ZERO);
@@ -71,10 +96,7 @@ async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothi
     }
 
     let commits = engines.commits_by_worker().await;
-    println!("{} events, {inside_a_checkpoint} of {} steps inside a checkpoint, {commits:?}", fed.events, STEPS.len());
-    assert!(inside_a_checkpoint >= 8, "the group changed inside a checkpoint {inside_a_checkpoint} times");
-    assert!(commits.len() >= 5, "workers that held partitions: {commits:?}");
-    assert!(engines.handovers().await >= 12, "partitions changed hands {} times", engines.handovers().await);
+    println!("{} events, {inside_a_checkpoint} changes inside a checkpoint, {commits:?}", fed.events);
 }
 
 /// Waits for the next checkpoint's upload; false if there is none for a while.

@@ -24,9 +24,9 @@ const CHECKPOINTS: Duration = Duration::from_millis(200);
 #[ignore = "needs services: just test-outages"]
 async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_nothing_half() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("s3_errors").await;
     let [s3] = needed(["AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(address), ..Routes::default() }).await);
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -37,15 +37,18 @@ async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_n
     let committed = engines.vector_and_ends().await.unwrap().0;
     until("refused and lost requests", async || front.refusals.load(Ordering::SeqCst) >= 40 && front.losses.load(Ordering::SeqCst) >= 25)
         .await;
-    let during = engines.vector_and_ends().await.unwrap().0;
-    assert!(during != committed, "no checkpoint was committed among the refusals");
+    until("a checkpoint among the refusals", async || engines.vector_and_ends().await.unwrap().0 != committed).await;
     // All requests fail for a while: nothing can be stored, and known data is still served.
     front.fail(100, 0);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let (lookups, at) = (load.lookups(), engines.vector_and_ends().await.unwrap().0);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(load.lookups() > lookups + 20, "lookups went on");
-    assert_eq!(engines.vector_and_ends().await.unwrap().0, at, "a checkpoint without an object storage");
+    let lookups = load.lookups();
+    // A checkpoint that was stored before may still be committed.
+    until("five seconds without a checkpoint", async || {
+        let at = engines.vector_and_ends().await.unwrap().0;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        engines.vector_and_ends().await.unwrap().0 == at
+    })
+    .await;
+    until("lookups that go on", async || load.lookups() > lookups + 20).await;
     front.fail(0, 0);
     let runs = load.runs();
     until("a run after the refusals", async || load.runs() > runs).await;
@@ -61,9 +64,9 @@ async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_n
 #[ignore = "needs services: just test-outages"]
 async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_goes_on_by_itself() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("s3_reads").await;
     let [s3] = needed(["AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -98,9 +101,9 @@ async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_go
 #[ignore = "needs services: just test-outages"]
 async fn connections_that_break_inside_an_object_leave_nothing_half() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("s3_cuts").await;
     let [toxiproxy, s3] = needed(["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await;
     let storage = &engines.harness.storage;
@@ -140,9 +143,9 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
 #[ignore = "needs services: just test-outages"]
 async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("s3_slow").await;
     let [toxiproxy, s3] = needed(["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
     let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await);
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -179,9 +182,9 @@ async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
 #[ignore = "needs services: just test-outages"]
 async fn a_run_that_fails_on_the_object_storage_leaves_what_is_served() {
     show_logs();
+    let _shared = SERVICES.read().await;
     let urls = engines("s3_run").await;
     let [s3] = needed(["AWS_ENDPOINT"]);
-    let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -192,8 +195,15 @@ async fn a_run_that_fails_on_the_object_storage_leaves_what_is_served() {
     worker.finish().await.unwrap();
     let published = engines.harness.batch("by_account", RunTime::EventClock).await.unwrap();
     front.fail(100, 0);
-    let hit = tokio::time::timeout(Duration::from_secs(5), engines.harness.batch("by_account", RunTime::EventClock)).await;
-    assert!(!matches!(hit, Ok(Ok(_))), "a run without an object storage succeeded");
+    let for_a_while = async {
+        until("a refused request", async || front.refusals.load(Ordering::SeqCst) > 0).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    };
+    let ended = tokio::select! {
+        ended = engines.harness.batch("by_account", RunTime::EventClock) => Some(ended),
+        () = for_a_while => None,
+    };
+    assert!(!matches!(ended, Some(Ok(_))), "a run without an object storage succeeded");
     assert!(front.refusals.load(Ordering::SeqCst) > 0);
     front.fail(0, 0);
     let state = engines.harness.catalog.state().await.unwrap();

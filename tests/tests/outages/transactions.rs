@@ -23,8 +23,8 @@ fn is_aborted(transaction: u64) -> bool {
 #[ignore = "needs services: just test-outages"]
 async fn aborted_transactions_are_never_seen_and_lag_still_reaches_0() {
     show_logs();
-    let urls = engines("transactions").await;
     let _shared = SERVICES.read().await;
+    let urls = engines("transactions").await;
     let brokers = urls.log.trim_start_matches("kafka://").to_owned();
     let engines = Engines::open(urls, 3, Routes::default()).await;
     let worker = engines.worker("one", Duration::from_millis(200), None);
@@ -45,8 +45,8 @@ async fn aborted_transactions_are_never_seen_and_lag_still_reaches_0() {
 #[ignore = "needs services: just test-outages"]
 async fn a_transaction_that_stays_open_holds_back_what_follows_it_and_no_more() {
     show_logs();
-    let urls = engines("open_transaction").await;
     let _shared = SERVICES.read().await;
+    let urls = engines("open_transaction").await;
     let brokers = urls.log.trim_start_matches("kafka://").to_owned();
     let engines = Engines::open(urls, 1, Routes::default()).await;
     let worker = engines.worker("one", Duration::from_millis(200), None);
