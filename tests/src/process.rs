@@ -117,13 +117,13 @@ impl Running {
         let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
         assert!(killed.success(), "{} was gone before SIGTERM", self.name);
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(60) {
+        while began.elapsed() < Duration::from_secs(120) {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status.code());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(Error::unavailable(format!("timed out: {} did not end within 60 s of SIGTERM", self.name)))
+        Err(Error::unavailable(format!("timed out: {} did not end within 120 s of SIGTERM", self.name)))
     }
 }
 

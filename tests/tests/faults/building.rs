@@ -236,9 +236,9 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
     put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
 
-    // What a killed process leaves: a record under way, and a lease that expires.
-    let lease =
-        harness.catalog.acquire_lease(&catalog::run_lease("sums", 1), "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
+    // What a killed process leaves: a record under way, and a lease that has expired once the scheduler looks.
+    let (name, ttl) = (catalog::run_lease("sums", 1), Duration::from_secs(50));
+    let lease = harness.catalog.acquire_lease(&name, "dead", ttl, now(), None).await.unwrap().unwrap();
     let dead = RunRecord { started_at: Some(now()), status: RunStatus::Running, ..RunRecord::requested("sums".into(), 1) };
     let held = Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now: now() };
     harness.catalog.begin_run(dead, vec![held]).await.unwrap();

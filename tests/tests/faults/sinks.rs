@@ -369,7 +369,7 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let began = Instant::now();
     while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
     {
-        assert!(began.elapsed() < Duration::from_secs(90), "timed out: seed {seed}: the records do not come");
+        assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;

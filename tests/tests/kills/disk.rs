@@ -11,7 +11,7 @@ use crate::site::Site;
 /// Larger than what all of a run writes. All of it is memory once the disk is full.
 pub const MEBIBYTES: u32 = 512;
 const FULL: Duration = Duration::from_millis(1_200);
-/// How long a process takes to start, and to stop.
+/// How long a process takes to start, and to stop, where the machine is not slow.
 const STARTING: Duration = Duration::from_secs(2);
 
 pub struct Disk {
@@ -19,12 +19,23 @@ pub struct Disk {
     /// When it ran full last, and whether it still is.
     filled: Option<Instant>,
     is_full: bool,
+    /// How long a process takes here to start, and to stop, among others.
+    starting: Duration,
+    /// When the processes were attended last, and how long they were not at most: then this machine stood still.
+    attended: Option<Instant>,
+    stood_still: Duration,
 }
 
 impl Disk {
     /// The one that this process sees.
     pub fn seen() -> Option<Disk> {
-        Some(Disk { disk: SmallDisk::seen()?, filled: None, is_full: false })
+        let (disk, stood_still) = (SmallDisk::seen()?, Duration::ZERO);
+        Some(Disk { disk, filled: None, is_full: false, starting: STARTING, attended: None, stood_still })
+    }
+
+    /// Learns how long a process took from its start to its end, alone.
+    pub fn know(&mut self, alone: Duration) {
+        self.starting = STARTING.max(alone * 4);
     }
 
     pub fn path(&self) -> &std::path::Path {
@@ -41,6 +52,8 @@ impl Disk {
     }
 
     pub fn step(&mut self) -> Result<()> {
+        let unattended = self.attended.replace(Instant::now()).map_or(Duration::ZERO, |attended| attended.elapsed());
+        self.stood_still = self.stood_still.max(unattended);
         match self.is_full && self.filled.is_some_and(|filled| filled.elapsed() >= FULL) {
             true => self.give_space(),
             false => Ok(()),
@@ -66,8 +79,9 @@ impl Disk {
     /// Whether a process may have ended because the disk was full: while it was starting, or in its last checkpoint. One that
     /// is at work goes on.
     pub fn excuses(&self, began: Instant, terminated: bool) -> bool {
-        let is_of_start = |filled: Instant| began < filled + FULL && filled < began + STARTING;
-        let is_of_stop = |filled: Instant| terminated && filled.elapsed() < FULL + STARTING;
+        let starting = self.starting + self.stood_still;
+        let is_of_start = |filled: Instant| began < filled + FULL + self.stood_still && filled < began + starting;
+        let is_of_stop = |filled: Instant| terminated && filled.elapsed() < FULL + starting;
         self.filled.is_some_and(|filled| is_of_start(filled) || is_of_stop(filled))
     }
 }

@@ -99,6 +99,9 @@ async fn kills(place: Place, least: u64, judge: Judge) -> Result<()> {
     let least = number("BASESTREAM_KILLS").unwrap_or(least);
     let began = Instant::now();
     let site = Site::new(urls, &topic)?;
+    if let Some(disk) = &mut disk {
+        disk.know(began.elapsed());
+    }
     say(format!(
         "kills: seed {seed}, {least} kills at the least, on {}, {}",
         if site.is_kafka { "Kafka, PostgreSQL and S3" } else { "the embedded defaults" },
@@ -221,7 +224,10 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
                 .with("expected", built));
         }
         if began.elapsed() > limit {
-            return Err(Error::internal(format!("after {limit:?} and {} kills nothing was killed at {wanted:?}", seats.kills())));
+            return Err(Error::unavailable(format!(
+                "timed out: after {limit:?} and {} kills nothing was killed at {wanted:?}",
+                seats.kills()
+            )));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

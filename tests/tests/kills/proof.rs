@@ -38,15 +38,19 @@ impl<'a> Quiet<'a> {
         let (speed, serve) = (site.project.start("speed")?, site.project.start("serve")?);
         let end = end_of(site, &installation).await?;
         let quiet = Quiet { site, speed, serve, installation, end };
-        let began = Instant::now();
-        while !quiet.installation.catalog.state().await?.vector().covers(&quiet.end) {
-            if began.elapsed() > PATIENCE {
-                let vector = quiet.installation.catalog.state().await?.vector();
-                return Err(Error::internal(format!(
-                    "the log ends at {}, committed is {vector}\n{}",
-                    quiet.end,
-                    site.project.log_of("speed")
-                )));
+        // A slow machine takes its time for all that was produced: as long as it gets on, it is waited for.
+        let (mut last, mut since) = (Vector::new(), Instant::now());
+        loop {
+            let vector = quiet.installation.catalog.state().await?.vector();
+            if vector.covers(&quiet.end) {
+                break;
+            }
+            if vector != last {
+                (last, since) = (vector, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                let log = site.project.log_of("speed");
+                return Err(Error::unavailable(format!("timed out: the log ends at {}, committed is {last}\n{log}", quiet.end)));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -68,7 +72,8 @@ impl<'a> Quiet<'a> {
                         break;
                     }
                     answer if began.elapsed() > PATIENCE => {
-                        return Err(Error::internal(format!("{view} is not served: {answer:?}\n{}", self.site.project.log_of("serve"))));
+                        let log = self.site.project.log_of("serve");
+                        return Err(Error::unavailable(format!("timed out: {view} is not served: {answer:?}\n{log}")));
                     }
                     _ => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
@@ -165,7 +170,7 @@ impl<'a> Quiet<'a> {
             }
             if began.elapsed() > PATIENCE {
                 let made: Vec<_> = answers.iter().map(|answer| (answer.view, &answer.snapshot_at)).collect();
-                return Err(Error::internal(format!("the node does not serve the new snapshots: {made:?}")));
+                return Err(Error::unavailable(format!("timed out: the node does not serve the new snapshots: {made:?}")));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

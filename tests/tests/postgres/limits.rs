@@ -12,6 +12,8 @@ const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN ra
 const BRIEF: Duration = Duration::from_millis(100);
 /// Long enough for a place to become free, on a busy machine, after the query in it has ended.
 const TURN: Duration = Duration::from_secs(2);
+/// For whom a place becomes free.
+const LONG: Duration = Duration::from_secs(60);
 
 async fn server(limits: ServingLimits) -> Server {
     let mut server = Server::limited(&Protection::none(std::sync::Arc::new(|| 0)).unwrap(), limits).await;
@@ -44,7 +46,7 @@ async fn a_query_whose_turn_does_not_come_is_refused_and_a_lookup_is_answered() 
 /// A portal that waits for its client must not keep others from their turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_between_two_fetches_takes_no_place() {
-    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: TURN, ..ServingLimits::default() }).await;
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: LONG, ..ServingLimits::default() }).await;
     let (mut one_client, other) = (server.connect().await, server.connect().await);
     let transaction = one_client.transaction().await.unwrap();
     let portal = transaction.bind("SELECT value FROM range(0, 100000)", &[]).await.unwrap();

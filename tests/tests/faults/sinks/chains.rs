@@ -22,7 +22,7 @@ const ESCALATED: &str = "CREATE SINK escalated WITH (topic = '{out_other}', key 
 
 const ROUNDS: usize = 12;
 const EVENTS_PER_ROUND: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the first sink says of each event of the first stream.
 async fn decided(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Value> {

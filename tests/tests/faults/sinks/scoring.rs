@@ -80,7 +80,7 @@ async fn scored(seed: u64) {
     let rows: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let began = Instant::now();
     while put_out(&harness, &place, INCLUSIVE).await.len() < rows.len() {
-        assert!(began.elapsed() < Duration::from_secs(90), "timed out: seed {seed}: the records do not come");
+        assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;

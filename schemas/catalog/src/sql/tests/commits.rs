@@ -235,9 +235,14 @@ async fn an_advance_backwards_is_wrong_input(place: &Place) {
 
 async fn a_refused_commit_can_be_asked_again_under_its_id(place: &Place) {
     let commit = checkpoint_of(10, 20);
-    let started = std::time::Instant::now();
-    conflict(place.catalog.commit_with_retry(commit.clone()).await);
-    assert!(started.elapsed() < std::time::Duration::from_secs(5), "a conflict is not tried again");
+    // To try again for ten seconds takes about as long each time; a machine that stands still for seconds does so now and then.
+    let mut least = std::time::Duration::MAX;
+    for _ in 0..3 {
+        let started = std::time::Instant::now();
+        conflict(place.catalog.commit_with_retry(commit.clone()).await);
+        least = least.min(started.elapsed());
+    }
+    assert!(least < std::time::Duration::from_secs(5), "a conflict is not tried again");
     place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     assert_eq!(place.catalog.commit_with_retry(commit).await.unwrap(), 2);
 }
