@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{binary, free_port};
@@ -86,7 +87,8 @@ impl Project {
     /// Runs a command for at most this long. Returns its exit code, if it ended, and its output, after checking that it
     /// contains no secret.
     fn run(&self, args: &[&str], at_most: Duration) -> (Option<i32>, String) {
-        let output = self.path("output");
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let output = self.path(&format!("output{}", RUNS.fetch_add(1, Ordering::Relaxed)));
         let mut child = self.command(args, &output).spawn().unwrap();
         let began = Instant::now();
         let mut code = None;
@@ -104,6 +106,21 @@ impl Project {
         (code, text)
     }
 
+    /// Runs every command, each for at most as long as `patience` says, and returns all that they said. Most of them only wait. Once
+    /// the first are done, servers, which have one port, run one after another, and three others beside them.
+    fn run_all(&self, patience: impl Fn(&[&str]) -> Duration + Sync) -> String {
+        let (first, others) = COMMANDS.split_at(4);
+        let (servers, others): (Vec<&[&str]>, Vec<&[&str]>) = others.iter().copied().partition(|command| SERVERS.contains(&command[0]));
+        let run = |commands: &[&[&str]]| commands.iter().map(|command| self.run(command, patience(command)).1).collect::<String>();
+        let run = &run;
+        let said = run(first);
+        let lanes = std::iter::once(&servers[..]).chain(others.chunks(others.len().div_ceil(3)));
+        said + &std::thread::scope(|scope| {
+            let lanes: Vec<_> = lanes.map(|lane| scope.spawn(move || run(lane))).collect();
+            lanes.into_iter().map(|lane| lane.join().unwrap()).collect::<String>()
+        })
+    }
+
     fn assert_clean(&self, what: &str, text: &str) {
         for secret in &self.secrets {
             if let Some(at) = text.find(secret.as_str()) {
@@ -114,6 +131,9 @@ impl Project {
         }
     }
 }
+
+/// Those that go on until they are stopped.
+const SERVERS: &[&str] = &["up", "speed", "serve", "scheduler"];
 
 /// Every command; some fail early.
 const COMMANDS: &[&[&str]] = &[
@@ -152,10 +172,8 @@ fn no_command_shows_a_secret_when_no_service_answers() {
     let catalog = format!("[catalog]\nurl = \"postgres://u:${{PG_PASSWORD}}@{NOWHERE}/db?password=${{file:secret}}\"\n");
     let settings = format!("{catalog}[storage]\nurl = \"s3://bucket/prefix\"\n{}", KAFKA.replace("{brokers}", NOWHERE));
     let project = Project::new(&settings, "pay").with_s3(&format!("http://{NOWHERE}"), STORAGE).with("AWS_SESSION_TOKEN", TOKEN);
-    let mut said = String::new();
-    for command in COMMANDS {
-        said += &project.run(command, Duration::from_secs(6)).1;
-    }
+    // The catalog is given up after five seconds.
+    let said = project.run_all(|_| Duration::from_secs(10));
     assert!(said.contains("the catalog's PostgreSQL server did not answer"), "the commands got as far as the catalog: {said}");
 }
 
@@ -163,11 +181,7 @@ fn no_command_shows_a_secret_when_no_service_answers() {
 fn no_command_shows_or_stores_a_secret_when_storage_and_log_do_not_answer() {
     let settings = format!("[storage]\nurl = \"s3://bucket/prefix\"\n{}", KAFKA.replace("{brokers}", NOWHERE));
     let project = Project::new(&settings, "pay").with_s3(&format!("http://{NOWHERE}"), STORAGE).with("AWS_SESSION_TOKEN", TOKEN);
-    let mut said = String::new();
-    for command in COMMANDS {
-        let patience = if command[0] == "status" { 60 } else { 6 };
-        said += &project.run(command, Duration::from_secs(patience)).1;
-    }
+    let said = project.run_all(|command| Duration::from_secs(if command[0] == "status" { 60 } else { 6 }));
     assert!(said.contains("the object storage does not answer"), "{said}");
     let stored: Vec<PathBuf> = std::fs::read_dir(project.path("data")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!stored.is_empty(), "nothing was stored");
@@ -263,7 +277,7 @@ async fn no_secret_is_shown_or_stored_on_real_services_nor_when_they_refuse_the_
     let mut up = project.command(&["up", "--log-level", "debug"], &output).spawn().unwrap();
     let url = format!("http://127.0.0.1:{}", project.http);
     wait_until_ready(&url).await;
-    for command in COMMANDS.iter().filter(|command| !["up", "speed", "serve", "scheduler"].contains(&command[0])) {
+    for command in COMMANDS.iter().filter(|command| !SERVERS.contains(&command[0])) {
         project.run(command, Duration::from_secs(60));
     }
     for answer in ask_everything(&url).await {
