@@ -100,7 +100,14 @@ async fn judged(seed: u64) {
     let failed = Arc::new(AtomicUsize::new(0));
     let (mut number, mut lives) = (0, 0);
     let mut process = Process::start(&harness, &place, "w0", &failed).await;
-    while number < 300 {
+    let began = Instant::now();
+    // However slow the machine is, records are made with some of the values, and some appends fail.
+    let is_enough = async || {
+        let used: BTreeSet<u32> = versions(&harness, &place).await.into_values().collect();
+        used.len() > 3 && failed.load(Ordering::Relaxed) > 0
+    };
+    while number < 300 || !is_enough().await {
+        assert!(began.elapsed() < Duration::from_secs(180), "timed out: seed {seed}: few values are used, or no append has failed");
         let count = rng.random_range(1..20);
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;

@@ -105,6 +105,11 @@ impl Run {
         found
     }
 
+    /// The versions that made records.
+    async fn versions(&self) -> BTreeSet<u32> {
+        self.put_out().await.into_values().map(|(version, _)| version).collect()
+    }
+
     /// Whether a worker has recorded that it makes no records.
     async fn has_paused(&self) -> bool {
         let ranges = self.harness.catalog.sink_ranges(Some(SINK), u32::MAX).await.unwrap();
@@ -151,8 +156,10 @@ async fn run(seed: u64, kafka: Option<String>) {
     let mut process = run.process().await;
     // One that was killed in the middle of something and goes on: it has to be refused.
     let mut left: Vec<Process> = Vec::new();
-    let (mut number, mut changes) = (0, 0);
-    while number < EVENTS || changes < 8 {
+    let (mut number, mut changes, began) = (0, 0, Instant::now());
+    // However slow the machine is, more than one version makes records.
+    while number < EVENTS || changes < 8 || run.versions().await.len() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(300), "timed out: seed {seed}: no second version makes records");
         let count = rng.random_range(1..30);
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;
