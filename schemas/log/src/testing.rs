@@ -2,7 +2,7 @@
 //! does.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -182,6 +182,29 @@ pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(super) async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T {
     let outcome = tokio::time::timeout(PATIENCE, awaited).await;
     outcome.unwrap_or_else(|_| panic!("timed out: {what} did not come about in two minutes"))
+}
+
+/// Measures how long this process stood still at most. Who could not say in time that it is alive is taken for dead, rightly.
+pub(super) struct StoodStill(Arc<AtomicU64>);
+
+impl StoodStill {
+    pub(super) fn begin() -> StoodStill {
+        let longest_ms = Arc::new(AtomicU64::new(0));
+        let measured = Arc::downgrade(&longest_ms);
+        std::thread::spawn(move || {
+            let mut last = Instant::now();
+            while let Some(longest_ms) = measured.upgrade() {
+                std::thread::sleep(Duration::from_millis(20));
+                longest_ms.fetch_max(last.elapsed().as_millis() as u64, Ordering::Relaxed);
+                last = Instant::now();
+            }
+        });
+        StoodStill(longest_ms)
+    }
+
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The output of a sink over partition 0 of `topic`.

