@@ -344,8 +344,9 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let failed = Arc::new(AtomicUsize::new(0));
     let mut process = Process::start(&harness, &place, "w0", &failed).await;
     let began = Instant::now();
-    // However slow the machine is, and how few its appends are, some fail.
-    while number < arrivals.least_events || failed.load(Ordering::Relaxed) == 0 {
+    // However slow the machine is, and how few its appends are, some fail. Many at once are few appends: they may all succeed.
+    let is_tried = || failed.load(Ordering::Relaxed) > 0 || arrivals.at_once.start > 1;
+    while number < arrivals.least_events || !is_tried() {
         assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: no append has failed");
         let count = rng.random_range(arrivals.at_once.clone());
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
@@ -381,10 +382,7 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let process = Process::start_on(&harness, &place, "last", Arc::new(answers)).await;
     harness.committed("s", &place.topic("in")).await.unwrap();
     process.finish().await;
-    let failed = failed.load(Ordering::Relaxed);
-    // Many at once are few appends: they may all succeed.
-    let is_tried = failed > 0 || arrivals.at_once.start > 1;
-    assert!(lives > 0 && is_tried && after.len() > 100, "seed {seed}: {lives} kills, {failed} failures, {} records", after.len());
+    assert!(lives > 0 && is_tried() && after.len() > 100, "seed {seed}: {lives} kills, {failed:?} failures, {} records", after.len());
     for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
         let found = put_out(&harness, &place, sql).await;
         for (event, row) in &expected {
