@@ -24,7 +24,7 @@ use types::vector::Vector;
 
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
-use crate::sql::table::{Asked, NodeTable, Planned};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 pub(super) struct EventsTable {
     pub(super) runtime: QueryRuntime,
@@ -47,19 +47,19 @@ impl NodeTable for EventsTable {
         TableProviderFilterPushDown::Inexact
     }
 
-    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
-        Box::pin(ready(self.plan(session, asked)))
+    fn scan<'a>(&'a self, session: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
+        Box::pin(ready(self.plan(session, args)))
     }
 }
 
 impl EventsTable {
-    fn plan(&self, session: &dyn Session, asked: Asked<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    fn plan(&self, session: &dyn Session, args: ScanArgs<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let loaded = &self.context.read_view.loaded;
-        let files = archive_files(&loaded.state, std::slice::from_ref(&self.definition.name), self.time_bounds(asked.filters));
+        let files = archive_files(&loaded.state, std::slice::from_ref(&self.definition.name), self.time_bounds(args.filters));
         let files: Vec<FileRecord> = files.into_iter().cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();
-        let (projection, pruning) = (asked.projection.map(Vec::as_slice), self.pruning(session, asked.filters)?);
+        let (projection, pruning) = (args.projection.map(Vec::as_slice), self.pruning(session, args.filters)?);
         Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
 }

@@ -16,7 +16,7 @@ use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::sql::names::batch_name;
-use crate::sql::table::{Asked, NodeTable, Planned};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 pub(super) struct JoinedTable {
     pub(super) runtime: QueryRuntime,
@@ -35,8 +35,8 @@ impl NodeTable for JoinedTable {
         self.live.plan.output_schema()
     }
 
-    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
-        let plan = self.plan(asked.columns(&self.schema()), session.config().target_partitions());
+    fn scan<'a>(&'a self, session: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
+        let plan = self.plan(args.columns(&self.schema()), session.config().target_partitions());
         Box::pin(ready(plan.map_err(Into::into)))
     }
 }

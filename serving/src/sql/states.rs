@@ -19,7 +19,7 @@ use crate::query_context::QueryContext;
 use crate::sql::joined::snapshot_of;
 use crate::sql::names::{batch_name, edges_name, speed_name};
 use crate::sql::source::SourceExec;
-use crate::sql::table::{Asked, NodeTable, Planned};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,9 +94,9 @@ impl NodeTable for StatesTable {
         self.schema.clone()
     }
 
-    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+    fn scan<'a>(&'a self, _: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
         Box::pin(async move {
-            let columns = asked.columns(&self.schema);
+            let columns = args.columns(&self.schema);
             let schema = Arc::new(self.schema.project(&columns)?);
             if self.layer != Layer::Speed {
                 self.context.fetch_all(&self.view).await?;

@@ -22,7 +22,7 @@ use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
 use crate::sql::system::alerts::AlertsTable;
 use crate::sql::system::columns::{Columns, lower};
-use crate::sql::table::{Asked, NodeTable, Planned, provider};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs, into_table_provider};
 
 mod alerts;
 mod columns;
@@ -89,10 +89,10 @@ impl SystemTable {
             SystemTable::ViewErrors => view_errors(&[])?,
             SystemTable::Sinks => sinks::rows(&nothing, &Registry::default())?,
             SystemTable::Parameters => parameters::rows(&[])?,
-            SystemTable::Alerts => return Ok(provider(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
+            SystemTable::Alerts => return Ok(into_table_provider(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
             SystemTable::HotKeys => hot_keys(&[])?,
         };
-        Ok(provider(Rows { table: self, schema: empty.schema(), log, context, hot }))
+        Ok(into_table_provider(Rows { table: self, schema: empty.schema(), log, context, hot }))
     }
 }
 
@@ -117,10 +117,10 @@ impl NodeTable for Rows {
         self.schema.clone()
     }
 
-    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+    fn scan<'a>(&'a self, session: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
         Box::pin(async move {
             let table = MemTable::try_new(self.schema.clone(), vec![vec![self.rows().await?]])?;
-            table.scan(session, asked.projection, asked.filters, asked.limit).await
+            table.scan(session, args.projection, args.filters, args.limit).await
         })
     }
 }

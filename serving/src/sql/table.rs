@@ -1,6 +1,6 @@
-//! A table of a node, and DataFusion's view of it.
+//! Adapts a node's tables to DataFusion's `TableProvider`.
 //!
-//! The tables hold read views, and a read view holds half of DataFusion's types. The compiler proves that the future of an
+//! The tables hold read views, and a read view contains many of DataFusion's types. The compiler proves that the future of an
 //! `async_trait` method is `Send` under the bounds of that method's own lifetimes, so it proves it for all these types again
 //! in each implementation: 3 to 7 s a table. The methods of [`NodeTable`] have one lifetime and no bounds, and such proofs
 //! are remembered.
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
-pub(super) type Planned<'a> = BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>>;
+pub(super) type PlanFuture<'a> = BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>>;
 
 /// A table, with DataFusion's meaning of each method.
 pub(super) trait NodeTable: fmt::Debug + Send + Sync + 'static {
@@ -31,34 +31,34 @@ pub(super) trait NodeTable: fmt::Debug + Send + Sync + 'static {
         TableProviderFilterPushDown::Unsupported
     }
 
-    fn scan<'a>(&'a self, session: &'a dyn Session, asked: Asked<'a>) -> Planned<'a>;
+    fn scan<'a>(&'a self, session: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a>;
 }
 
-/// What a scan is asked for.
+/// The arguments of a scan.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct ScanArgs<'a> {
     pub(super) projection: Option<&'a Vec<usize>>,
     pub(super) filters: &'a [Expr],
     pub(super) limit: Option<usize>,
 }
 
-impl Asked<'_> {
+impl ScanArgs<'_> {
     /// The columns that are wanted of a table.
     pub(super) fn columns(&self, schema: &SchemaRef) -> Vec<usize> {
         self.projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect())
     }
 }
 
-/// Makes it a table of DataFusion's.
-pub(super) fn provider(table: impl NodeTable) -> Arc<dyn TableProvider> {
-    Arc::new(Provider(Arc::new(table)))
+/// Makes a node's table one of DataFusion's.
+pub(super) fn into_table_provider(table: impl NodeTable) -> Arc<dyn TableProvider> {
+    Arc::new(NodeTableProvider(Arc::new(table)))
 }
 
 #[derive(Debug)]
-struct Provider(Arc<dyn NodeTable>);
+struct NodeTableProvider(Arc<dyn NodeTable>);
 
 #[async_trait]
-impl TableProvider for Provider {
+impl TableProvider for NodeTableProvider {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }
@@ -78,6 +78,6 @@ impl TableProvider for Provider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        self.0.scan(session, Asked { projection, filters, limit }).await
+        self.0.scan(session, ScanArgs { projection, filters, limit }).await
     }
 }

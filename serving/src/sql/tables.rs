@@ -25,7 +25,7 @@ use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYS
 use crate::sql::rights::{allow_table, may_read, may_read_system};
 use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
-use crate::sql::table::provider;
+use crate::sql::table::into_table_provider;
 use crate::sql::view::ViewTable;
 
 /// The tables of a query that decide what it stands on.
@@ -121,19 +121,21 @@ pub(super) fn register(
         let live = loaded.live.clone();
         for kept in KeptTable::of_view(&live) {
             let table = match kept {
-                KeptTable::Joined => provider(JoinedTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() }),
-                KeptTable::States(layer) => provider(StatesTable::new(context.clone(), &live.plan, *layer)),
+                KeptTable::Joined => {
+                    into_table_provider(JoinedTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() })
+                }
+                KeptTable::States(layer) => into_table_provider(StatesTable::new(context.clone(), &live.plan, *layer)),
             };
             session.register_table(public(&kept.name(name)), table)?;
             uuids.add_view(&kept.name(name), &live.plan);
         }
         uuids.add_view(name, &live.plan);
         let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live };
-        session.register_table(public(name), provider(table))?;
+        session.register_table(public(name), into_table_provider(table))?;
     }
     for (name, stream) in registry.streams.iter().filter(|(name, _)| readable(name)) {
         let table = EventsTable { runtime: runtime.clone(), context: context.clone(), definition: stream.definition.clone() };
-        session.register_table(public(name), provider(table))?;
+        session.register_table(public(name), into_table_provider(table))?;
         uuids.add_stream(&stream.definition);
     }
     uuids.clone().register(session);

@@ -25,7 +25,7 @@ use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
-use crate::sql::table::{Asked, NodeTable, Planned};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 /// A lookup of more keys waits for its turn like a scan.
 const FEW_KEYS: usize = 100;
@@ -57,11 +57,11 @@ impl NodeTable for ViewTable {
         TableProviderFilterPushDown::Inexact
     }
 
-    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
+    fn scan<'a>(&'a self, _: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
         Box::pin(async move {
-            let columns = asked.columns(&self.schema());
+            let columns = args.columns(&self.schema());
             let schema = Arc::new(self.schema().project(&columns)?);
-            let keys = keys_named(&self.live.plan, asked.filters);
+            let keys = keys_named(&self.live.plan, args.filters);
             lookup::fetch(&self.context, self.context.read_view.view(&self.live.name)?, keys.as_deref()).await?;
             Ok(match keys {
                 Some(keys) => self.lookup(keys, columns, schema),

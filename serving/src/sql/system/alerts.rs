@@ -22,7 +22,7 @@ use crate::open_alerts::{OpenAlerts, READ_AT_ONCE};
 use crate::sql::equality::values_of;
 use crate::sql::source::SourceExec;
 use crate::sql::system::columns::Columns;
-use crate::sql::table::{Asked, NodeTable, Planned};
+use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 pub(super) struct AlertsTable {
     catalog: Catalog,
@@ -57,18 +57,18 @@ impl NodeTable for AlertsTable {
         }
     }
 
-    fn scan<'a>(&'a self, _: &'a dyn Session, asked: Asked<'a>) -> Planned<'a> {
-        Box::pin(ready(self.plan(asked)))
+    fn scan<'a>(&'a self, _: &'a dyn Session, args: ScanArgs<'a>) -> PlanFuture<'a> {
+        Box::pin(ready(self.plan(args)))
     }
 }
 
 impl AlertsTable {
-    fn plan(&self, asked: Asked<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    fn plan(&self, args: ScanArgs<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut live = self.live.clone();
-        for named in asked.filters.iter().filter_map(names) {
+        for named in args.filters.iter().filter_map(names) {
             live.retain(|(alert, _)| named.contains(&**alert));
         }
-        let (columns, limit) = (asked.columns(&self.schema), asked.limit);
+        let (columns, limit) = (args.columns(&self.schema), args.limit);
         let schema = Arc::new(self.schema.project(&columns)?);
         let listed = live.iter().map(|(alert, _)| &**alert).collect::<Vec<_>>().join(", ");
         let detail = format!("alerts=[{listed}] limit={}", limit.map_or("none".to_owned(), |limit| limit.to_string()));
