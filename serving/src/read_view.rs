@@ -109,6 +109,19 @@ impl ReadView {
         Ok(loaded)
     }
 
+    /// The snapshot that a table of a view reads, where one was published.
+    ///
+    /// Errors: `Unavailable` for one that could not be loaded: a table without it would be short of its rows.
+    pub(crate) fn snapshot_of(&self, table: &str, view: &str) -> Result<Option<&SnapshotCopy>> {
+        let loaded = self.view(view)?;
+        match &loaded.snapshot {
+            None if self.loaded.state.snapshot(view, loaded.live.version).is_some() => {
+                Err(lacks_snapshot(table, view, "the last run's snapshot could not be loaded"))
+            }
+            snapshot => Ok(snapshot.as_deref()),
+        }
+    }
+
     /// The same position and time, with this version of a view in the place of the served one.
     ///
     /// Errors: `NotFound` if the version is not live.
@@ -202,6 +215,12 @@ impl ReadView {
         }
         complete_to
     }
+}
+
+/// The error for a table that cannot be read without a snapshot, or without a part of it.
+pub(crate) fn lacks_snapshot(table: &str, view: &str, what: &str) -> Error {
+    let error = Error::unavailable(format!("\"{table}\" cannot be read: {what}"));
+    error.with("help", format_args!("`basestream batch run {view}` makes a new one"))
 }
 
 impl Loaded {

@@ -62,11 +62,10 @@ impl EventsTable {
         let (projection, pruning) = (args.projection.map(Vec::as_slice), self.pruning(session, args.filters)?);
         Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
-}
 
-impl EventsTable {
-    /// What the filters say of the columns by which compacted files are sorted. Of other columns the values in a part of a file
-    /// say little, and of floats not even that: what is not a number is in no part's least and greatest values.
+    /// Returns the filters by which parts of files are left out: those on the columns by which compacted files are sorted. In
+    /// any other column most parts hold nearly the whole range of values. Floats are never among the sorted columns, and must
+    /// not be: a part's minimum and maximum do not count NaN.
     fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
         let is_sorted_by = |term: &&Expr| {
             let columns = term.column_refs();

@@ -11,10 +11,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use storage::{Joined, scan_files};
 use types::{Error, Result};
 
-use crate::copy::SnapshotCopy;
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
-use crate::read_view::ReadView;
+use crate::read_view::lacks_snapshot;
 use crate::sql::names::batch_name;
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
@@ -58,30 +57,13 @@ impl JoinedTable {
     /// Never an empty table for a join that is not there: who exports it would not notice.
     fn joined(&self) -> Result<&Joined> {
         let name = &self.live.name;
-        let missing = |what: &str| missing(&batch_name(name), name, what);
-        match snapshot_of(&self.context.read_view, &batch_name(name), name)? {
+        let table = batch_name(name);
+        let missing = |what: &str| lacks_snapshot(&table, name, what);
+        match self.context.read_view.snapshot_of(&table, name)? {
             Some(snapshot) => {
                 snapshot.manifest.joined.as_ref().ok_or_else(|| missing("its snapshot was made before joins were materialised"))
             }
             None => Err(missing("no batch run of this version of the view has ended yet")),
         }
     }
-}
-
-/// The snapshot that a view's table reads, where one was published.
-///
-/// Errors: `Unavailable` for one that could not be loaded: a table without it would be short of its rows.
-pub(super) fn snapshot_of<'s>(read_view: &'s ReadView, table: &str, view: &str) -> Result<Option<&'s SnapshotCopy>> {
-    let loaded = read_view.view(view)?;
-    match &loaded.snapshot {
-        None if read_view.loaded.state.snapshot(view, loaded.live.version).is_some() => {
-            Err(missing(table, view, "the last run's snapshot could not be loaded"))
-        }
-        snapshot => Ok(snapshot.as_deref()),
-    }
-}
-
-fn missing(table: &str, view: &str, what: &str) -> Error {
-    let error = Error::unavailable(format!("\"{table}\" cannot be read: {what}"));
-    error.with("help", format_args!("`basestream batch run {view}` makes a new one"))
 }

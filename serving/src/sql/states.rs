@@ -1,5 +1,5 @@
-//! `<view>__batch` and `<view>__speed`: the kept states, readable. The snapshot's, and those after its cut. Of a linked view both together
-//! are `<view>__edges`.
+//! `<view>__batch` and `<view>__speed` return the kept states: those of the snapshot, and those after its cut. For a linked view
+//! `<view>__edges` returns both together.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,6 @@ use types::tiles::Level;
 use types::{Error, Result};
 
 use crate::query_context::QueryContext;
-use crate::sql::joined::snapshot_of;
 use crate::sql::names::{batch_name, edges_name, speed_name};
 use crate::sql::source::SourceExec;
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
@@ -71,7 +70,7 @@ impl StatesTable {
         let loaded = read_view.view(&self.view)?;
         let mut chunks: Vec<StateRows> = Vec::new();
         if self.layer != Layer::Speed {
-            let snapshot = snapshot_of(read_view, &self.layer.table(&self.view), &self.view)?;
+            let snapshot = read_view.snapshot_of(&self.layer.table(&self.view), &self.view)?;
             let runs = snapshot.map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
             chunks.extend(runs.iter().flat_map(|run| run.chunks().iter().cloned()));
         }

@@ -29,7 +29,7 @@ use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 /// A lookup of more keys waits for its turn like a scan.
 const FEW_KEYS: usize = 100;
-/// Batches are handed on in pieces of this many rows at the most.
+/// The most rows per batch.
 const BATCH_ROWS: usize = 8_192;
 
 pub(super) struct ViewTable {
@@ -101,8 +101,8 @@ impl ViewTable {
         let detail = format!("view={} parts={parts} columns=[{}]{}", self.live.name, names.join(", "), self.archive_note());
         let (runtime, context, live) = (self.runtime.clone(), self.context.clone(), self.live.clone());
         let open = move |task: Arc<TaskContext>| {
-            let view = Scan { context: context.clone(), live: live.clone(), columns: columns.clone(), archive: None };
-            view.batches(runtime.clone(), parts, task)
+            let scan = Scan { context: context.clone(), live: live.clone(), columns: columns.clone(), archive: None };
+            scan.batches(runtime.clone(), parts, task)
         };
         Ok(SourceExec::new("ViewScanExec", detail, schema, Arc::new(open)))
     }
