@@ -368,6 +368,17 @@ impl CheckpointRange {
             complete_to: None,
         }
     }
+
+    /// The offsets that its counts account for.
+    pub fn counted(&self) -> i64 {
+        let counts = [self.archived, self.duplicate, self.dead_lettered, self.absent];
+        counts.into_iter().fold(0, i64::saturating_add)
+    }
+
+    /// True if it obeys the ledger's law: `end - start = archived + duplicate + dead_lettered + absent`.
+    pub fn is_balanced(&self) -> bool {
+        self.end.0.saturating_sub(self.start.0) == self.counted()
+    }
 }
 
 impl CheckpointRecord {

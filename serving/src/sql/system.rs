@@ -1,5 +1,5 @@
-//! `system.*`: what the catalog says of runs, checkpoints, partitions, views, sinks, parameters, open alerts and the handover, and which
-//! keys this node is asked for most.
+//! `system.*`: what the catalog records of runs, checkpoints, partitions, views, sinks, parameters, open alerts and the handover;
+//! the events on which views fail; and the keys that this node is asked for most.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use futures::future::join_all;
 use tracing::warn;
 use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
-use types::{Error, Result, Strategy};
+use types::{Result, Strategy};
 
 use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
@@ -32,6 +32,15 @@ mod sinks;
 /// A table of the schema `system`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemTable {
+    /// All of its rows are made at once.
+    Listing(Listing),
+    /// The open alerts, which are read page by page.
+    Alerts,
+}
+
+/// What a system table lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
     Runs,
     Checkpoints,
     Partitions,
@@ -40,36 +49,27 @@ pub(super) enum SystemTable {
     ViewErrors,
     Sinks,
     Parameters,
-    Alerts,
     HotKeys,
 }
 
 impl SystemTable {
     pub(super) const ALL: [SystemTable; 10] = [
-        SystemTable::Runs,
-        SystemTable::Checkpoints,
-        SystemTable::Partitions,
-        SystemTable::Views,
-        SystemTable::Handover,
-        SystemTable::ViewErrors,
-        SystemTable::Sinks,
-        SystemTable::Parameters,
+        SystemTable::Listing(Listing::Runs),
+        SystemTable::Listing(Listing::Checkpoints),
+        SystemTable::Listing(Listing::Partitions),
+        SystemTable::Listing(Listing::Views),
+        SystemTable::Listing(Listing::Handover),
+        SystemTable::Listing(Listing::ViewErrors),
+        SystemTable::Listing(Listing::Sinks),
+        SystemTable::Listing(Listing::Parameters),
         SystemTable::Alerts,
-        SystemTable::HotKeys,
+        SystemTable::Listing(Listing::HotKeys),
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            SystemTable::Runs => "runs",
-            SystemTable::Checkpoints => "checkpoints",
-            SystemTable::Partitions => "partitions",
-            SystemTable::Views => "views",
-            SystemTable::Handover => "handover",
-            SystemTable::ViewErrors => "view_errors",
-            SystemTable::Sinks => "sinks",
-            SystemTable::Parameters => "parameters",
+            SystemTable::Listing(listing) => listing.name(),
             SystemTable::Alerts => "alerts",
-            SystemTable::HotKeys => "hot_keys",
         }
     }
 
@@ -79,26 +79,48 @@ impl SystemTable {
         context: QueryContext,
         hot: Arc<HotKeys>,
     ) -> Result<Arc<dyn TableProvider>> {
-        let nothing = CatalogState::default();
-        let empty = match self {
-            SystemTable::Runs => runs(&nothing)?,
-            SystemTable::Checkpoints => checkpoints(&nothing)?,
-            SystemTable::Partitions => partitions(&[])?,
-            SystemTable::Views => views(&[])?,
-            SystemTable::Handover => handover(&nothing)?,
-            SystemTable::ViewErrors => view_errors(&[])?,
-            SystemTable::Sinks => sinks::rows(&nothing, &Registry::default())?,
-            SystemTable::Parameters => parameters::rows(&[])?,
-            SystemTable::Alerts => return Ok(into_table_provider(AlertsTable::new(catalog, &context.read_view.loaded.registry)?)),
-            SystemTable::HotKeys => hot_keys(&[])?,
-        };
-        Ok(into_table_provider(Rows { table: self, schema: empty.schema(), log, context, hot }))
+        Ok(match self {
+            SystemTable::Listing(listing) => into_table_provider(SystemRows { listing, schema: listing.schema()?, log, context, hot }),
+            SystemTable::Alerts => into_table_provider(AlertsTable::new(catalog, &context.read_view.loaded.registry)?),
+        })
     }
 }
 
-/// Makes the rows when they are asked for.
-struct Rows {
-    table: SystemTable,
+impl Listing {
+    fn name(self) -> &'static str {
+        match self {
+            Listing::Runs => "runs",
+            Listing::Checkpoints => "checkpoints",
+            Listing::Partitions => "partitions",
+            Listing::Views => "views",
+            Listing::Handover => "handover",
+            Listing::ViewErrors => "view_errors",
+            Listing::Sinks => "sinks",
+            Listing::Parameters => "parameters",
+            Listing::HotKeys => "hot_keys",
+        }
+    }
+
+    fn schema(self) -> Result<SchemaRef> {
+        let nothing = CatalogState::default();
+        let empty = match self {
+            Listing::Runs => runs(&nothing)?,
+            Listing::Checkpoints => checkpoints(&nothing)?,
+            Listing::Partitions => partitions(&[])?,
+            Listing::Views => views(&[])?,
+            Listing::Handover => handover(&nothing)?,
+            Listing::ViewErrors => view_errors(&[])?,
+            Listing::Sinks => sinks::rows(&nothing, &Registry::default())?,
+            Listing::Parameters => parameters::rows(&[])?,
+            Listing::HotKeys => hot_keys(&[])?,
+        };
+        Ok(empty.schema())
+    }
+}
+
+/// Makes the rows of a listing when a query scans it.
+struct SystemRows {
+    listing: Listing,
     schema: SchemaRef,
     /// Where the partitions' ends are read, if the log is known.
     log: Option<Arc<dyn Log>>,
@@ -106,13 +128,13 @@ struct Rows {
     hot: Arc<HotKeys>,
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for SystemRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "system.{}", self.table.name())
+        write!(f, "system.{}", self.listing.name())
     }
 }
 
-impl NodeTable for Rows {
+impl NodeTable for SystemRows {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -125,25 +147,24 @@ impl NodeTable for Rows {
     }
 }
 
-impl Rows {
+impl SystemRows {
     async fn rows(&self) -> Result<RecordBatch> {
         let state = &self.context.read_view.loaded.state;
-        match self.table {
-            SystemTable::Runs => runs(state),
-            SystemTable::Checkpoints => checkpoints(state),
-            SystemTable::Partitions => partitions(&self.places().await),
-            SystemTable::Views => views(&self.known_views()),
-            SystemTable::Handover => handover(state),
-            SystemTable::ViewErrors => view_errors(&self.view_errors()),
-            SystemTable::Sinks => sinks::rows(state, &self.context.read_view.loaded.registry),
-            SystemTable::Parameters => parameters::rows(&committed::parameters::listed(state)?),
-            SystemTable::Alerts => Err(Error::internal("open alerts have a table of their own")),
-            SystemTable::HotKeys => hot_keys(&self.hot.list(&self.context.read_view.loaded.registry, self.context.read_view.now)?),
+        match self.listing {
+            Listing::Runs => runs(state),
+            Listing::Checkpoints => checkpoints(state),
+            Listing::Partitions => partitions(&self.partition_rows().await),
+            Listing::Views => views(&self.known_views()),
+            Listing::Handover => handover(state),
+            Listing::ViewErrors => view_errors(&self.view_errors()),
+            Listing::Sinks => sinks::rows(state, &self.context.read_view.loaded.registry),
+            Listing::Parameters => parameters::rows(&committed::parameters::listed(state)?),
+            Listing::HotKeys => hot_keys(&self.hot.list(&self.context.read_view.loaded.registry, self.context.read_view.now)?),
         }
     }
 
     /// The partitions that the catalog knows, and those that only the log has yet.
-    async fn places(&self) -> Vec<Place> {
+    async fn partition_rows(&self) -> Vec<PartitionRow> {
         let read_view = &self.context.read_view;
         let ends = match &self.log {
             Some(log) => ends(&**log, &read_view.loaded.registry).await,
@@ -153,9 +174,9 @@ impl Rows {
         let mut ids: Vec<PartitionId> = committed.keys().chain(ends.keys()).cloned().collect();
         ids.sort();
         ids.dedup();
-        let place = |id: PartitionId| {
+        let row = |id: PartitionId| {
             let known = committed.get(&id);
-            Place {
+            PartitionRow {
                 next: known.map_or(Offset::ZERO, |known| known.next_offset),
                 position: read_view.vector.get(&id),
                 end: ends.get(&id).copied(),
@@ -165,7 +186,7 @@ impl Rows {
                 id,
             }
         };
-        ids.into_iter().map(place).collect()
+        ids.into_iter().map(row).collect()
     }
 
     fn view_errors(&self) -> Vec<(LiveView, Failure)> {
@@ -264,7 +285,7 @@ fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
 }
 
 /// One partition, with what the log says of it.
-struct Place {
+struct PartitionRow {
     id: PartitionId,
     next: Offset,
     position: Offset,
@@ -274,17 +295,17 @@ struct Place {
     complete_to: Option<i64>,
 }
 
-fn partitions(rows: &[Place]) -> Result<RecordBatch> {
+fn partitions(rows: &[PartitionRow]) -> Result<RecordBatch> {
     Columns::default()
-        .text("stream", rows, |place| Some(&place.id.stream))
-        .integer("partition", rows, |place| Some(place.id.partition.into()))
-        .integer("next_offset", rows, |place| Some(place.next.0))
-        .integer("position", rows, |place| Some(place.position.0))
-        .integer("end_offset", rows, |place| place.end.map(|end| end.0))
-        .integer("lag", rows, |place| place.end.map(|end| (end.0 - place.next.0).max(0)))
-        .time("clock", rows, |place| place.clock)
-        .time("max_event_time", rows, |place| place.max_event_time)
-        .time("complete_to", rows, |place| place.complete_to)
+        .text("stream", rows, |row| Some(&row.id.stream))
+        .integer("partition", rows, |row| Some(row.id.partition.into()))
+        .integer("next_offset", rows, |row| Some(row.next.0))
+        .integer("position", rows, |row| Some(row.position.0))
+        .integer("end_offset", rows, |row| row.end.map(|end| end.0))
+        .integer("lag", rows, |row| row.end.map(|end| (end.0 - row.next.0).max(0)))
+        .time("clock", rows, |row| row.clock)
+        .time("max_event_time", rows, |row| row.max_event_time)
+        .time("complete_to", rows, |row| row.complete_to)
         .batch()
 }
 
@@ -371,10 +392,6 @@ fn hot_keys(rows: &[HotKey]) -> Result<RecordBatch> {
 fn handover(state: &CatalogState) -> Result<RecordBatch> {
     let ranges = state.checkpoints.iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
     let rows: Vec<(&CheckpointRecord, &CheckpointRange)> = ranges.collect();
-    let is_balanced = |range: &CheckpointRange| {
-        let counted = [range.archived, range.duplicate, range.dead_lettered, range.absent];
-        counted.into_iter().fold(0i64, i64::saturating_add) == range.end.0.saturating_sub(range.start.0)
-    };
     Columns::default()
         .text("checkpoint", &rows, |(checkpoint, _)| Some(checkpoint.id))
         .time("committed_at", &rows, |(checkpoint, _)| Some(checkpoint.committed_at))
@@ -386,6 +403,6 @@ fn handover(state: &CatalogState) -> Result<RecordBatch> {
         .integer("duplicate", &rows, |(_, range)| Some(range.duplicate))
         .integer("dead_lettered", &rows, |(_, range)| Some(range.dead_lettered))
         .integer("absent", &rows, |(_, range)| Some(range.absent))
-        .truth("balanced", &rows, |(_, range)| Some(is_balanced(range)))
+        .truth("balanced", &rows, |(_, range)| Some(range.is_balanced()))
         .batch()
 }

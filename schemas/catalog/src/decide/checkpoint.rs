@@ -22,18 +22,9 @@ pub fn checkpoint_commit(record: CheckpointRecord, files: Vec<FileRecord>, ident
     Commit { id, expect, add, advance, ..Commit::default() }
 }
 
-/// Returns the first range that violates the ledger's law, `end - start = archived + duplicate + dead_lettered +
-/// absent`, and the sum of its counts.
+/// Returns the first range that violates the ledger's law, and the sum of its counts.
 pub fn ledger_difference(checkpoint: &CheckpointRecord) -> Option<(&CheckpointRange, i64)> {
-    let counted = |range: &CheckpointRange| {
-        let counts = [range.archived, range.duplicate, range.dead_lettered, range.absent];
-        counts.into_iter().fold(0i64, i64::saturating_add)
-    };
-    checkpoint
-        .ranges
-        .iter()
-        .map(|range| (range, counted(range)))
-        .find(|(range, counted)| range.end.0.saturating_sub(range.start.0) != *counted)
+    checkpoint.ranges.iter().find(|range| !range.is_balanced()).map(|range| (range, range.counted()))
 }
 
 fn start_of(range: &CheckpointRange) -> Expect {
