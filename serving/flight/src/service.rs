@@ -1,4 +1,4 @@
-//! The calls of Flight. Each says what is asked; an error is one of the call, and leaves the connection as it was.
+//! Implements Flight's RPCs. A failed call leaves the connection open.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,14 +31,15 @@ use crate::status::{count, status, unsupported};
 use crate::tickets::{Question, command, name};
 use crate::{actions, metadata, parameters};
 
-/// This many answers may be under way; more are refused. Each takes some messages of memory.
+/// The most answers to queries under way; more are refused, because each keeps some messages in memory. Listings of tables and
+/// the like do not count.
 pub(crate) const MAX_ANSWERS: usize = 500;
 
 type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Service(Arc<dyn Calls>);
+pub(crate) struct Service(Arc<dyn FlightCalls>);
 
 impl Service {
     pub(crate) fn new(node: Node) -> Self {
@@ -46,18 +47,19 @@ impl Service {
     }
 }
 
-/// The calls that have an answer. [`FlightService`] holds them as a trait object: the compiler would have to prove each
-/// future of its methods `Send` through all that a node holds, which takes half a minute.
-trait Calls: Send + Sync {
-    fn info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>>;
+/// The RPCs that a node answers, under Flight's names. [`FlightService`] holds them as a trait object: the compiler would have
+/// to prove each future of its methods `Send` through all that a node holds, which takes half a minute.
+trait FlightCalls: Send + Sync {
+    fn get_flight_info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>>;
 
-    fn schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>>;
+    fn get_schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>>;
 
-    fn get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>>;
+    fn do_get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>>;
 
-    fn put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>>;
+    /// Binds the parameters of a prepared statement: the handle that comes back has them.
+    fn do_put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>>;
 
-    fn act(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>>;
+    fn do_action(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>>;
 }
 
 /// What a node answers.
@@ -74,12 +76,23 @@ enum Asked {
     Listing(SchemaRef, Command),
 }
 
-impl Calls for NodeCalls {
-    fn info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>> {
-        Box::pin(self.describe(request))
+impl FlightCalls for NodeCalls {
+    fn get_flight_info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>> {
+        Box::pin(async move {
+            let (_, node) = self.caller(&request)?;
+            let asked = asked(request.metadata(), &request.get_ref().cmd)?;
+            let schema = columns(&node, &asked).await.map_err(status)?;
+            let ticket = match &asked {
+                Asked::Rows(question) => question.ticket().map_err(status)?,
+                Asked::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
+            };
+            let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| status(error.into()))?;
+            // Without a location: a client redeems the ticket at the node that gave it.
+            Ok(info.with_endpoint(FlightEndpoint::new().with_ticket(ticket)).with_descriptor(request.into_inner()))
+        })
     }
 
-    fn schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>> {
+    fn get_schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>> {
         Box::pin(async move {
             let (_, node) = self.caller(&request)?;
             let asked = asked(request.metadata(), &request.get_ref().cmd)?;
@@ -88,15 +101,47 @@ impl Calls for NodeCalls {
         })
     }
 
-    fn get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>> {
-        Box::pin(self.redeem(request))
+    fn do_get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>> {
+        Box::pin(async move {
+            let (caller, node) = self.caller(&request)?;
+            let question = match command(&request.get_ref().ticket).map_err(status)? {
+                Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle),
+                Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
+                command => return self.listing(command, &node).await,
+            };
+            let question = question.map_err(status)?;
+            let place = self.places.clone().try_acquire_owned();
+            let place = place.map_err(|_| status(Error::limit(format!("found {MAX_ANSWERS} answers under way: try again later"))))?;
+            let running = self.queries.begin(&question.id, &caller.principal.name);
+            let begun = tokio::select! {
+                biased;
+                () = running.cancelled.cancelled() => Err(Error::conflict("the query was cancelled")),
+                begun = begin(&node, &question) => begun,
+            };
+            let begun = begun.map_err(status)?;
+            answering::send(begun, UnderWay { caller, running, place }).map_err(status)
+        })
     }
 
-    fn put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>> {
-        Box::pin(self.bind(request))
+    fn do_put(&self, request: Request<Streaming<FlightData>>) -> BoxFuture<'_, Result<PutResult, Status>> {
+        Box::pin(async move {
+            self.caller(&request)?;
+            let mut messages = request.into_inner();
+            let missing = || status(Error::input("found no descriptor in the first message: expected a command"));
+            let first = messages.message().await?.ok_or_else(missing)?;
+            let descriptor = first.flight_descriptor.clone().ok_or_else(missing)?;
+            let statement = match command(&descriptor.cmd).map_err(status)? {
+                Command::CommandPreparedStatementQuery(statement) => statement,
+                command => return Err(unsupported(name(&command))),
+            };
+            let mut question = prepared(&statement).map_err(status)?;
+            question.params = parameters::bound(stream::iter([Ok(first)]).chain(messages)).await.map_err(status)?;
+            let bound = DoPutPreparedStatementResult { prepared_statement_handle: Some(question.handle().map_err(status)?) };
+            Ok(PutResult { app_metadata: bound.encode_to_vec().into() })
+        })
     }
 
-    fn act(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>> {
+    fn do_action(&self, request: Request<Action>) -> BoxFuture<'_, Result<Option<Bytes>, Status>> {
         Box::pin(async move {
             let (caller, node) = self.caller(&request)?;
             let as_of = as_of(request.metadata()).map_err(status)?;
@@ -113,60 +158,10 @@ impl NodeCalls {
         Ok((caller, node))
     }
 
-    async fn describe(&self, request: Request<FlightDescriptor>) -> Result<FlightInfo, Status> {
-        let (_, node) = self.caller(&request)?;
-        let asked = asked(request.metadata(), &request.get_ref().cmd)?;
-        let schema = columns(&node, &asked).await.map_err(status)?;
-        let ticket = match &asked {
-            Asked::Rows(question) => question.ticket().map_err(status)?,
-            Asked::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
-        };
-        let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| status(error.into()))?;
-        // Without a location: a client redeems the ticket at the node that gave it.
-        Ok(info.with_endpoint(FlightEndpoint::new().with_ticket(ticket)).with_descriptor(request.into_inner()))
-    }
-
-    async fn redeem(&self, request: Request<Ticket>) -> Result<Messages, Status> {
-        let (caller, node) = self.caller(&request)?;
-        let question = match command(&request.get_ref().ticket).map_err(status)? {
-            Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle),
-            Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
-            command => return self.listing(command, &node).await,
-        };
-        let question = question.map_err(status)?;
-        let place = self.places.clone().try_acquire_owned();
-        let place = place.map_err(|_| status(Error::limit(format!("found {MAX_ANSWERS} answers under way: try again later"))))?;
-        let running = self.queries.begin(&question.id, &caller.principal.name);
-        let begun = tokio::select! {
-            biased;
-            () = running.cancelled.cancelled() => Err(Error::conflict("the query was cancelled")),
-            begun = begin(&node, &question) => begun,
-        };
-        let begun = begun.map_err(status)?;
-        answering::send(begun, UnderWay { caller, running, place }).map_err(status)
-    }
-
     async fn listing(&self, command: Command, node: &Node) -> Result<Messages, Status> {
         let Some(schema) = metadata::schema(&command) else { return Err(unsupported(name(&command))) };
         let rows: RecordBatch = metadata::rows(command, node).await.map_err(status)?;
         Ok(Box::pin(encode(schema, stream::iter([Ok(rows)])).map(|message| message.map_err(Status::from))))
-    }
-
-    /// Binds the parameters of a prepared statement: the handle that comes back has them.
-    async fn bind(&self, request: Request<Streaming<FlightData>>) -> Result<PutResult, Status> {
-        self.caller(&request)?;
-        let mut messages = request.into_inner();
-        let missing = || status(Error::input("found no descriptor in the first message: expected a command"));
-        let first = messages.message().await?.ok_or_else(missing)?;
-        let descriptor = first.flight_descriptor.clone().ok_or_else(missing)?;
-        let statement = match command(&descriptor.cmd).map_err(status)? {
-            Command::CommandPreparedStatementQuery(statement) => statement,
-            command => return Err(unsupported(name(&command))),
-        };
-        let mut question = prepared(&statement).map_err(status)?;
-        question.params = parameters::bound(stream::iter([Ok(first)]).chain(messages)).await.map_err(status)?;
-        let bound = DoPutPreparedStatementResult { prepared_statement_handle: Some(question.handle().map_err(status)?) };
-        Ok(PutResult { app_metadata: bound.encode_to_vec().into() })
     }
 }
 
@@ -238,7 +233,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        counted(self.0.info(request)).await
+        counted(self.0.get_flight_info(request)).await
     }
 
     async fn poll_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
@@ -246,15 +241,15 @@ impl FlightService for Service {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        counted(self.0.schema(request)).await
+        counted(self.0.get_schema(request)).await
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        counted(self.0.get(request)).await
+        counted(self.0.do_get(request)).await
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        counted(async { Ok(one(Some(self.0.put(request).await?))) }).await
+        counted(async { Ok(one(Some(self.0.do_put(request).await?))) }).await
     }
 
     async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
@@ -262,7 +257,7 @@ impl FlightService for Service {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        counted(async { Ok(one(self.0.act(request).await?.map(|body| arrow_flight::Result { body }))) }).await
+        counted(async { Ok(one(self.0.do_action(request).await?.map(|body| arrow_flight::Result { body }))) }).await
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
