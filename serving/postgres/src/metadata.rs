@@ -1,14 +1,15 @@
 //! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
 //!
 //! One session serves all clients that may read every table, as long as the process runs: a table keeps its OID from
-//! one question to the next. A limited principal has a session of its own. The tables are those of the newest read view
-//! that a question came with; they have columns and no rows.
+//! one question to the next. A limited principal has a session of its own. The tables have columns and no rows; they
+//! are those of the newest read view that any question of the session brought, see [`Tables`].
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch, StringArray, new_null_array};
-use arrow::datatypes::{DataType, Int32Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Int16Type, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
@@ -30,6 +31,7 @@ use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use engine::plan::{asking_session_builder, session_config};
 use serving::{Described, Loaded, Node, ReadView, TableDescription, parameters};
+use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::columns::{WireType, text_schema};
@@ -53,9 +55,9 @@ const ABSENT: [(&str, &[&str]); 4] = [
     ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
     ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
 ];
-/// By these, drivers list the columns of indexes, of primary keys and of foreign keys. There are none.
-const KEY_COLUMNS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
-/// How the names of a stream's own columns do not begin.
+/// A query with one of these texts lists the columns of indexes, primary keys or foreign keys, as drivers do. There are none.
+const KEY_QUERY_MARKERS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
+/// The prefix of hidden columns.
 const HIDDEN: &str = "__";
 
 /// Cheap to clone.
@@ -67,18 +69,55 @@ struct Inner {
     session: SessionContext,
     parser: PostgresCompatibilityParser,
     tables: Arc<Tables>,
-    /// The catalog state that the tables are of. Not beside them: the schemas would hold all that a catalog state does, and
-    /// the compiler would look through it for each of their asynchronous methods.
+    /// The catalog state that the tables were read from. It is not in `Tables`, which would make the schemas' futures slow to
+    /// compile.
     shown: RwLock<Weak<Loaded>>,
 }
 
-/// The tables of the catalog state that was asked for last.
+/// The tables of the newest read view that any question brought. They never go back to those of an older one.
+///
+/// A question sees the tables of its own read view or of a newer one, whether it is in a transaction or not: like
+/// PostgreSQL, whose catalog is not part of a transaction's snapshot. They may become newer while it is planned or runs.
 #[derive(Debug, Default)]
-struct Tables(RwLock<Arc<Vec<TableDescription>>>);
+struct Tables(RwLock<TablesAt>);
+
+#[derive(Debug, Default)]
+struct TablesAt {
+    recency: Option<Recency>,
+    tables: Arc<Vec<TableDescription>>,
+}
+
+/// Orders read views: that of the newer one is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Recency {
+    revision: i64,
+    /// When the read view was made: at the same revision a later one may have more views loaded.
+    now: Micros,
+}
+
+impl Recency {
+    fn of_read_view(read_view: &ReadView) -> Recency {
+        Recency { revision: read_view.loaded.state.revision, now: read_view.now }
+    }
+}
 
 impl Tables {
     fn now(&self) -> Arc<Vec<TableDescription>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).tables.clone()
+    }
+
+    fn are_newer_than(&self, recency: Recency) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).recency > Some(recency)
+    }
+
+    /// Takes these tables, unless it has newer ones. Returns whether it took them.
+    fn renew(&self, recency: Recency, tables: Vec<TableDescription>) -> bool {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if held.recency > Some(recency) {
+            return false;
+        }
+        *held = TablesAt { recency: Some(recency), tables: Arc::new(tables) };
+        true
     }
 }
 
@@ -92,7 +131,7 @@ impl Metadata {
         let tables = Arc::new(Tables::default());
         let catalog = || session.catalog(DATABASE).ok_or_else(|| Error::internal("the session has no catalog"));
         for schema in [PUBLIC, SYSTEM] {
-            catalog()?.register_schema(schema, Arc::new(OurSchema { schema, tables: tables.clone() }))?;
+            catalog()?.register_schema(schema, Arc::new(NodeSchema { schema, tables: tables.clone() }))?;
         }
         setup_pg_catalog(&session, DATABASE, EmptyContextProvider).map_err(|error| Error::from(*error))?;
         let inner = catalog()?.schema(PG_CATALOG).ok_or_else(|| Error::internal("the session has no pg_catalog"))?;
@@ -126,7 +165,7 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
-        let without_keys = if names_key_columns(sql) { no_rows(sql) } else { None };
+        let without_keys = if lists_key_columns(sql) { no_rows(sql) } else { None };
         let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
@@ -139,24 +178,26 @@ impl Metadata {
         Ok(plan)
     }
 
-    /// Shows the tables of this read view's catalog state.
+    /// Makes the tables those of this read view, unless they are of a newer one.
     async fn follow(&self, read_view: ReadView) -> Result<()> {
-        let loaded = Arc::downgrade(&read_view.loaded);
-        if self.0.shown.read().unwrap_or_else(PoisonError::into_inner).ptr_eq(&loaded) {
+        let (loaded, recency) = (Arc::downgrade(&read_view.loaded), Recency::of_read_view(&read_view));
+        let is_shown = self.0.shown.read().unwrap_or_else(PoisonError::into_inner).ptr_eq(&loaded);
+        if is_shown || self.0.tables.are_newer_than(recency) {
             return Ok(());
         }
         let tables = self.0.node.tables(read_view).await?.into_iter().map(without_hidden).collect();
         // Held until the tables are those of this state.
         let mut shown = self.0.shown.write().unwrap_or_else(PoisonError::into_inner);
-        *self.0.tables.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
-        *shown = loaded;
+        if self.0.tables.renew(recency, tables) {
+            *shown = loaded;
+        }
         Ok(())
     }
 }
 
-fn names_key_columns(sql: &str) -> bool {
+fn lists_key_columns(sql: &str) -> bool {
     let sql = sql.to_ascii_lowercase();
-    KEY_COLUMNS.iter().any(|names| sql.contains(names))
+    KEY_QUERY_MARKERS.iter().any(|marker| sql.contains(marker))
 }
 
 /// A SELECT with the same names of columns and no rows. `None` for text that is not a SELECT.
@@ -189,19 +230,19 @@ fn without_hidden(table: TableDescription) -> TableDescription {
 }
 
 /// A schema of the node.
-struct OurSchema {
+struct NodeSchema {
     schema: &'static str,
     tables: Arc<Tables>,
 }
 
-impl fmt::Debug for OurSchema {
+impl fmt::Debug for NodeSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.schema)
     }
 }
 
 #[async_trait]
-impl SchemaProvider for OurSchema {
+impl SchemaProvider for NodeSchema {
     fn table_names(&self) -> Vec<String> {
         self.tables.now().iter().filter(|table| table.schema == self.schema).map(|table| table.name.clone()).collect()
     }
@@ -209,7 +250,7 @@ impl SchemaProvider for OurSchema {
     async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
         let tables = self.tables.now();
         let found = tables.iter().find(|table| table.schema == self.schema && table.name == name);
-        Ok(found.map(|table| Arc::new(OnlyColumns(table.clone())) as Arc<dyn TableProvider>))
+        Ok(found.map(|table| Arc::new(ColumnsOnlyTable(table.clone())) as Arc<dyn TableProvider>))
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -219,10 +260,10 @@ impl SchemaProvider for OurSchema {
 
 /// A table of the node, as the catalog describes it.
 #[derive(Debug)]
-struct OnlyColumns(TableDescription);
+struct ColumnsOnlyTable(TableDescription);
 
 #[async_trait]
-impl TableProvider for OnlyColumns {
+impl TableProvider for ColumnsOnlyTable {
     fn schema(&self) -> SchemaRef {
         self.0.columns.clone()
     }
@@ -338,7 +379,9 @@ impl TableProvider for Attributes {
         let class = rows(session, &class).await?;
         let namespace = self.inner.table("pg_namespace").await?.ok_or_else(|| Error::internal("there is no pg_namespace"))?;
         let namespace = rows(session, &namespace).await?;
-        let typed = typed(&attributes, &class, &namespace, &self.tables.now())?;
+        let tables = self.tables.now();
+        let types = wire_types(&attributes, &tables_by_oid(&class, &namespace, &tables)?)?;
+        let typed = with_wire_types(&attributes, &types)?;
         MemTable::try_new(self.schema(), vec![vec![typed]])?.scan(session, projection, filters, limit).await
     }
 }
@@ -359,53 +402,86 @@ fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray> {
     column.ok_or_else(|| Error::internal(format!("there is no column {name} of texts")))
 }
 
-/// The attributes with the types of the tables' columns.
-fn typed(attributes: &RecordBatch, class: &RecordBatch, namespace: &RecordBatch, tables: &[TableDescription]) -> Result<RecordBatch> {
+/// The tables by the OIDs that `pg_class` gives them.
+fn tables_by_oid<'a>(
+    class: &RecordBatch,
+    namespace: &RecordBatch,
+    tables: &'a [TableDescription],
+) -> Result<HashMap<i32, &'a TableDescription>> {
     let (schema_oids, schema_names) = (integers(namespace, "oid")?, texts(namespace, "nspname")?);
-    let (oids, names, of_schema) = (integers(class, "oid")?, texts(class, "relname")?, integers(class, "relnamespace")?);
-    let schema_name = |oid: i32| (0..namespace.num_rows()).find(|row| schema_oids.value(*row) == oid).map(|row| schema_names.value(row));
+    let schemas: HashMap<i32, &str> = (0..namespace.num_rows()).map(|row| (schema_oids.value(row), schema_names.value(row))).collect();
+    let (oids, names, schemas_of) = (integers(class, "oid")?, texts(class, "relname")?, integers(class, "relnamespace")?);
     let described = |row: usize| {
-        let schema = schema_name(of_schema.value(row))?;
+        let schema = *schemas.get(&schemas_of.value(row))?;
         tables.iter().find(|table| table.schema == schema && table.name == names.value(row))
     };
-    let by_oid: std::collections::HashMap<i32, &TableDescription> =
-        (0..class.num_rows()).filter_map(|row| Some((oids.value(row), described(row)?))).collect();
+    Ok((0..class.num_rows()).filter_map(|row| Some((oids.value(row), described(row)?))).collect())
+}
 
+/// For each attribute the type of its column; `None` if it belongs to no table of the node.
+fn wire_types(attributes: &RecordBatch, tables: &HashMap<i32, &TableDescription>) -> Result<Vec<Option<WireType>>> {
     let (relations, columns) = (integers(attributes, "attrelid")?, texts(attributes, "attname")?);
-    let of_row = |row: usize| -> Option<WireType> {
-        let table = by_oid.get(&relations.value(row))?;
+    let wire_type = |row: usize| {
+        let table = tables.get(&relations.value(row))?;
         let index = table.columns.index_of(columns.value(row)).ok()?;
         Some(WireType::from_field(table.columns.field(index), table.uuids[index]))
     };
-    let types: Vec<Option<WireType>> = (0..attributes.num_rows()).map(of_row).collect();
-    let changed = |name: &str, ours: &dyn Fn(&WireType) -> i32| -> Result<Int32Array> {
+    Ok((0..attributes.num_rows()).map(wire_type).collect())
+}
+
+/// The attributes with these types, where there is one.
+fn with_wire_types(attributes: &RecordBatch, types: &[Option<WireType>]) -> Result<RecordBatch> {
+    let replaced = |name: &str, value: &dyn Fn(&WireType) -> i32| -> Result<ArrayRef> {
         let before = integers(attributes, name)?;
-        Ok(types.iter().enumerate().map(|(row, of)| Some(of.as_ref().map_or(before.value(row), ours))).collect())
+        let row_value = |(row, wire_type): (usize, &Option<WireType>)| Some(wire_type.as_ref().map_or(before.value(row), value));
+        Ok(Arc::new(types.iter().enumerate().map(row_value).collect::<Int32Array>()))
     };
-    let sizes: Int16Array = types
-        .iter()
-        .enumerate()
-        .map(|(row, of)| {
-            let before = attributes.column_by_name("attlen").map(|column| column.as_primitive::<arrow::datatypes::Int16Type>().value(row));
-            of.as_ref().map(WireType::size).or(before)
-        })
-        .collect();
+    let replacements = [
+        ("atttypid", replaced("atttypid", &|wire_type| wire_type.pg_type().oid() as i32)?),
+        ("atttypmod", replaced("atttypmod", &|wire_type| wire_type.modifier)?),
+        ("attndims", replaced("attndims", &|wire_type| i32::from(wire_type.is_list))?),
+        ("attlen", sizes(attributes, types)),
+    ];
     let mut arrays: Vec<ArrayRef> = attributes.columns().to_vec();
-    let mut put = |name: &str, array: ArrayRef| {
+    for (name, array) in replacements {
         if let Ok(index) = attributes.schema_ref().index_of(name) {
             arrays[index] = array;
         }
-    };
-    put("atttypid", Arc::new(changed("atttypid", &|of| of.pg_type().oid() as i32)?));
-    put("atttypmod", Arc::new(changed("atttypmod", &|of| of.modifier)?));
-    put("attndims", Arc::new(changed("attndims", &|of| i32::from(of.is_list))?));
-    put("attlen", Arc::new(sizes));
+    }
     Ok(RecordBatch::try_new(attributes.schema(), arrays)?)
+}
+
+/// `attlen`: the size of a value in bytes.
+fn sizes(attributes: &RecordBatch, types: &[Option<WireType>]) -> ArrayRef {
+    let before = attributes.column_by_name("attlen").map(|column| column.as_primitive::<Int16Type>());
+    let size = |(row, wire_type): (usize, &Option<WireType>)| {
+        wire_type.as_ref().map(WireType::size).or_else(|| before.map(|before| before.value(row)))
+    };
+    Arc::new(types.iter().enumerate().map(size).collect::<Int16Array>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tables_never_go_back_to_those_of_an_older_read_view() {
+        let table = |name: &str| {
+            let columns = Arc::new(Schema::empty());
+            vec![TableDescription { schema: PUBLIC, name: name.to_owned(), columns, uuids: Vec::new(), is_view: true }]
+        };
+        let recency = |revision, now| Recency { revision, now };
+        let tables = Tables::default();
+        let name = || tables.now()[0].name.clone();
+        assert!(!tables.are_newer_than(recency(0, i64::MIN)), "there are none yet");
+        assert!(tables.renew(recency(5, 20), table("newer")));
+        assert!(!tables.renew(recency(4, 30), table("older")), "of an older revision, though it was read later");
+        assert!(!tables.renew(recency(5, 10), table("older")), "of the same revision, when fewer views were loaded");
+        assert_eq!(name(), "newer");
+        assert!(tables.are_newer_than(recency(5, 10)) && !tables.are_newer_than(recency(5, 20)));
+        assert!(tables.renew(recency(5, 20), table("same")) && tables.renew(recency(6, 0), table("newest")));
+        assert_eq!(name(), "newest");
+    }
 
     #[test]
     fn what_lists_the_columns_of_indexes_has_its_columns_and_no_rows() {
