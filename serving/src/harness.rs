@@ -16,7 +16,7 @@ use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::fresh::{Complete, Fresh, FreshLayer};
 use engine::functions::Functions;
-use engine::states::{Partial, bucket_of, merge_rows, rollup};
+use engine::states::{Partial, bucket_of, rollup, sort_and_merge};
 use event_log::Log;
 use storage::{BucketWriter, MANIFEST_FORMAT, Manifest, ObjectStorage, Tier, write_archive, write_manifest};
 use types::files::FileRecord;
@@ -229,7 +229,7 @@ impl Harness {
             let mut partial = Partial::new(view.plan.clone(), self.node.session()).unwrap();
             let made = partial.states("payments", std::slice::from_ref(&batch)).await.unwrap();
             failures.insert((view.name.clone(), view.version), Arc::new(partial.take_failures()));
-            states.insert((view.name.clone(), view.version), Arc::new(merge_rows(&view.plan, &view.codec, &made).unwrap()));
+            states.insert((view.name.clone(), view.version), Arc::new(sort_and_merge(&view.plan, &view.codec, &made).unwrap()));
         }
         let times = batch.column_by_name("__event_time").unwrap();
         let newest = arrow::compute::max(arrow::array::AsArray::as_primitive::<arrow::datatypes::TimestampMicrosecondType>(times)).unwrap();
@@ -293,7 +293,7 @@ impl Harness {
                     take_record_batch(chunk.batch(), &UInt32Array::from_iter_values(inside)).unwrap()
                 })
                 .collect();
-            let finest = merge_rows(&live.plan, &live.codec, &of_bucket).unwrap();
+            let finest = sort_and_merge(&live.plan, &live.codec, &of_bucket).unwrap();
             let rolled_up = rollup(&live.plan, &finest, &floors).unwrap();
             if rolled_up.is_empty() {
                 continue;

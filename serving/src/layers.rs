@@ -13,7 +13,7 @@ use types::failures::Failures;
 use types::vector::Vector;
 use types::{Error, Result};
 
-use engine::states::{SortedRun, StateRows, merge_all};
+use engine::states::{SortedRun, StateRows, merge_sets};
 
 mod plan;
 
@@ -179,7 +179,7 @@ fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> 
         layers.push(LayerRun {
             failures: Arc::new(failures),
             checkpoints: aged.iter().flat_map(|layer| layer.checkpoints.iter().copied()).collect(),
-            run: Arc::new(SortedRun::in_memory(merge_all(&view.plan, &view.codec, &sets)?)),
+            run: Arc::new(SortedRun::in_memory(merge_sets(&view.plan, &view.codec, &sets)?)),
         });
     }
 }

@@ -8,7 +8,7 @@ use committed::registry::{LiveView, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
 use engine::plan::ViewPlan;
-use engine::states::{KeyCodec, Partial, StateRows, merge_rows};
+use engine::states::{KeyCodec, Partial, StateRows, sort_and_merge};
 use tracing::warn;
 use types::Result;
 use types::failures::Failures;
@@ -123,6 +123,6 @@ impl Kept {
         for (stream, events) in events.iter().filter(|(_, events)| !events.is_empty()) {
             batches.extend(self.partial.states(stream, events).await?);
         }
-        merge_rows(&self.view.plan, &self.view.codec, &batches)
+        sort_and_merge(&self.view.plan, &self.view.codec, &batches)
     }
 }

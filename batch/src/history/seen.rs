@@ -8,7 +8,7 @@ use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::prelude::SessionContext;
 use definitions::OnError;
-use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, keep_from, merge_all, merge_small_parts, rows_seen};
+use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, compact_pairwise, keep_from, merge_sets, rows_seen};
 use engine::walk::{LinkedView, NoEdges};
 use types::failures::Failure;
 use types::tiles::Micros;
@@ -114,8 +114,8 @@ impl SeenView {
         if let Some(added) = self.added.take()
             && !added.is_empty()
         {
-            self.before.push(merge_all(plan, codec, &[added.rows()])?);
-            merge_small_parts(plan, codec, &mut self.before)?;
+            self.before.push(merge_sets(plan, codec, &[added.rows()])?);
+            compact_pairwise(plan, codec, &mut self.before)?;
         }
         self.drop_old(since)?;
         let (plan, codec) = (&self.live.plan, &self.live.codec);

@@ -2,7 +2,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use engine::states::{Partial, StateRows, merge_all, merge_rows, rollup};
+use engine::states::{Partial, StateRows, merge_sets, rollup, sort_and_merge};
 
 use crate::site::{SITE, scaled};
 
@@ -35,7 +35,7 @@ fn layers() -> Vec<StateRows> {
     let layer_of = |nth: u64| {
         let events = site.events(site.purchases.events / LAYERS * nth, layer());
         let states = site.runtime.block_on(partial.states(&stream, &[events])).expect("states");
-        merge_rows(&site.view.plan, &site.view.codec, &states).expect("rows")
+        sort_and_merge(&site.view.plan, &site.view.codec, &states).expect("rows")
     };
     (0..LAYERS).map(layer_of).collect()
 }
@@ -50,7 +50,7 @@ fn merge_of_8_layers(bencher: Bencher<'_, '_>) {
     let (view, layers) = (&SITE.view, layers());
     let sets: Vec<&StateRows> = layers.iter().collect();
     bencher.counter(ItemsCount::new(rows_of(&layers))).bench_local(|| {
-        let merged = merge_all(&view.plan, &view.codec, &sets).expect("rows");
+        let merged = merge_sets(&view.plan, &view.codec, &sets).expect("rows");
         assert!(merged.len() <= rows_of(&layers) && !merged.is_empty());
         merged
     });
@@ -60,7 +60,7 @@ fn merge_of_8_layers(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn rollup_of_tiles(bencher: Bencher<'_, '_>) {
     let (view, layers) = (&SITE.view, layers());
-    let finest = merge_all(&view.plan, &view.codec, &layers.iter().collect::<Vec<_>>()).expect("rows");
+    let finest = merge_sets(&view.plan, &view.codec, &layers.iter().collect::<Vec<_>>()).expect("rows");
     let floors = view.plan.floors(SITE.newest());
     bencher.counter(ItemsCount::new(finest.len())).bench_local(|| {
         let rolled_up = rollup(&view.plan, &finest, &floors).expect("rows");

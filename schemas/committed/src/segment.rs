@@ -14,7 +14,7 @@ use catalog::{CatalogState, CheckpointRecord, archive_file_of};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::session_builder;
-use engine::states::{Gather, Partial, StateRows, conform, merge_rows};
+use engine::states::{Gather, Partial, StateRows, conform, sort_and_merge};
 use storage::{ObjectStorage, StatesObject, read_archive_as};
 use types::failures::Failures;
 use types::files::{FileKind, FileRecord};
@@ -97,7 +97,7 @@ pub async fn stored_segment(
 ) -> Result<StoredSegment> {
     let StoredRows { found, damaged } = stored_rows(storage, view, state, checkpoint).await?;
     let Some((batches, failures)) = found else { return Ok(StoredSegment::Lacking { damaged }) };
-    let rows = merge_rows(&view.plan, &view.codec, &batches)?;
+    let rows = sort_and_merge(&view.plan, &view.codec, &batches)?;
     Ok(StoredSegment::Found(Box::new(Segment { rows, failures, source: SegmentSource::States, damaged })))
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, RwLock};
 use tracing::warn;
 
 use crate::plan::ViewPlan;
-use crate::states::merge::merge_all;
+use crate::states::merge::merge_sets;
 use crate::states::{KeyCodec, StateRows};
 use types::Result;
 use types::failures::Failures;
@@ -296,7 +296,7 @@ impl FreshLayer {
         Ok(Self::merge_by(layers, |view, rows| {
             let (plan, codec) =
                 plans.get(view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))))?;
-            let merged = merge_all(plan, codec, rows);
+            let merged = merge_sets(plan, codec, rows);
             merged
                 .inspect_err(|error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"))
                 .ok()

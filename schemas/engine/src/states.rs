@@ -1,5 +1,5 @@
 //! States: computed from events ([`Partial`]), kept as sorted rows ([`StateRows`]), merged by key and tile
-//! ([`merge_rows`]) and over the ranges of a query ([`answer()`]).
+//! ([`sort_and_merge`]) and over the ranges of a query ([`answer()`]).
 //!
 //! The layer of a micro-batch, a segment, a snapshot's bucket and the memory of a serving node all have the same form:
 //! state rows, merged to different degrees. A reader never assumes one row per key and tile; it merges.
@@ -35,10 +35,10 @@ pub use answer::{Answered, answer, answer_kept, cost_of_key, spans_of};
 pub use buckets::{bucket_of, buckets_of_part};
 pub use busy::{BusyKeys, busy_keys};
 pub use first_rows::Probe;
-pub use gather::{Gather, merge_similar_parts, merge_small_parts};
+pub use gather::{Gather, compact_by_eight, compact_pairwise};
 pub use kept::KeptKey;
 pub use keys::KeyCodec;
-pub use merge::{at_kept_levels, keep_from, merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};
+pub use merge::{at_kept_levels, keep_from, merge_rolled_up, merge_sets, merge_sorted, rollup, sort_and_merge};
 pub use nodes::NodeCodec;
 pub use partial::{EventSource, Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};
 pub use per_event::PerEvent;

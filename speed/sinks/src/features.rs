@@ -12,7 +12,7 @@ use datafusion::prelude::SessionContext;
 use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
-use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, merge_all, merge_similar_parts};
+use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, compact_by_eight, merge_sets};
 use serving::{ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -167,7 +167,7 @@ impl ViewFeatures {
     fn pass_last(&mut self) -> Result<()> {
         let Some(added) = self.sections.last().and_then(|section| section.added.as_ref()) else { return Ok(()) };
         let (plan, codec) = (&self.live.plan, &self.live.codec);
-        self.before.push(merge_all(plan, codec, &[added.rows()])?);
-        merge_similar_parts(plan, codec, &mut self.before)
+        self.before.push(merge_sets(plan, codec, &[added.rows()])?);
+        compact_by_eight(plan, codec, &mut self.before)
     }
 }

@@ -15,7 +15,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{Answered, KeyCodec, Partial, Pieces, StateRows, answer, at_kept_levels, merge_rolled_up, merge_rows, rollup};
+use engine::states::{Answered, KeyCodec, Partial, Pieces, StateRows, answer, at_kept_levels, merge_rolled_up, rollup, sort_and_merge};
 use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
@@ -154,11 +154,11 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], (cut, mad
                 before.extend(run.states("s", events).await.unwrap().iter().map(|rows| with_kept_levels(rows, &floors_of_base)))
             }
             true => before.extend(partial.states("s", events).await.unwrap()),
-            false => after.push(merge_rows(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),
+            false => after.push(sort_and_merge(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),
         }
     }
-    let base = rollup(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors_of_base).unwrap();
-    let delta = rollup(plan, &merge_rows(plan, &codec, &added).unwrap(), &floors).unwrap();
+    let base = rollup(plan, &sort_and_merge(plan, &codec, &before).unwrap(), &floors_of_base).unwrap();
+    let delta = rollup(plan, &sort_and_merge(plan, &codec, &added).unwrap(), &floors).unwrap();
     let tiers = match made {
         Made::AtOnce => vec![base],
         Made::InTiers => vec![base, delta],

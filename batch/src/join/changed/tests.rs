@@ -7,7 +7,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, planning_session};
-use engine::states::{KeyCodec, Partial, SortedRun, merge_rows, rollup};
+use engine::states::{KeyCodec, Partial, SortedRun, rollup, sort_and_merge};
 use engine::walk::TierEdges;
 use proptest::prelude::*;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
@@ -62,7 +62,7 @@ impl World {
         let events = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap();
         let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
         let states = partial.states("login", &[events]).await.unwrap();
-        let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
+        let merged = sort_and_merge(&self.view.plan, &self.view.codec, &states).unwrap();
         let rolled_up = rollup(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
         SnapshotEdges(vec![TierEdges(vec![(Arc::new(SortedRun::in_memory(rolled_up)), None)])])
     }

@@ -10,7 +10,7 @@ use catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, Definitio
 use committed::registry::Registry;
 use committed::segment::{SegmentSession, segment_rows};
 use engine::events::{Decoder, EventBatchBuilder};
-use engine::states::{Answered, FailedRows, Pieces, StateRows, answer, merge_rows};
+use engine::states::{Answered, FailedRows, Pieces, StateRows, answer, sort_and_merge};
 use storage::{dead_letter_schema, write_archive, write_dead_letters};
 use types::record::Record;
 use types::vector::{Offset, PartitionId};
@@ -108,7 +108,7 @@ impl World {
         for checkpoint in state.checkpoints.iter() {
             sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await?.rows.batch().clone());
         }
-        let rows: StateRows = merge_rows(&live.plan, &live.codec, &sets)?;
+        let rows: StateRows = sort_and_merge(&live.plan, &live.codec, &sets)?;
         let mut keys: Vec<&[u8]> = rows.keys().iter().flatten().collect();
         keys.dedup();
         if live.plan.keys.is_empty() {

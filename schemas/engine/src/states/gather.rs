@@ -5,31 +5,31 @@ use arrow::record_batch::RecordBatch;
 
 use crate::plan::ViewPlan;
 use crate::states::keys::KeyCodec;
-use crate::states::merge::{merge_all, merge_rows};
+use crate::states::merge::{merge_sets, sort_and_merge};
 use crate::states::rows::StateRows;
 use types::{Error, Result};
 
-/// Merges the last parts while they are of similar size, as in an LSM tree. Called after each part that is added, it
+/// Merges the last two parts while they are of similar size, as in an LSM tree. Called after each part that is added, it
 /// keeps the parts few (each is less than half of the one before it) and merges each row only a few times.
-pub fn merge_small_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
+pub fn compact_pairwise(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
     while let [.., older, newer] = parts.as_slice()
         && newer.len() * 2 >= older.len()
     {
-        let merged = merge_all(plan, codec, &[older, newer])?;
+        let merged = merge_sets(plan, codec, &[older, newer])?;
         parts.truncate(parts.len() - 2);
         parts.push(merged);
     }
     Ok(())
 }
 
-/// This many parts of similar size become one.
+/// This many parts of similar size become one (the eight of [`compact_by_eight`]).
 const PARTS_MERGED: usize = 8;
 
-/// Like [`merge_small_parts`], with fewer merges and more parts, for parts that are searched by hash: another part costs
-/// a search far less than a merge costs each row.
-pub fn merge_similar_parts(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
+/// Merges the last eight parts while they are of similar size: fewer merges and more parts than [`compact_pairwise`], for
+/// parts that are searched by hash. Another part costs a search far less than a merge costs each row.
+pub fn compact_by_eight(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
     while let Some(from) = similar_from(&parts.iter().map(StateRows::len).collect::<Vec<_>>()) {
-        let merged = merge_all(plan, codec, &parts[from..].iter().collect::<Vec<_>>())?;
+        let merged = merge_sets(plan, codec, &parts[from..].iter().collect::<Vec<_>>())?;
         parts.truncate(from);
         parts.push(merged);
     }
@@ -63,8 +63,8 @@ impl<'a> Gather<'a> {
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             return Ok(());
         }
-        self.pieces.push(merge_rows(self.plan, self.codec, batches)?);
-        merge_small_parts(self.plan, self.codec, &mut self.pieces)?;
+        self.pieces.push(sort_and_merge(self.plan, self.codec, batches)?);
+        compact_pairwise(self.plan, self.codec, &mut self.pieces)?;
         self.check()
     }
 
@@ -77,9 +77,9 @@ impl<'a> Gather<'a> {
     pub fn finish(self) -> Result<StateRows> {
         let pieces: Vec<&StateRows> = self.pieces.iter().collect();
         match pieces.as_slice() {
-            [] => merge_rows(self.plan, self.codec, &[]),
+            [] => sort_and_merge(self.plan, self.codec, &[]),
             [one] => Ok((*one).clone()),
-            several => merge_all(self.plan, self.codec, several),
+            several => merge_sets(self.plan, self.codec, several),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Resu
 }
 
 /// Sorts rows, and merges rows with the same key, level and tile into one.
-pub fn merge_rows(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
+pub fn sort_and_merge(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
     merge_sorted(plan, &StateRows::sort(plan, codec, batches)?)
 }
 
@@ -206,9 +206,9 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
 }
 
 /// Merges sorted row sets into one. Their keys are encoded already.
-pub fn merge_all(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
+pub fn merge_sets(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
     if sets.is_empty() {
-        return merge_rows(plan, codec, &[]);
+        return sort_and_merge(plan, codec, &[]);
     }
     let batches: Vec<&RecordBatch> = sets.iter().map(|rows| rows.batch()).collect();
     let batch = concat_batches(plan.state_schema(), batches)?;

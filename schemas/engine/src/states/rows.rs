@@ -38,7 +38,7 @@ struct Indices {
 
 impl StateRows {
     /// Sorts rows of the plan's state schema by key, tile and level. Rows with the same key, level and tile are not
-    /// merged; see [`super::merge_rows`].
+    /// merged; see [`super::sort_and_merge`].
     pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
         let batch = concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;

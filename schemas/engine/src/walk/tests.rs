@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::events::plan_schema;
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
-use crate::states::{KeyCodec, Partial, merge_rows};
+use crate::states::{KeyCodec, Partial, sort_and_merge};
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
 use definitions::{Definitions, StreamDefinition, parse};
@@ -82,7 +82,7 @@ impl World {
         let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
         let mut states = partial.states("created", &[events(&streams[0], created)]).await.unwrap();
         states.extend(partial.states("login", &[events(&streams[1], login)]).await.unwrap());
-        let rows = merge_rows(&plan, &codec, &states).unwrap();
+        let rows = sort_and_merge(&plan, &codec, &states).unwrap();
         let run = SortedRun::in_memory(rows);
         World { plan, codec, run }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::ViewPlan;
 use crate::states::ranges::{GROUPS_AT_ONCE, ROWS_AT_ONCE};
 use crate::states::testing::{events, planned, session};
-use crate::states::{Partial, StateRows, merge_rows, rollup};
+use crate::states::{Partial, StateRows, rollup, sort_and_merge};
 
 const T: Micros = 1_772_452_812_345_678;
 const HOUR: Micros = 3_600_000_000;
@@ -28,7 +28,7 @@ impl World {
         let mut partial = Partial::new(plan.clone(), &session()).unwrap();
         let mut states = |rows: &[(String, i64, Micros)]| {
             let states = runtime.block_on(partial.states("s", &[events(rows)])).unwrap();
-            merge_rows(&plan, &codec, &states).unwrap()
+            sort_and_merge(&plan, &codec, &states).unwrap()
         };
         let (before, after) = rows.split_at(rows.len() / 2);
         let (before, layer) = (states(before), states(after));

@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::states::testing::{events, planned, session};
-use crate::states::{Partial, merge_rows};
+use crate::states::{Partial, sort_and_merge};
 
 const HOUR: i64 = 3_600_000_000;
 const BEGIN: i64 = 1_772_452_800_000_000;
@@ -18,7 +18,7 @@ fn busy(view: &str, rows: &[(String, i64, i64)], parts: u64) -> BusyKeys {
     let codec = KeyCodec::for_plan(&plan).unwrap();
     let mut partial = Partial::new(plan.clone(), &session()).unwrap();
     let states = RUNTIME.block_on(partial.states("s", &[events(rows)])).unwrap();
-    busy_keys(&plan, &codec, &merge_rows(&plan, &codec, &states).unwrap(), parts).unwrap()
+    busy_keys(&plan, &codec, &sort_and_merge(&plan, &codec, &states).unwrap(), parts).unwrap()
 }
 
 /// Each key's events as its text, in the order of the keys.

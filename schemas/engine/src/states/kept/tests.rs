@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::states::testing::{events, planned, session};
-use crate::states::{KeyCodec, Partial, StateRows, answer, answer_kept, cost_of_key, merge_all, merge_rows, rollup};
+use crate::states::{KeyCodec, Partial, StateRows, answer, answer_kept, cost_of_key, merge_sets, rollup, sort_and_merge};
 use types::tiles::Level;
 
 const T: Micros = 1_772_452_812_345_678;
@@ -75,11 +75,11 @@ impl World {
     fn arrive(&mut self, before: &[(i64, i64)], t: Micros) {
         let rows: Vec<(String, i64, Micros)> = before.iter().map(|(x, before)| ("k".to_owned(), *x, t - before)).collect();
         let states = RUNTIME.block_on(self.partial.states("s", &[events(&rows)])).unwrap();
-        self.fresh.push(merge_rows(&self.plan, &self.codec, &states).unwrap());
+        self.fresh.push(sort_and_merge(&self.plan, &self.codec, &states).unwrap());
     }
 
     fn merged(&self, layers: &[StateRows]) -> StateRows {
-        merge_all(&self.plan, &self.codec, &layers.iter().collect::<Vec<_>>()).unwrap()
+        merge_sets(&self.plan, &self.codec, &layers.iter().collect::<Vec<_>>()).unwrap()
     }
 
     fn take(&mut self, step: &Step, t: Micros) {

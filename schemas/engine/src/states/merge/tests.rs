@@ -16,9 +16,9 @@ fn sets_merge_into_what_all_their_rows_merge_into() {
         runtime.block_on(partial.states("s", &[events(&rows)])).unwrap()
     };
     let batches: Vec<Vec<RecordBatch>> = [0, 20, 35].into_iter().map(states).collect();
-    let sets: Vec<StateRows> = batches.iter().map(|batches| merge_rows(&plan, &codec, batches).unwrap()).collect();
-    let merged = merge_all(&plan, &codec, &sets.iter().collect::<Vec<_>>()).unwrap();
-    let expected = merge_rows(&plan, &codec, &batches.concat()).unwrap();
+    let sets: Vec<StateRows> = batches.iter().map(|batches| sort_and_merge(&plan, &codec, batches).unwrap()).collect();
+    let merged = merge_sets(&plan, &codec, &sets.iter().collect::<Vec<_>>()).unwrap();
+    let expected = sort_and_merge(&plan, &codec, &batches.concat()).unwrap();
     assert_eq!((merged.batch(), merged.keys()), (expected.batch(), expected.keys()));
-    assert!(merge_all(&plan, &codec, &[]).unwrap().is_empty());
+    assert!(merge_sets(&plan, &codec, &[]).unwrap().is_empty());
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::states::testing::{events, planned, session};
-use crate::states::{KeyCodec, Partial, StateRows, merge_rows};
+use crate::states::{KeyCodec, Partial, StateRows, sort_and_merge};
 use types::tiles::Micros;
 
 const VIEW: &str = "CREATE VIEW v AS SELECT k, count(*) AS n, count(x) AS xs, sum(x) AS s, avg(CAST(x AS DOUBLE)) AS a, min(x) AS least, \
@@ -29,7 +29,7 @@ fn merged(events_of: &[Event], part_of: &[usize], order: &[usize]) -> StateRows 
             (0..events_of.len()).filter(|row| part_of.get(*row).unwrap_or(&0) == part).map(|row| all.slice(row, 1)).collect();
         states.extend(runtime.block_on(partial.states("s", &of_part)).unwrap());
     }
-    merge_rows(&PLAN, &codec, &states).unwrap()
+    sort_and_merge(&PLAN, &codec, &states).unwrap()
 }
 
 fn differing_states(a: &StateRows, b: &StateRows) -> Vec<String> {

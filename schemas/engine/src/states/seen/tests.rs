@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::states::added::PerEventStates;
 use crate::states::testing::{events, planned, session};
-use crate::states::{Partial, StateRows, answer, merge_rows, rollup};
+use crate::states::{Partial, StateRows, answer, rollup, sort_and_merge};
 
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
@@ -39,9 +39,9 @@ impl World {
         let (plan, session) = (Arc::new(plan), session());
         let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
         let mut partial = Partial::new(plan.clone(), &session).unwrap();
-        let snapshot = merge_rows(&plan, &codec, &partial.states("s", &[events(snapshot)]).await.unwrap()).unwrap();
+        let snapshot = sort_and_merge(&plan, &codec, &partial.states("s", &[events(snapshot)]).await.unwrap()).unwrap();
         let snapshot = rollup(&plan, &snapshot, &plan.floors(BEGIN)).unwrap();
-        let layer = merge_rows(&plan, &codec, &partial.states("s", &[events(layer)]).await.unwrap()).unwrap();
+        let layer = sort_and_merge(&plan, &codec, &partial.states("s", &[events(layer)]).await.unwrap()).unwrap();
         let mut states = PerEventStates::new(plan.clone(), codec.clone(), "s", &session).unwrap().unwrap();
         let added = states.compute(&events(batch)).await.unwrap();
         let encoded = codec.encode(&[Arc::new(StringArray::from(vec!["k0", "k1", "k2"])) as ArrayRef], 3).unwrap();

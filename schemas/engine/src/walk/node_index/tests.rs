@@ -12,7 +12,7 @@ use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
 use crate::states::nodes::NodeCodec;
 use crate::states::sorted::{SortedFileWriter, map_file};
-use crate::states::{Partial, Probe, merge_rows};
+use crate::states::{Partial, Probe, sort_and_merge};
 use definitions::{Definitions, StreamDefinition, parse};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 use types::tiles::Micros;
@@ -98,7 +98,7 @@ fn edges(plan: &Arc<ViewPlan>, codec: &KeyCodec, created: &[Event], login: &[Eve
         }
         states
     });
-    merge_rows(plan, codec, &states).unwrap()
+    sort_and_merge(plan, codec, &states).unwrap()
 }
 
 /// The rows in chunks of these sizes, again and again.
