@@ -19,9 +19,15 @@ use crate::heap::{Growth, alone};
 use crate::run_memory::{AGGREGATES, mixed};
 
 const LIMIT_BYTES: usize = 8 << 20;
-/// Half of the limit for each: the events and states of the epoch that is committed, these states merged, and encoded; what
-/// is read meanwhile, and its states merged. As much again: the archive's file, and the plans of twenty-two views.
-const MOST_BYTES: usize = 6 * LIMIT_BYTES;
+/// A checkpoint begins at this size, and so does the next one.
+const EPOCH_BYTES: usize = LIMIT_BYTES / 2;
+/// Of the epoch that is committed: its events and states, the states merged, the states encoded, the archive's file.
+const COMMITTED_BYTES: usize = 4 * EPOCH_BYTES;
+/// Of what is read meanwhile: the events and states, and the states merged.
+const READ_BYTES: usize = 2 * EPOCH_BYTES;
+/// A buffer that grows doubles, and may be half empty. The plans of twenty-two views share this room.
+const SPARE_BYTES: usize = COMMITTED_BYTES + READ_BYTES;
+const MOST_BYTES: usize = COMMITTED_BYTES + READ_BYTES + SPARE_BYTES;
 /// Aggregates whose states are small, however many events a key has.
 const SMALL: [&str; 12] = [
     "count(*)",
