@@ -48,7 +48,7 @@ impl Run {
         while self.refused == refused {
             assert!(began.elapsed() < Duration::from_secs(120), "timed out: the disk was never full\n{}", self.trace.join("\n"));
             self.append().await;
-            // Of the worker, the catalog and the storage.
+            // An outage of the catalog, of the storage, or of a worker, which cannot commit.
             self.refused += self.node().outages().len();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
