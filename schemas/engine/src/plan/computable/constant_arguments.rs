@@ -1,5 +1,5 @@
-//! Refuses what fails whatever its other arguments are, because one of them is constant: a divisor of zero, an unknown
-//! unit of time, an invalid pattern.
+//! Refuses what fails because of one argument, whatever the others are: a divisor that is a constant zero, a unit of time that
+//! is unknown or not constant, a constant pattern that is invalid.
 
 use std::sync::Arc;
 
@@ -38,17 +38,18 @@ const UNITS: [&str; 16] = [
 
 /// Checks an operator or a call, and not what its arguments are computed from.
 ///
-/// Errors: `Input`, if its constant arguments make it fail for every row.
+/// Errors: `Input`, if its constant arguments, or a unit that is not constant, make it fail for every row.
 pub(super) fn check_constant_arguments(expr: &Expr, schema: &DFSchema) -> Result<()> {
     if divides_by_zero(expr) {
         return Err(Error::input(format!("{} divides by zero: expected a divisor other than 0", sql_of(expr))));
     }
-    let Some(constant) = constant_argument(expr) else { return Ok(()) };
+    let Some(checked) = checked_argument(expr) else { return Ok(()) };
+    // A call that cannot be sampled may still be computed: there may be no sample for one of its types.
     let Ok(sampled) = Sampled::new(expr, schema) else { return Ok(()) };
-    match (sampled.evaluate(&sampled.call), constant) {
+    match (sampled.evaluate(&sampled.call), checked) {
         (Ok(()), _) => Ok(()),
-        (Err(error), Constant::Unit) => Err(unknown_unit(expr, &sampled, error)),
-        (Err(error), Constant::Pattern) => Err(invalid_pattern(expr, error)),
+        (Err(error), CheckedArgument::Unit) => Err(unknown_unit(expr, &sampled, error)),
+        (Err(error), CheckedArgument::Pattern) => Err(invalid_pattern(expr, error)),
     }
 }
 
@@ -73,23 +74,23 @@ fn is_exact_zero(value: &ScalarValue) -> bool {
     is_exact && ScalarValue::new_zero(&data_type).is_ok_and(|zero| zero == *value)
 }
 
-/// The argument of a call that is usually constant.
-enum Constant {
-    /// A unit of time: the first argument.
+/// The argument of a call that is checked.
+enum CheckedArgument {
+    /// A unit of time, the first argument: it has to be constant.
     Unit,
-    /// A regular expression, with its flags.
+    /// A regular expression, with its flags. A part that is not constant is not checked.
     Pattern,
 }
 
-fn constant_argument(expr: &Expr) -> Option<Constant> {
+fn checked_argument(expr: &Expr) -> Option<CheckedArgument> {
     match expr {
         Expr::ScalarFunction(function) => match function.func.name() {
-            "date_trunc" | "date_part" => Some(Constant::Unit),
-            "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => Some(Constant::Pattern),
+            "date_trunc" | "date_part" => Some(CheckedArgument::Unit),
+            "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => Some(CheckedArgument::Pattern),
             _ => None,
         },
-        Expr::BinaryExpr(binary) => is_match(binary.op).then_some(Constant::Pattern),
-        Expr::SimilarTo(_) => Some(Constant::Pattern),
+        Expr::BinaryExpr(binary) => is_match(binary.op).then_some(CheckedArgument::Pattern),
+        Expr::SimilarTo(_) => Some(CheckedArgument::Pattern),
         _ => None,
     }
 }
