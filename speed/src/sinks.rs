@@ -2,7 +2,8 @@
 //!
 //! The records of a micro-batch are made before its states can be read, because an event sees what came before it and not
 //! what comes after. They are durable before the checkpoint that holds their events is committed: a worker that goes on from
-//! there makes none of them again, and one that has to begin before it finds what is out already.
+//! that checkpoint makes none of them again. A worker that has to go on from an earlier one reads in the log which records
+//! were appended already, and appends only the others.
 
 use arrow::array::RecordBatch;
 use catalog::SinkClaim;
@@ -17,7 +18,7 @@ use crate::stalls::Stall;
 
 /// What a process makes of accepted events.
 pub trait EventSinks: Send + Sync {
-    /// For the worker of one subscription. `is_trial`: a sink failed before, so it had better not wait long.
+    /// For the worker of one subscription. `is_trial`: a sink failed before, so it uses short timeouts.
     fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks>;
 }
 
