@@ -4,7 +4,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use bytes::Bytes;
 use committed::registry::LiveSink;
+use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::parameters::UsedParameters;
 use engine::plan::planning_session;
@@ -28,7 +30,7 @@ use crate::record::RecordWriter;
 use crate::worker::{answerable, joined_views, offsets_of, times_in};
 
 /// How long a number of partitions is used before the log is asked again.
-const COUNTS_ASKED: Duration = Duration::from_secs(10);
+const PARTITION_COUNT_TTL: Duration = Duration::from_secs(10);
 
 impl Scorer for Sinks {
     fn score<'a>(&'a self, read_view: &'a ReadView, sink: &'a LiveSink, event: &'a NewRecord) -> BoxFuture<'a, Result<Scored>> {
@@ -77,49 +79,48 @@ impl Sinks {
 
     async fn append_and_wait(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored> {
         let stream = sink.planned()?.stream.clone();
-        let decoder = Decoder::new(stream.clone())?;
-        let id = decoder.decode(event.value.as_deref()).ok().and_then(|event| event.id().map(|id| Arc::from(&*id)));
+        let id = id_of(&stream, &event)?;
         // The client may hang up. The task still waits for the record, so that sending the event again returns it.
         let appending = self.clone().append_event((sink.name.clone(), stream.topic.clone()), event, id);
-        let AppendedEvent { source, offset, asked, mut decisions } = tokio::spawn(appending).await??;
-        let deciding = decided_outcome(&mut decisions, &sink.name, (&source, offset));
-        let found = tokio::time::timeout(within, deciding).await.ok().flatten();
-        let repeated = found.as_ref().filter(|(_, outcome, _)| *outcome == Outcome::Duplicate).zip(asked.as_ref());
-        let first = repeated.and_then(|((.., decided), asked)| self.outcomes.first(asked, decided, offset));
-        // The caller has the right to what this version reads. Another version may have joined other views.
-        let first = first.filter(|first| first.by.version == sink.version);
-        let first = first.map(|RecentOutcome { offset, by: Provenance { version, parameters }, outcome, .. }| First {
-            offset,
-            version,
-            parameters,
-            outcome,
-        });
-        let (by, outcome) = found.map_or((None, None), |(by, outcome, _)| (by, Some(outcome)));
-        let (version, parameters) = by.map_or((sink.version, UsedParameters::new()), |by| (by.version, by.parameters));
-        let partition = PartitionId::new(stream.name.clone(), source.partition);
-        Ok(Stored { partition, offset, version, parameters, outcome, first })
+        let mut appended = tokio::spawn(appending).await??;
+        let decided = tokio::time::timeout(within, appended.wait_for_decision(&sink.name)).await.ok().flatten();
+        let first = decided.as_ref().and_then(|decided| self.first_of_duplicate(sink, &appended, decided));
+        let partition = PartitionId::new(stream.name.clone(), appended.source.partition);
+        Ok(stored(sink, (partition, appended.offset), decided, first))
+    }
+
+    /// The event that a duplicate repeats, if it is still known and this version of the sink made its record: the caller has
+    /// the right to what this version reads, and another version may have joined other views.
+    fn first_of_duplicate(&self, sink: &LiveSink, appended: &AppendedEvent, decided: &Decided) -> Option<First> {
+        let asked = appended.asked.as_ref().filter(|_| decided.outcome == Outcome::Duplicate)?;
+        let first = self.outcomes.first(asked, &decided.batch, appended.offset)?;
+        let RecentOutcome { offset, by: Provenance { version, parameters }, outcome, .. } = first;
+        if version != sink.version {
+            return None;
+        }
+        Some(First { offset, version, parameters, outcome })
     }
 }
 
-/// Waits for what a sink makes of the event at this place; `None` if no worker is left. Also returns the batch that the
-/// decision is a part of.
-async fn decided_outcome(
-    decisions: &mut broadcast::Receiver<Arc<DecidedBatch>>,
-    sink: &str,
-    (source, offset): (&TopicPartition, Offset),
-) -> Option<(Option<Provenance>, Outcome, Arc<DecidedBatch>)> {
-    loop {
-        match decisions.recv().await {
-            Ok(decided) => {
-                if let Some((by, outcome)) = decided.outcome(sink, source, offset) {
-                    return Some((by, outcome, decided));
-                }
-            }
-            // The decision may have been among those that were dropped.
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return None,
-        }
-    }
+/// The id of an event. `None` if it has none, or cannot be decoded.
+fn id_of(stream: &Arc<StreamDefinition>, event: &NewRecord) -> Result<Option<Arc<str>>> {
+    let decoder = Decoder::new(stream.clone())?;
+    let id = decoder.decode(event.value.as_deref()).ok().and_then(|event| event.id().map(|id| Arc::from(&*id)));
+    Ok(id)
+}
+
+fn stored(sink: &LiveSink, (partition, offset): (PartitionId, Offset), decided: Option<Decided>, first: Option<First>) -> Stored {
+    let (by, outcome) = decided.map_or((None, None), |decided| (decided.by, Some(decided.outcome)));
+    let (version, parameters) = by.map_or((sink.version, UsedParameters::new()), |by| (by.version, by.parameters));
+    Stored { partition, offset, version, parameters, outcome, first }
+}
+
+/// What a sink made of an event.
+struct Decided {
+    by: Option<Provenance>,
+    outcome: Outcome,
+    /// What the decision is a part of.
+    batch: Arc<DecidedBatch>,
 }
 
 /// An event in the log, and where its outcome is received.
@@ -129,6 +130,24 @@ struct AppendedEvent {
     /// `None` for an event without an id, which cannot be repeated.
     asked: Option<RecordRequest>,
     decisions: broadcast::Receiver<Arc<DecidedBatch>>,
+}
+
+impl AppendedEvent {
+    /// Waits for what a sink makes of the event. `None` if no worker is left.
+    async fn wait_for_decision(&mut self, sink: &str) -> Option<Decided> {
+        loop {
+            match self.decisions.recv().await {
+                Ok(batch) => {
+                    if let Some((by, outcome)) = batch.outcome(sink, &self.source, self.offset) {
+                        return Some(Decided { by, outcome, batch });
+                    }
+                }
+                // The decision may have been among those that were dropped.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
 }
 
 impl Sinks {
@@ -150,7 +169,7 @@ impl Sinks {
     /// asked about each partition.
     async fn partition_count(&self, topic: &Arc<str>) -> Result<usize> {
         let known = self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(topic).copied();
-        if let Some((count, _)) = known.filter(|(_, asked)| asked.elapsed() < COUNTS_ASKED) {
+        if let Some((count, _)) = known.filter(|(_, asked)| asked.elapsed() < PARTITION_COUNT_TTL) {
             return Ok(count);
         }
         let count = self.log.bounds(topic).await?.len();
@@ -188,25 +207,23 @@ impl Sinks {
         let names: Vec<Arc<str>> = views.iter().map(|(name, _)| name.clone()).collect();
         let events = event_batch(scratch, event, read_view.now)?;
         let event_time = event_time_of(&events)?;
-        if event_time.saturating_sub(read_view.now) > i64::try_from(self.settings.max_future.as_micros()).unwrap_or(i64::MAX) {
+        if self.is_too_far_ahead(event_time, read_view.now) {
             let meta = ScoreMeta::new(read_view, sink, &names, read_view.now)?;
             return Ok(Scored { outcome: Outcome::DeadLetter, meta });
         }
-        let t = match read_view.clock {
-            ServingClock::Wall => read_view.now,
-            ServingClock::Event => newest(read_view, &names)?.unwrap_or(event_time).max(event_time),
-        };
-        let times = answerable(vec![t], read_view, &views)?;
+        let times = answerable(vec![time_of_answer(read_view, &names, event_time)?], read_view, &views)?;
         scratch.seen.begin(registry, &views, &plan.stream.name, &scratch.session)?;
         scratch.seen.add(&events).await?;
         let chunk = Chunk { read_view, events: &events, times: &times };
-        let rows = scratch.seen.rows(sink, plan, &chunk, 0)?;
-        let records = plan.records(&events, &rows, &read_view.vector.to_string(), &chunk.times_array(0))?;
-        let source = TopicPartition { topic: plan.stream.topic.clone(), partition: 0 };
-        let writer = RecordWriter { sink, plan, partition: &source, events: &events, offsets: offsets_of(&events)? };
-        let value = writer.records(&records)?.pop().and_then(|(_, record)| record.value);
+        let record = record_of_event(&scratch.seen, (sink, plan), &chunk)?;
         let meta = ScoreMeta::new(read_view, sink, &names, times[0])?;
-        Ok(Scored { outcome: value.map_or(Outcome::Filtered, outcome_of), meta })
+        Ok(Scored { outcome: record.map_or(Outcome::Filtered, outcome_of), meta })
+    }
+
+    /// Whether the speed layer would not accept the event, because of its time.
+    fn is_too_far_ahead(&self, event_time: Micros, now: Micros) -> bool {
+        let max_future = i64::try_from(self.settings.max_future.as_micros()).unwrap_or(i64::MAX);
+        event_time.saturating_sub(now) > max_future
     }
 }
 
@@ -224,8 +241,26 @@ fn event_time_of(events: &RecordBatch) -> Result<Micros> {
     times.first().copied().ok_or_else(|| Error::internal("a batch of one event is empty"))
 }
 
+/// The time for which the views are read.
+fn time_of_answer(read_view: &ReadView, views: &[Arc<str>], event_time: Micros) -> Result<Micros> {
+    match read_view.clock {
+        ServingClock::Wall => Ok(read_view.now),
+        ServingClock::Event => Ok(newest(read_view, views)?.unwrap_or(event_time).max(event_time)),
+    }
+}
+
 /// The greatest event time that the views have.
 fn newest(read_view: &ReadView, views: &[Arc<str>]) -> Result<Option<Micros>> {
     let times = views.iter().map(|view| Ok(read_view.max_event_time(read_view.live(view)?))).collect::<Result<Vec<_>>>()?;
     Ok(times.into_iter().flatten().max())
+}
+
+/// The record of the only event of a chunk. `None` if the sink's WHERE leaves it out.
+fn record_of_event(seen: &FeatureReader, (sink, plan): (&LiveSink, &SinkPlan), chunk: &Chunk<'_>) -> Result<Option<Bytes>> {
+    let rows = seen.rows(sink, plan, chunk, 0)?;
+    let records = plan.records(chunk.events, &rows, &chunk.read_view.vector.to_string(), &chunk.times_array(0))?;
+    let source = TopicPartition { topic: plan.stream.topic.clone(), partition: 0 };
+    let writer = RecordWriter { sink, plan, partition: &source, events: chunk.events, offsets: offsets_of(chunk.events)? };
+    let record = writer.records(&records)?.pop();
+    Ok(record.and_then(|(_, record)| record.value))
 }
