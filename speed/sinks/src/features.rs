@@ -13,12 +13,12 @@ use definitions::Features;
 use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
 use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, compact_by_eight, merge_sets};
-use serving::{ReadView, rows_seen};
+use serving::{LoadedView, ReadView, rows_seen};
 use types::tiles::Micros;
 use types::{Error, Result};
 
 /// The most events of a section, if its view is linked.
-const SECTION_OF_WALKS: usize = 256;
+const MAX_LINKED_SECTION_EVENTS: usize = 256;
 
 /// Some consecutive events of one partition.
 pub(crate) struct Chunk<'a> {
@@ -95,51 +95,67 @@ impl FeatureReader {
     /// The rows of each joined view, for the events of the current chunk from `first` on.
     pub(crate) fn rows(&self, sink: &LiveSink, plan: &SinkPlan, chunk: &Chunk<'_>, first: usize) -> Result<Vec<RecordBatch>> {
         let events = chunk.after(first);
-        let itself = match sink.definition.features {
-            Features::Inclusive => 1,
-            Features::Exclusive => 0,
-        };
-        plan.joins.iter().map(|join| self.rows_of(join, plan, chunk, (&events, first), itself)).collect()
+        let inclusive = matches!(sink.definition.features, Features::Inclusive);
+        plan.joins.iter().map(|join| self.rows_of(join, plan, chunk, (&events, first), inclusive)).collect()
     }
 
-    /// Events count what comes before them, and `itself`: 1 if they count themselves, or 0.
+    /// Events count what comes before them, and themselves too if `inclusive`.
     fn rows_of(
         &self,
         join: &JoinedView,
         plan: &SinkPlan,
         chunk: &Chunk<'_>,
         (events, first): (&RecordBatch, usize),
-        itself: u32,
+        inclusive: bool,
     ) -> Result<RecordBatch> {
         let view = self.views.values().find(|view| view.live.name == join.plan.view);
         let view = view.ok_or_else(|| Error::internal("a view of a sink is not read").with("view", &join.plan.view))?;
-        let (keys, has_key): (Vec<ArrayRef>, BooleanArray) = join.keys(&plan.stream, events)?;
+        let (keys, has_key) = join.keys(&plan.stream, events)?;
         let loaded = chunk.read_view.view(&view.live.name)?;
-        let mut parts = Vec::with_capacity(view.sections.len());
-        for section in view.sections.iter().filter(|section| section.events.end > first) {
-            let of_section = section.events.start.max(first)..section.events.end;
-            let (at, count) = (of_section.start - first, of_section.len());
-            let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(at, count)).collect();
-            let has_key = has_key.slice(at, count);
-            let counted: Vec<u32> = of_section.clone().map(|event| (event - section.events.start) as u32 + itself).collect();
-            let seen = SeenBy {
-                keys: &keys,
-                has_key: &has_key,
-                t: &chunk.times[of_section],
-                before: &section.before,
-                added: section.added.as_ref(),
-                counted: &counted,
-                wanted: &join.wanted,
-            };
-            parts.push(rows_seen(chunk.read_view, loaded, &seen)?);
-        }
+        let read = JoinRead { chunk, loaded, join, first, keys, has_key, inclusive };
+        let sections = view.sections.iter().filter(|section| section.events.end > first);
+        let parts = sections.map(|section| read.section_rows(section)).collect::<Result<Vec<_>>>()?;
         let rows = match parts.as_slice() {
             [] => return Err(Error::internal("events of a sink are in no section").with("view", &join.plan.view)),
             [whole] => whole.clone(),
             [part, ..] => concat_batches(&part.schema(), &parts)?,
         };
-        debug_assert!(rows.num_columns() == 0 || rows.num_rows() == has_key.len());
+        debug_assert!(rows.num_columns() == 0 || rows.num_rows() == read.has_key.len());
         Ok(rows)
+    }
+}
+
+/// What is read of a view for the events of a chunk from `first` on.
+struct JoinRead<'a> {
+    chunk: &'a Chunk<'a>,
+    loaded: &'a LoadedView,
+    join: &'a JoinedView,
+    first: usize,
+    /// The key of each of these events, and whether it has one.
+    keys: Vec<ArrayRef>,
+    has_key: BooleanArray,
+    inclusive: bool,
+}
+
+impl JoinRead<'_> {
+    /// The rows for those of the events that are in this section.
+    fn section_rows(&self, section: &Section) -> Result<RecordBatch> {
+        let events = section.events.start.max(self.first)..section.events.end;
+        let (at, count) = (events.start - self.first, events.len());
+        let keys: Vec<ArrayRef> = self.keys.iter().map(|key| key.slice(at, count)).collect();
+        let has_key = self.has_key.slice(at, count);
+        let itself = u32::from(self.inclusive);
+        let counted: Vec<u32> = events.clone().map(|event| (event - section.events.start) as u32 + itself).collect();
+        let seen = SeenBy {
+            keys: &keys,
+            has_key: &has_key,
+            t: &self.chunk.times[events],
+            before: &section.before,
+            added: section.added.as_ref(),
+            counted: &counted,
+            wanted: &self.join.wanted,
+        };
+        rows_seen(self.chunk.read_view, self.loaded, &seen)
     }
 }
 
@@ -151,11 +167,11 @@ impl ViewFeatures {
             self.sections = vec![Section { events: 0..rows, before: Vec::new(), added: None }];
             return Ok(());
         };
-        let length = if self.live.plan.links().is_some() { SECTION_OF_WALKS } else { rows.max(1) };
-        self.pass_last()?;
+        let length = if self.live.plan.links().is_some() { MAX_LINKED_SECTION_EVENTS } else { rows.max(1) };
+        self.fold_last_section()?;
         self.sections.clear();
         for from in (0..rows).step_by(length) {
-            self.pass_last()?;
+            self.fold_last_section()?;
             let to = rows.min(from + length);
             let added = states.compute(&events.slice(from, to - from)).await?;
             self.sections.push(Section { events: from..to, before: self.before.clone(), added: Some(added) });
@@ -164,7 +180,7 @@ impl ViewFeatures {
     }
 
     /// Counts what the last section adds among what is before the next one.
-    fn pass_last(&mut self) -> Result<()> {
+    fn fold_last_section(&mut self) -> Result<()> {
         let Some(added) = self.sections.last().and_then(|section| section.added.as_ref()) else { return Ok(()) };
         let (plan, codec) = (&self.live.plan, &self.live.codec);
         self.before.push(merge_sets(plan, codec, &[added.rows()])?);

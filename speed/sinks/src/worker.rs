@@ -30,12 +30,12 @@ use making::timestamps_of;
 pub(crate) use making::{answerable, offsets_of, times_in};
 
 /// How long to wait for a node that has not loaded the worker's events yet.
-const PATIENCE: Duration = Duration::from_secs(30);
+const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait for a log that does not take records.
-const PATIENCE_WITH_LOG: Duration = Duration::from_secs(5);
-/// After a sink has failed, each of these two is at most this long, because the worker's other streams wait meanwhile.
-const PATIENCE_IN_TRIAL: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+const LOG_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a sink has failed, each of these two timeouts is at most this long, because the worker's other streams wait meanwhile.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 impl EventSinks for Sinks {
     fn for_worker(&self, is_trial: bool) -> Box<dyn WorkerSinks> {
@@ -87,11 +87,11 @@ impl WorkerSinks for SinkWorker {
     fn make_records<'a>(&'a mut self, registry: &'a Registry, accepted: Vec<Accepted>) -> BoxFuture<'a, Result<()>> {
         self.made.clear();
         self.decided.clear();
-        Box::pin(async move { self.make_all(registry, accepted).await.map_err(worth_another_try) })
+        Box::pin(async move { self.make_all(registry, accepted).await.map_err(as_retryable) })
     }
 
     fn append_records(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.append_all().await.map_err(worth_another_try) })
+        Box::pin(async move { self.append_all().await.map_err(as_retryable) })
     }
 
     fn output_claims(&self) -> Vec<SinkClaim> {
@@ -103,7 +103,7 @@ impl WorkerSinks for SinkWorker {
         registry: &'a Registry,
         positions: &'a [(TopicPartition, Offset)],
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.switch_to(registry, positions).await.map_err(worth_another_try) })
+        Box::pin(async move { self.switch_to(registry, positions).await.map_err(as_retryable) })
     }
 
     fn partitions_revoked(&mut self, partitions: &[TopicPartition]) {
@@ -145,7 +145,11 @@ impl SinkWorker {
         for (made, outcome) in made.into_iter().zip(outcomes) {
             let key = (made.sink.name.clone(), made.output.source.clone());
             match outcome {
-                Ok(next) => self.taken.get_mut(&key).into_iter().for_each(|taken| taken.next = Some(next)),
+                Ok(next) => {
+                    if let Some(taken) = self.taken.get_mut(&key) {
+                        taken.next = Some(next);
+                    }
+                }
                 Err(error) => {
                     // It is not known any more what is out: the output has to be taken over again.
                     self.taken.remove(&key);
@@ -176,7 +180,7 @@ impl SinkWorker {
         let mut parts = Vec::new();
         for of_partition in &accepted {
             if self.sinks.outcomes.has_listeners() {
-                self.decided.push(decided(of_partition)?);
+                self.decided.push(decided_batch(of_partition)?);
             }
             let sinks = sinks_over(registry, &of_partition.partition.stream);
             if of_partition.events.num_rows() > 0 && !sinks.is_empty() {
@@ -216,8 +220,8 @@ impl SinkWorker {
     /// A read view that ends where the events begin. The node follows the worker, and may be a moment behind.
     async fn read_view(&self, accepted: &Accepted, views: &[ViewVersion]) -> Result<ReadView> {
         let node = &self.node().await?;
-        let patience = self.patience(PATIENCE);
-        patiently("the views of a sink cannot be read yet", patience, || node.read_view_at(&accepted.partition, accepted.start, views))
+        let timeout = self.timeout(NODE_TIMEOUT);
+        retry_until("the views of a sink cannot be read yet", timeout, || node.read_view_at(&accepted.partition, accepted.start, views))
             .await
     }
 
@@ -225,16 +229,16 @@ impl SinkWorker {
     async fn node(&self) -> Result<Node> {
         let not_yet = || Error::unavailable("the node that reads the views of sinks is not open yet");
         let mut node = self.sinks.node.clone();
-        let opened = tokio::time::timeout(self.patience(PATIENCE), node.wait_for(Option::is_some)).await.map_err(|_| not_yet())?;
+        let opened = tokio::time::timeout(self.timeout(NODE_TIMEOUT), node.wait_for(Option::is_some)).await.map_err(|_| not_yet())?;
         opened.map_err(|_| not_yet())?.clone().ok_or_else(not_yet)
     }
 
-    async fn patiently_with_log<T, F: Future<Output = Result<T>>>(&self, attempt: impl FnMut() -> F) -> Result<T> {
-        patiently("an output is not taken over yet", self.patience(PATIENCE_WITH_LOG), attempt).await
+    async fn retry_with_log<T, F: Future<Output = Result<T>>>(&self, attempt: impl FnMut() -> F) -> Result<T> {
+        retry_until("an output is not taken over yet", self.timeout(LOG_TIMEOUT), attempt).await
     }
 
-    fn patience(&self, most: Duration) -> Duration {
-        if self.is_trial { most.min(PATIENCE_IN_TRIAL) } else { most }
+    fn timeout(&self, most: Duration) -> Duration {
+        if self.is_trial { most.min(TRIAL_TIMEOUT) } else { most }
     }
 }
 
@@ -271,7 +275,7 @@ impl OutputBatch {
 
 /// Whatever a sink fails on (a deleted topic, a missing right, a limit), its worker reports it and begins again. The
 /// records of its events come once the cause is gone, and other parts of the process continue.
-fn worth_another_try(error: Error) -> Error {
+fn as_retryable(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::Conflict => error,
         _ => Error::unavailable("the records of a sink cannot be made or put out").caused_by(error),
@@ -289,7 +293,7 @@ fn sinks_over(registry: &Registry, stream: &Arc<str>) -> Vec<LiveSink> {
 }
 
 /// What was decided in a partition's micro-batch, without the records yet.
-fn decided(accepted: &Accepted) -> Result<DecidedBatch> {
+fn decided_batch(accepted: &Accepted) -> Result<DecidedBatch> {
     Ok(DecidedBatch {
         source: accepted.source.clone(),
         identity: accepted.identity.clone(),
@@ -330,12 +334,12 @@ pub(crate) fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Ite
     names.into_iter().map(version).collect()
 }
 
-/// Retries for a while what may not be possible yet.
-async fn patiently<T, F: Future<Output = Result<T>>>(what: &str, patience: Duration, mut attempt: impl FnMut() -> F) -> Result<T> {
+/// Retries what may not be possible yet, until it is or the time is up.
+async fn retry_until<T, F: Future<Output = Result<T>>>(what: &str, timeout: Duration, mut attempt: impl FnMut() -> F) -> Result<T> {
     let began = Instant::now();
     loop {
         match attempt().await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < timeout => tokio::time::sleep(RETRY_INTERVAL).await,
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(Error::unavailable(what).caused_by(error)),
             outcome => return outcome,
         }

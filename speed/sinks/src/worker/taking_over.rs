@@ -24,7 +24,7 @@ impl SinkWorker {
             }
             if sink.paused_since.is_none() {
                 let (topic, partitions) = (&sink.definition.topic, self.sinks.settings.partitions);
-                let created = self.patiently_with_log(|| self.sinks.log.create_topic(topic, partitions)).await;
+                let created = self.retry_with_log(|| self.sinks.log.create_topic(topic, partitions)).await;
                 created.map_err(|error| error.with("sink", &sink.name))?;
             }
             let (partition, identity) = (partition.clone(), identity.clone());
@@ -46,9 +46,11 @@ impl SinkWorker {
             let key = part.key(sink);
             if self.unclaimed.contains_key(&key) {
                 let output = part.output(&self.sinks, sink);
-                let next = self.patiently_with_log(|| self.sinks.log.take_output(&output)).await;
+                let next = self.retry_with_log(|| self.sinks.log.take_output(&output)).await;
                 let next = next.map_err(|error| error.with("sink", &sink.name))?;
-                self.unclaimed.get_mut(&key).into_iter().for_each(|taken| taken.next = next);
+                if let Some(taken) = self.unclaimed.get_mut(&key) {
+                    taken.next = next;
+                }
             }
         }
         Ok(())
