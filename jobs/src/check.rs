@@ -25,6 +25,7 @@ use serde::Serialize;
 use speed::DedupCost;
 use types::Result;
 use types::sql_errors::unknown_relation;
+use types::sql_types::sql_name;
 use types::tiles::Micros;
 
 mod after;
@@ -391,7 +392,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
     let time = |time: &DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let columns = plan.columns.iter().map(|column| ColumnReport {
         name: column.field.name().clone(),
-        column_type: serving::sql_name(column.field.data_type()),
+        column_type: sql_name(column.field.data_type()),
         nullable: column.field.is_nullable(),
         approximate: matches!(&column.kind, ColumnKind::Value(value) if value.approximate),
     });
@@ -454,7 +455,7 @@ fn report_alert(alert: &AlertDefinition, plan: &AlertPlan) -> AlertReport {
 fn columns_of(output: &Schema) -> Vec<ColumnReport> {
     let column = |field: &Arc<Field>| ColumnReport {
         name: field.name().clone(),
-        column_type: serving::sql_name(field.data_type()),
+        column_type: sql_name(field.data_type()),
         nullable: field.is_nullable(),
         approximate: false,
     };

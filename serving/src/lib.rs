@@ -64,6 +64,4 @@ pub use scoring::{First, Outcome, ScoreMeta, Scored, Scorer, Stored};
 pub use sockets::{allowed_connections, tune_socket};
 pub use sql::params as parameters;
 pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, parse_as_of, views_read};
-pub use types::sql_types::sql_name;
-pub use types::tiles::Clock;
 pub use value_errors::{OnValueError, ValueError};

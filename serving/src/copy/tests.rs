@@ -8,12 +8,13 @@ use engine::functions::Functions;
 use engine::states::bucket_of;
 use storage::{Manifest, ObjectStorage, Tier};
 use tokio_util::sync::CancellationToken;
+use types::tiles::Clock;
 use types::{ErrorKind, Result};
 
 use super::SnapshotCopy;
 use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
-use crate::{Clock, Keys, Meta, Node, NodeSettings, ServingClock, WantedViews};
+use crate::{Keys, Meta, Node, NodeSettings, ServingClock, WantedViews};
 use gate::{Gate, WAYS, Way};
 
 mod gate;
