@@ -1,13 +1,14 @@
-//! Backtests: what a sink would have decided about archived events, each with the rows of views as it saw them when it came.
+//! Backtests: what a sink would have decided about archived events, each with the rows of views as it saw them when it
+//! came.
 //!
 //! ```text
 //! archive -- sort (order) --> events one after another --+-- states of events before (seen) --> rows of views
 //!                                                        +---------------------------------------- SELECT --> scored rows
 //! ```
 //!
-//! The events of the sink's stream, and of the others that its views read, are read once, in the order in which they became
-//! known; no event is a query of its own. The sorts spill. The states of the views' keys, and the edges of linked views, are
-//! held in memory, under the limit of the batch layer: a backtest that needs more ends with an error.
+//! The events of the sink's stream, and of the others that its views read, are read once, in the order in which they
+//! became known; no event is a query of its own. The sorts spill. The states of the views' keys, and the edges of
+//! linked views, are held in memory, under the limit of the batch layer: a backtest that needs more ends with an error.
 
 use std::sync::Arc;
 
@@ -95,9 +96,9 @@ pub type OnRows<'a> = dyn FnMut(&RecordBatch) -> Result<()> + Send + 'a;
 impl Backtest<'_> {
     /// The columns of scored rows: those of the sink, then `_partition`, `_offset`, `_event_time` and `_error`.
     ///
-    /// With a changed definition, its columns follow those of the sink, each with [`CHANGED`] before its name, and at the
-    /// end are its error, the verdict of the sink ([`VERDICT`]) and its own. A verdict is the text of the column, or
-    /// [`NO_VERDICT`], `(error)` or `(null)`.
+    /// With a changed definition, its columns follow those of the sink, each with [`CHANGED`] before its name, and at
+    /// the end are its error, the verdict of the sink ([`VERDICT`]) and its own. A verdict is the text of the column,
+    /// or [`NO_VERDICT`], `(error)` or `(null)`.
     pub fn output(&self) -> Result<SchemaRef> {
         Ok(self.plans()?.output())
     }
@@ -141,11 +142,11 @@ impl Backtest<'_> {
 }
 
 impl Batch {
-    /// Scores the events of a range, in the order in which they became known. `on_read` is called with the number of events
-    /// that have passed.
+    /// Scores the events of a range, in the order in which they became known. `on_read` is called with the number of
+    /// events that have passed.
     ///
-    /// Errors: `Input` for definitions that cannot be compared; `Unavailable` if the states of their views need more than
-    /// the memory limit.
+    /// Errors: `Input` for definitions that cannot be compared; `Unavailable` if the states of their views need more
+    /// than the memory limit.
     pub async fn backtest(
         &self,
         state: &CatalogState,

@@ -138,7 +138,8 @@ impl BucketPartitioner {
         Ok(buckets)
     }
 
-    /// What the sorts of all threads take beside the rows, if this partitioner's largest bucket is as large in the others.
+    /// What the sorts of all threads take beside the rows, if this partitioner's largest bucket is as large in the
+    /// others.
     fn bytes_of_sorts(&self) -> Result<usize> {
         let ShuffleContext { limit_bytes, threads, .. } = self.shuffle;
         let bytes = |bucket: usize| -> Result<usize> {

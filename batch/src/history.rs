@@ -1,4 +1,5 @@
-//! Archived events one after another, and what views had at each moment: what backtests and training data have in common.
+//! Archived events one after another, and what views had at each moment: what backtests and training data have in
+//! common.
 //!
 //! - `order`: the events of one stream, sorted by DataFusion. The sort spills.
 //! - `merged`: the events of several streams in one order, chunk by chunk.
@@ -29,8 +30,9 @@ pub(crate) const CHUNK: usize = 2_048;
 /// What counts as known at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// What had arrived. For a scored event: in its own partition the offsets before its own, in the others what the log
-    /// received before it. For a row with a time: of what is dated up to that time, what the log had received by then.
+    /// What had arrived. For a scored event: in its own partition the offsets before its own, in the others what the
+    /// log received before it. For a row with a time: of what is dated up to that time, what the log had received by
+    /// then.
     Log,
     /// What is dated before, whenever it arrived.
     Event,

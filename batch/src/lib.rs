@@ -30,8 +30,8 @@
 //! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
-//! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: answers rows that have keys and
-//!   a time; `history`: what both read, event by event.
+//! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: answers rows that have keys
+//!   and a time; `history`: what both read, event by event.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;

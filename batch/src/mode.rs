@@ -33,5 +33,6 @@ pub enum ReplayFrom {
     Archive,
 }
 
-/// A replay takes at most this many events a second unless a request names another rate, so that live work goes on beside it.
+/// A replay takes at most this many events a second unless a request names another rate, so that live work goes on
+/// beside it.
 pub const REPLAYED_A_SECOND: NonZeroU32 = NonZeroU32::new(100_000).unwrap();

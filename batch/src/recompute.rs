@@ -54,9 +54,9 @@ pub(crate) async fn recompute(
     join_partitions(partitioners.into_iter().map(BucketPartitioner::finish).collect::<Result<_>>()?, shuffle.buckets)
 }
 
-/// The part of the limit that is kept free for emitted states. On each thread Partial and the partitioner have equal shares of
-/// the rest. While Partial emits its table, it holds its share times what the view's aggregates take to hand on their
-/// states.
+/// The part of the limit that is kept free for emitted states. On each thread Partial and the partitioner have equal
+/// shares of the rest. While Partial emits its table, it holds its share times what the view's aggregates take to hand
+/// on their states.
 fn emitted_bytes(shuffle: &ShuffleContext) -> usize {
     let left = 1.0 - 2.0 / (1.0 + shuffle.plan.handing_on());
     (shuffle.limit_bytes as f64 * left) as usize

@@ -36,8 +36,8 @@ use types::{Error, Result};
 /// This many batches wait for each partition of each run.
 const WAITING: usize = 2;
 
-/// The place of one run in a scan that several share; the default is no place: the run reads the archive alone. Clones are
-/// the same place.
+/// The place of one run in a scan that several share; the default is no place: the run reads the archive alone. Clones
+/// are the same place.
 #[derive(Clone, Default)]
 pub(crate) struct SharedScan(Option<Arc<Membership>>);
 

@@ -6,7 +6,8 @@ pub(crate) const CHUNK_ROWS: usize = 65_536;
 const CHUNK_BYTES: usize = 16 << 20;
 const CHUNK_PART_OF_SHARE: usize = 32;
 
-/// A sort in memory takes this many times the rows' bytes: it holds the batches, their concatenation, the sorted copy, and the keys of both.
+/// A sort in memory takes this many times the rows' bytes: it holds the batches, their concatenation, the sorted copy,
+/// and the keys of both.
 pub(crate) const SORTING: usize = 5;
 /// A bucket is sorted in memory if it takes at most 1/`PART_OF_SHARE` of one bucket's share of the run's memory limit.
 const PART_OF_SHARE: usize = 8;

@@ -5,9 +5,9 @@
 //! archive, by stream -- sort by time --> chunks ---------+--> states so far --> columns of views -- sort by row --> rows
 //! ```
 //!
-//! Rows and events pass once, in the order of time. Both sorts of rows spill, and so do those of events. What is held in
-//! memory, under the limit of the batch layer, are the keys of the rows and the states of these keys; of linked views all
-//! edges, because a walk from a key may lead to any.
+//! Rows and events pass once, in the order of time. Both sorts of rows spill, and so do those of events. What is held
+//! in memory, under the limit of the batch layer, are the keys of the rows and the states of these keys; of linked
+//! views all edges, because a walk from a key may lead to any.
 
 use std::sync::Arc;
 
@@ -101,8 +101,8 @@ impl Training {
         self.views.iter().map(|view| &view.live)
     }
 
-    /// The columns of the rows: those of the spine, then those of each view that are no keys. A name that two of them would
-    /// have gets its view's name in front.
+    /// The columns of the rows: those of the spine, then those of each view that are no keys. A name that two of them
+    /// would have gets its view's name in front.
     ///
     /// Errors: `Input` if that name is taken too.
     pub fn output(&self, spine: &Spine) -> Result<SchemaRef> {

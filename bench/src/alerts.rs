@@ -67,8 +67,8 @@ struct Cost {
     busy: f64,
 }
 
-/// Runs the benchmark, and checks that every device that fell silent, and no other, has one record of it. The installations
-/// go to `folder`, one at a time.
+/// Runs the benchmark, and checks that every device that fell silent, and no other, has one record of it. The
+/// installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let of_run = folder.join("project");

@@ -1,5 +1,5 @@
-//! Measures reads of a whole view: over Flight SQL, as HTTP's Arrow stream, as `COPY` over the PostgreSQL protocol, and as
-//! PostgreSQL's own `COPY` of a table with the same rows.
+//! Measures reads of a whole view: over Flight SQL, as HTTP's Arrow stream, as `COPY` over the PostgreSQL protocol, and
+//! as PostgreSQL's own `COPY` of a table with the same rows.
 
 use std::io::Write;
 use std::path::Path;

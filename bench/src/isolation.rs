@@ -1,5 +1,6 @@
-//! Measures what heavy work in the same process costs lookups: random keys of a view over windows, asked over HTTP and over
-//! PostgreSQL of one `up` that is idle, while clients scan the whole view, and while batch runs of it follow one another.
+//! Measures what heavy work in the same process costs lookups: random keys of a view over windows, asked over HTTP and
+//! over PostgreSQL of one `up` that is idle, while clients scan the whole view, and while batch runs of it follow one
+//! another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ impl Default for Options {
     }
 }
 
-/// The aim for the p99 of a lookup beside heavy work: this many times that of the idle process, or this many milliseconds.
+/// The aim for the p99 of a lookup beside heavy work: this many times that of the idle process, or this many
+/// milliseconds.
 const MOST_TO_IDLE: f64 = 2.0;
 const MOST_MS: f64 = 2.0;
 

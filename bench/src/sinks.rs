@@ -1,6 +1,6 @@
 //! Measures a sink: how soon the record of an event can be read after the event was appended, at a given rate, how many
-//! events per second have their records while a backlog is read, also beside Flink SQL on Kafka, and how soon one event is
-//! scored over HTTP. One `basestream up` does all the work.
+//! events per second have their records while a backlog is read, also beside Flink SQL on Kafka, and how soon one event
+//! is scored over HTTP. One `basestream up` does all the work.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,8 +86,8 @@ struct Backlog {
     seconds: f64,
 }
 
-/// Runs the benchmark, and checks that every accepted event has one record in the end, in the order of its partition. The
-/// installations go to `folder`, one at a time.
+/// Runs the benchmark, and checks that every accepted event has one record in the end, in the order of its partition.
+/// The installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     if !(1..=MOST_VIEWS).contains(&options.views) {
         let expected = format!("1 to {MOST_VIEWS}");

@@ -278,8 +278,8 @@ pub(crate) async fn checked_outputs(after: &CatalogState, functions: &Functions)
     refuse_loops(&registry)
 }
 
-/// Refuses sinks and alerts whose records would lead back to what they are made from, also through those that are in the
-/// catalog alone.
+/// Refuses sinks and alerts whose records would lead back to what they are made from, also through those that are in
+/// the catalog alone.
 fn refuse_loops(registry: &Registry) -> Result<()> {
     let sinks = registry.sinks.iter().filter_map(|sink| Some(Writer::of_sink(&sink.definition, sink.plan.as_ref().ok()?)));
     let alerts = registry.alerts.iter().filter_map(|alert| Some(Writer::of_alert(&alert.definition, alert.plan.as_ref().ok()?)));
@@ -290,7 +290,8 @@ fn refuse_loops(registry: &Registry) -> Result<()> {
     }
 }
 
-/// Refuses what a sink or an alert could not be planned over any more: now, or once a version that is being built is served.
+/// Refuses what a sink or an alert could not be planned over any more: now, or once a version that is being built is
+/// served.
 async fn refuse_broken_outputs(registry: &Registry, functions: &Functions) -> Result<()> {
     let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
     let later = building.map(|view| (registry.serving(&view.name, view.version), Some(view)));

@@ -120,8 +120,8 @@ pub struct NoRows {
 /// events read.
 ///
 /// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, or an edited
-/// definition that cannot be compared with it; `NotFound` for a sink or a parameter that does not exist. Of several mistakes
-/// all are listed.
+/// definition that cannot be compared with it; `NotFound` for a sink or a parameter that does not exist. Of several
+/// mistakes all are listed.
 pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<Report> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;

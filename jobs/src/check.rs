@@ -278,7 +278,8 @@ impl Checked {
         self
     }
 
-    /// Refuses sinks and alerts that would write to the topic in which this consumer group notes how far its outputs are.
+    /// Refuses sinks and alerts that would write to the topic in which this consumer group notes how far its outputs
+    /// are.
     pub fn with_group(mut self, group: &str) -> Self {
         let positions = positions_topic(group);
         let sinks = self.definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.topic, &sink.origin));
@@ -304,8 +305,8 @@ impl Checked {
         (!self.views.is_empty()).then_some(self)
     }
 
-    /// Reports one sink or alert alone, with the parameters that it uses; `None` for one that does not exist or could not be
-    /// planned.
+    /// Reports one sink or alert alone, with the parameters that it uses; `None` for one that does not exist or could
+    /// not be planned.
     pub fn of_output(&self, name: &str) -> Option<Self> {
         let mut of_it = self.clone();
         of_it.streams.clear();

@@ -1,8 +1,8 @@
 //! Implements `features`: translates a script of the feature language of stream-computing literature into streams,
 //! views and a sink.
 //!
-//! A script has lines `set-source`, `set-sink`, `add-field`, `add-macro` and `add-feature`. What has no exact form in SQL
-//! is refused with its line, and nothing is written.
+//! A script has lines `set-source`, `set-sink`, `add-field`, `add-macro` and `add-feature`. What has no exact form in
+//! SQL is refused with its line, and nothing is written.
 
 use std::path::{Path, PathBuf};
 

@@ -133,16 +133,16 @@ impl Installation {
         }
     }
 
-    /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers; it may be
-    /// opened later.
+    /// Returns what makes the records of sinks in a process with this node, which reads the workers' fresh layers; it
+    /// may be opened later.
     pub fn sinks(&self, node: watch::Receiver<Option<Node>>) -> Arc<Sinks> {
         let speed = &self.settings.speed;
         let settings = SinkSettings { group: speed.group.clone(), partitions: self.settings.log.partitions, max_future: speed.max_future };
         Arc::new(Sinks::new(node, self.log.clone(), self.catalog.clone(), self.functions.clone(), settings))
     }
 
-    /// Returns what runs alerts in a process with this node, which reads the workers' fresh layers, and takes note of those
-    /// that are not evaluated.
+    /// Returns what runs alerts in a process with this node, which reads the workers' fresh layers, and takes note of
+    /// those that are not evaluated.
     pub fn alerts(&self, node: Node, stalled: StalledAlerts) -> Alerts {
         let (group, partitions) = (self.settings.speed.group.clone(), self.settings.log.partitions);
         let (owner, lease) = (self.worker.clone(), event_alerts::LEASE);

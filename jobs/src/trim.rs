@@ -1,5 +1,5 @@
-//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics of
-//! sinks and alerts that no stream reads, those that are old, also of those that were dropped.
+//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics
+//! of sinks and alerts that no stream reads, those that are old, also of those that were dropped.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
@@ -90,8 +90,8 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
     Ok(streams)
 }
 
-/// The topics of sinks and alerts, and how long their records stay: as long as one of the live ones says. A topic that only
-/// dropped ones had, or earlier versions, keeps them as long as one of those said.
+/// The topics of sinks and alerts, and how long their records stay: as long as one of the live ones says. A topic that
+/// only dropped ones had, or earlier versions, keeps them as long as one of those said.
 fn output_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
     let mut topics = [BTreeMap::new(), BTreeMap::new()];
     for record in &state.definitions {

@@ -2,7 +2,9 @@
 //! The files are the steps.
 //!
 //! ```text
-//! keys, paths: read and check what is asked --> fetch: wait for the buckets that are needed --> rows: answer, here or on the pool
+//! keys, paths: read and check what is asked
+//!   --> fetch: wait for the buckets that are needed
+//!   --> rows: answer, here or on the pool
 //! ```
 //!
 //! A lookup never scans, unless the kept tiles do not answer its time: then the archive does.

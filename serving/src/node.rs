@@ -50,8 +50,8 @@ struct Inner {
 }
 
 impl Node {
-    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of the speed workers in
-    /// this process, and of those that it follows ([`Node::follow_workers`]).
+    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of the speed workers
+    /// in this process, and of those that it follows ([`Node::follow_workers`]).
     ///
     /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a
     /// snapshot stays that another has replaced; a lease here would cost two commits with every command that asks once.

@@ -202,13 +202,14 @@ impl ReadView {
         self.complete_to_by_partition(view).into_values().min().flatten()
     }
 
-    /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one that
-    /// it follows, reads. The log may have others. `None`: not known.
+    /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one
+    /// that it follows, reads. The log may have others. `None`: not known.
     pub fn complete_to_by_partition(&self, view: &LiveView) -> BTreeMap<PartitionId, Option<Micros>> {
         let reads = |id: &PartitionId| view.plan.reads(&id.stream);
         let committed = self.loaded.state.partitions.values().filter(|known| reads(&known.id));
         let mut complete_to: BTreeMap<PartitionId, Option<Micros>> = committed.map(|known| (known.id.clone(), known.complete_to)).collect();
-        // What is read is further than what is committed, unless the partition has gone to a process that is not followed.
+        // What is read is further than what is committed, unless the partition has gone to a process that is not
+        // followed.
         for (id, time) in self.complete_to.iter().filter(|(id, _)| reads(id)) {
             let known = complete_to.entry(id.clone()).or_default();
             *known = (*known).max(Some(*time));

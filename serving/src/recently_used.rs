@@ -1,5 +1,5 @@
-//! Values that are kept within a bound, as far as queries leave the memory for them. Those that were used longest ago go
-//! first.
+//! Values that are kept within a bound, as far as queries leave the memory for them. Those that were used longest ago
+//! go first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

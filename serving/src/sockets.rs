@@ -6,7 +6,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use types::open_files;
 
-/// After this time without a byte, the system asks whether the other side is still there, and how often until it gives up.
+/// After this time without a byte, the system asks whether the other side is still there, and how often until it gives
+/// up.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;

@@ -33,9 +33,9 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Begins to write and commit an epoch. It is committed only while the claims on the records of sinks hold. `views` are
-    /// all views that its layers may have states of. While the storage or the catalog does not take it, it is tried again,
-    /// until `stop`.
+    /// Begins to write and commit an epoch. It is committed only while the claims on the records of sinks hold. `views`
+    /// are all views that its layers may have states of. While the storage or the catalog does not take it, it is tried
+    /// again, until `stop`.
     pub(crate) fn begin(
         (sealed, claims): (SealedEpoch, Vec<SinkClaim>),
         views: Vec<LiveView>,

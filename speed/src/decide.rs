@@ -85,8 +85,8 @@ impl Decider {
         self.max_event_time
     }
 
-    /// Returns since when ids are held: a duplicate of a record that was accepted with this timestamp or a later one repeats
-    /// that record, and none after it. `None` if ids are not compared.
+    /// Returns since when ids are held: a duplicate of a record that was accepted with this timestamp or a later one
+    /// repeats that record, and none after it. `None` if ids are not compared.
     pub fn ids_since(&self) -> Option<Micros> {
         self.ids.since(self.clock?)
     }

@@ -121,8 +121,8 @@ impl PartitionState {
         self.position > self.start
     }
 
-    /// An advance that moves nothing and says how far the partition is complete. `None` if it moved since the last commit,
-    /// or was never committed.
+    /// An advance that moves nothing and says how far the partition is complete. `None` if it moved since the last
+    /// commit, or was never committed.
     pub(crate) fn idle(&self) -> Option<Advance> {
         let complete_to = self.complete_to.filter(|_| !self.has_work() && self.position > Offset::ZERO)?;
         Some(Advance {

@@ -1,9 +1,9 @@
 //! Where the accepted events go beside the states: to what makes records of each of them.
 //!
-//! The records of a micro-batch are made before its states can be read, because an event sees what came before it and not
-//! what comes after. They are durable before the checkpoint that holds their events is committed: a worker that goes on from
-//! that checkpoint makes none of them again. A worker that has to go on from an earlier one reads in the log which records
-//! were appended already, and appends only the others.
+//! The records of a micro-batch are made before its states can be read, because an event sees what came before it and
+//! not what comes after. They are durable before the checkpoint that holds their events is committed: a worker that
+//! goes on from that checkpoint makes none of them again. A worker that has to go on from an earlier one reads in the
+//! log which records were appended already, and appends only the others.
 
 use arrow::array::RecordBatch;
 use catalog::SinkClaim;
@@ -32,8 +32,8 @@ pub trait EventSinks: Send + Sync {
 /// partitions_revoked             after the last checkpoint of these partitions
 /// ```
 ///
-/// After an error of any of them the worker ends: it asks for `take_stalls` and calls nothing else. The next subscription
-/// begins with sinks of its own, which find out what is in the outputs already.
+/// After an error of any of them the worker ends: it asks for `take_stalls` and calls nothing else. The next
+/// subscription begins with sinks of its own, which find out what is in the outputs already.
 pub trait WorkerSinks: Send + Sync {
     /// The worker has these partitions too from now on.
     fn partitions_assigned(&mut self, partitions: &[TopicPartition]);
@@ -45,20 +45,20 @@ pub trait WorkerSinks: Send + Sync {
     /// Appends the records that were made last. They are durable when this returns.
     fn append_records(&mut self) -> BoxFuture<'_, Result<()>>;
 
-    /// Under which claims the events of the worker's partitions were decided: a checkpoint of them is committed only while
-    /// these hold.
+    /// Under which claims the events of the worker's partitions were decided: a checkpoint of them is committed only
+    /// while these hold.
     fn output_claims(&self) -> Vec<SinkClaim>;
 
-    /// The definitions are these from now on. `positions` are those of the worker's partitions: the records of everything
-    /// before them were made by the definitions before, and are appended.
+    /// The definitions are these from now on. `positions` are those of the worker's partitions: the records of
+    /// everything before them were made by the definitions before, and are appended.
     fn switch_definitions<'a>(&'a mut self, registry: &'a Registry, positions: &'a [(TopicPartition, Offset)])
     -> BoxFuture<'a, Result<()>>;
 
     /// Forgets what it knows of partitions that another worker has now.
     fn partitions_revoked(&mut self, partitions: &[TopicPartition]);
 
-    /// After an error: which sinks failed, and will again unless something changes. The streams that they read are left out
-    /// of the worker's next subscriptions.
+    /// After an error: which sinks failed, and will again unless something changes. The streams that they read are left
+    /// out of the worker's next subscriptions.
     fn take_stalls(&mut self) -> Vec<Stall>;
 }
 
@@ -77,8 +77,8 @@ pub struct Accepted {
     pub dead_letters: Vec<Offset>,
     /// The greatest event time of what was accepted before it.
     pub newest_before: Option<Micros>,
-    /// Since when the ids of accepted records were held at its end: a duplicate in it, of a record with this timestamp or a
-    /// later one, repeats that record and none after it. `None` if ids are not compared.
+    /// Since when the ids of accepted records were held at its end: a duplicate in it, of a record with this timestamp
+    /// or a later one, repeats that record and none after it. `None` if ids are not compared.
     pub ids_since: Option<Micros>,
     /// In log order, with the columns of the stream's event schema.
     pub events: RecordBatch,

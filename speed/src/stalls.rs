@@ -1,8 +1,8 @@
 //! Streams that a worker leaves out because the records of a sink over them cannot be made or put out.
 //!
-//! Such a stream is not decided: nothing of it is lost or skipped. The other streams of the worker go on. A stream whose
-//! sink cannot be planned is left out until its definitions change; another one is read again after a pause, which grows
-//! with each failure.
+//! Such a stream is not decided: nothing of it is lost or skipped. The other streams of the worker go on. A stream
+//! whose sink cannot be planned is left out until its definitions change; another one is read again after a pause,
+//! which grows with each failure.
 //!
 //! Nothing here uses a clock or a log.
 
@@ -109,8 +109,8 @@ fn pause_after(failures: u32) -> Duration {
     }
 }
 
-/// What a sink that cannot be planned holds up: the stream that it reads, or all where that is not known. One that reads a
-/// stream that is not there holds nothing up.
+/// What a sink that cannot be planned holds up: the stream that it reads, or all where that is not known. One that
+/// reads a stream that is not there holds nothing up.
 fn unplanned(sink: &LiveSink, registry: &Registry) -> Vec<Stall> {
     let (Err(found), None) = (&sink.plan, sink.paused_since) else { return Vec::new() };
     let is_held = |stream: &&Arc<str>| sink.reads.as_ref().is_none_or(|reads| reads == *stream);

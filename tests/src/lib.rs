@@ -137,7 +137,8 @@ impl Harness {
         Err(Error::unavailable("timed out: the speed layer did not reach the log's end in two minutes"))
     }
 
-    /// Lets a worker read these streams to the end of their topics. It commits all of it as one epoch, when it is stopped.
+    /// Lets a worker read these streams to the end of their topics. It commits all of it as one epoch, when it is
+    /// stopped.
     pub async fn commit_at_once(&self, worker: &str, streams: &[(&str, &str)]) -> Result<()> {
         let fresh = Fresh::unread();
         let worker = self.worker(worker, Duration::from_secs(3_600), Some(fresh.clone()));

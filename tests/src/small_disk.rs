@@ -83,8 +83,8 @@ impl SmallDisk {
     }
 }
 
-/// Runs a test of this program again, in a process that sees a small disk. Returns whether it did: this process may see one
-/// already, and not every environment lets a process mount one.
+/// Runs a test of this program again, in a process that sees a small disk. Returns whether it did: this process may see
+/// one already, and not every environment lets a process mount one.
 ///
 /// Errors: the test failed.
 pub fn again(test: &str, mebibytes: u32, variables: &[(&str, String)]) -> Result<bool> {

@@ -1,5 +1,5 @@
-//! Nodes apart from their workers: one `basestream speed` and three `basestream serve`, each a process, on the embedded log
-//! and an SQLite catalog. No checkpoint is due while they are asked.
+//! Nodes apart from their workers: one `basestream speed` and three `basestream serve`, each a process, on the embedded
+//! log and an SQLite catalog. No checkpoint is due while they are asked.
 
 #![allow(clippy::unwrap_used)]
 

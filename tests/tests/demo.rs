@@ -10,8 +10,8 @@ async fn the_demo_verifies_everything_it_shows() {
     let outcome = demo(options, CancellationToken::new()).await.unwrap();
     let failed: Vec<String> = outcome.checks.iter().filter(|check| !check.passed).map(ToString::to_string).collect();
     assert!(outcome.is_verified(), "{failed:#?}");
-    // One check of the handover, four of the ledger, one each of the log, devices, rings, links and decisions, two of each
-    // view.
+    // One check of the handover, four of the ledger, one each of the log, devices, rings, links and decisions, two of
+    // each view.
     assert_eq!(outcome.checks.len(), 20, "{:#?}", outcome.checks);
     assert!(folder.path().join("kept/basestream.toml").exists());
 }

@@ -106,8 +106,9 @@ impl Project {
         (code, text)
     }
 
-    /// Runs every command, each for at most as long as `patience` says, and returns all that they said. Most of them only wait. Once
-    /// the first are done, servers, which have one port, run one after another, and three others beside them.
+    /// Runs every command, each for at most as long as `patience` says, and returns all that they said. Most of them
+    /// only wait. Once the first are done, servers, which have one port, run one after another, and three others beside
+    /// them.
     fn run_all(&self, patience: impl Fn(&[&str]) -> Duration + Sync) -> String {
         let (first, others) = COMMANDS.split_at(4);
         let (servers, others): (Vec<&[&str]>, Vec<&[&str]>) = others.iter().copied().partition(|command| SERVERS.contains(&command[0]));

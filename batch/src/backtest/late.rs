@@ -1,5 +1,5 @@
-//! Which scored events the log received too late for the windows of views. Where the windows end when the log received an
-//! event, and the events were ingested long after they happened, what they see is empty.
+//! Which scored events the log received too late for the windows of views. Where the windows end when the log received
+//! an event, and the events were ingested long after they happened, what they see is empty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

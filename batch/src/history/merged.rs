@@ -50,9 +50,9 @@ impl MergedEvents {
         Self { by, streams }
     }
 
-    /// The next events: at most [`CHUNK`] of each stream, and none that is later than an event of another stream that comes
-    /// after them. Of events with the same time, those of the first stream come first. No events are left if the chunk has
-    /// none.
+    /// The next events: at most [`CHUNK`] of each stream, and none that is later than an event of another stream that
+    /// comes after them. Of events with the same time, those of the first stream come first. No events are left if the
+    /// chunk has none.
     pub(crate) async fn next(&mut self) -> Result<Chunk> {
         let mut last: Option<(Micros, usize)> = None;
         for (index, stream) in self.streams.iter_mut().enumerate() {

@@ -33,7 +33,8 @@ pub(crate) const PLACE: &str = "__place";
 /// In which order events come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// By [`CLOCK`]. A partition's clock never goes back, so that this keeps each partition in the order of its offsets.
+    /// By [`CLOCK`]. A partition's clock never goes back, so that this keeps each partition in the order of its
+    /// offsets.
     Arrived,
     /// By their event times.
     Dated,
@@ -86,8 +87,8 @@ pub(crate) async fn first_arrival(session: &SessionContext, archived: Archived<'
     Ok(found.iter().find_map(first))
 }
 
-/// Registers the archived events of a stream as a table, with a prefix before its name. Some events of a stream are read
-/// while those of another one are. Returns the name for SQL.
+/// Registers the archived events of a stream as a table, with a prefix before its name. Some events of a stream are
+/// read while those of another one are. Returns the name for SQL.
 fn registered(session: &SessionContext, archived: Archived<'_>, stream: &StreamDefinition, prefix: &str) -> Result<String> {
     let timestamp = Arc::new(Field::new(TIMESTAMP, timestamp_type(), false));
     let files = archive_files(archived.state, std::slice::from_ref(&stream.name), ArchiveBounds::default());

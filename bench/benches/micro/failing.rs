@@ -1,5 +1,5 @@
-//! Benchmarks of what failing events cost: the states of a micro-batch where an expression of the view fails on none, on
-//! some and on half of its events.
+//! Benchmarks of what failing events cost: the states of a micro-batch where an expression of the view fails on none,
+//! on some and on half of its events.
 
 use std::sync::Arc;
 

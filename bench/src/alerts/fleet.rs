@@ -52,8 +52,8 @@ struct Known {
     /// When each device had its last event.
     last: Vec<Micros>,
     /// Events after which a device was silent for too long because this process was slow, by device and time; and these
-    /// devices since some began to fall. Such a device does not: one that is open, reports and is silent again while nobody
-    /// looks stays open.
+    /// devices since some began to fall. Such a device does not: one that is open, reports and is silent again while
+    /// nobody looks stays open.
     gaps: HashSet<(u64, Micros)>,
     slowed: HashSet<u64>,
     /// Devices that do not report any more, and those of them that have no record yet.

@@ -1,5 +1,5 @@
-//! Reads by `COPY .. TO STDOUT (FORMAT binary)`: of the view over the PostgreSQL protocol, and of a table with its rows in a
-//! database created for the run on a running PostgreSQL.
+//! Reads by `COPY .. TO STDOUT (FORMAT binary)`: of the view over the PostgreSQL protocol, and of a table with its rows
+//! in a database created for the run on a running PostgreSQL.
 
 use std::time::Instant;
 

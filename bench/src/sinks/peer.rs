@@ -1,5 +1,5 @@
-//! Reads a backlog on Kafka, and has Flink SQL read the same one: own aggregates by OVER windows, a verdict, and one record
-//! for each event in another topic.
+//! Reads a backlog on Kafka, and has Flink SQL read the same one: own aggregates by OVER windows, a verdict, and one
+//! record for each event in another topic.
 
 use std::path::Path;
 use std::time::Duration;

@@ -27,7 +27,8 @@ pub(super) struct Scored {
     pub(super) stretches: Vec<Latencies>,
 }
 
-/// Asks `per_second` times a second, once without storing the events and once with it, while `beside` events a second arrive.
+/// Asks `per_second` times a second, once without storing the events and once with it, while `beside` events a second
+/// arrive.
 pub(super) async fn scored(options: &Options, programs: &Programs, folder: &Path, per_second: u64, beside: u64) -> Result<Vec<Scored>> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
     let (topic, project) = project(options, folder, payments, Filled::No).await?;

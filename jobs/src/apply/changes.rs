@@ -45,7 +45,8 @@ pub struct Change {
     pub(super) newest: Option<u32>,
 }
 
-/// What happens to the value of a parameter. It stays as it was set, unless the files have another initial value than before.
+/// What happens to the value of a parameter. It stays as it was set, unless the files have another initial value than
+/// before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ValueChange {
     /// The initial value in the files.
@@ -88,8 +89,8 @@ pub enum What {
         from: u32,
         version: u32,
     },
-    /// The files have the text of the version from which a view, a sink or an alert was rolled back: the rollback stands
-    /// until they change.
+    /// The files have the text of the version from which a view, a sink or an alert was rolled back: the rollback
+    /// stands until they change.
     RolledBack {
         /// The version that is served, or puts out records.
         version: u32,

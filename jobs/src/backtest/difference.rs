@@ -1,4 +1,5 @@
-//! Where an edited definition of a sink decides otherwise than the one that is live: counts by both verdicts, sums, examples.
+//! Where an edited definition of a sink decides otherwise than the one that is live: counts by both verdicts, sums,
+//! examples.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +38,8 @@ pub struct Difference {
     pub examples: Vec<Example>,
 }
 
-/// The events of one pair of verdicts. In the place of a verdict stand `(none)` where WHERE does not hold, `(error)` where
-/// the SELECT fails, and `(null)`.
+/// The events of one pair of verdicts. In the place of a verdict stand `(none)` where WHERE does not hold, `(error)`
+/// where the SELECT fails, and `(null)`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
     pub live: String,

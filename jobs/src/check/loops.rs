@@ -1,5 +1,5 @@
-//! Sinks and alerts that feed themselves: one whose topic is a stream that it is made from, or leads back to one through
-//! other sinks and alerts, could put out records for ever.
+//! Sinks and alerts that feed themselves: one whose topic is a stream that it is made from, or leads back to one
+//! through other sinks and alerts, could put out records for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

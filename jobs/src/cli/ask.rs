@@ -101,8 +101,8 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
     Ok(Done::Success)
 }
 
-/// How many records of each of a view's streams the log has after what an answer counts. A stream is left out if there are
-/// none, and if the log does not say in time.
+/// How many records of each of a view's streams the log has after what an answer counts. A stream is left out if there
+/// are none, and if the log does not say in time.
 async fn records_after(installation: &Installation, view: &str, cut: &Vector) -> Result<BTreeMap<Arc<str>, i64>> {
     let registry = Registry::load(&*installation.catalog.state().await?, &installation.functions).await?;
     let streams = registry.served(view).map(LiveView::streams).unwrap_or_default();

@@ -97,8 +97,8 @@ impl CsvRows {
         })
     }
 
-    /// Writes a row that is no record, so that it becomes a dead letter: with its cells that cannot be converted as text,
-    /// or as an array of all cells where the stream would take that for an event.
+    /// Writes a row that is no record, so that it becomes a dead letter: with its cells that cannot be converted as
+    /// text, or as an array of all cells where the stream would take that for an event.
     fn write_invalid(&self, out: &mut Vec<u8>) {
         if self.record(true, out).is_err() || self.decoder.decode(Some(out.as_slice())).is_ok() {
             out.clear();

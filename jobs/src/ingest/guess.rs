@@ -220,8 +220,8 @@ fn proposed_id(columns: &[Guess], records: usize) -> Option<String> {
     likeliest.filter(|(likelihood, _)| *likelihood > 0).map(|(_, column)| column.name.clone())
 }
 
-/// If more than one record in twenty repeats a value of a column, the column does not identify events: it says which user or
-/// device an event belongs to.
+/// If more than one record in twenty repeats a value of a column, the column does not identify events: it says which
+/// user or device an event belongs to.
 const RECORDS_PER_REPEAT: usize = 20;
 
 /// Returns the column that would be the id but for a few records that repeat its value, and how many these are.

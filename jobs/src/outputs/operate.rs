@@ -1,8 +1,8 @@
 //! `pause`, `resume` and `rollback` of sinks and alerts.
 //!
-//! What is decided is a pure function of a catalog state; it is committed on the state that it was decided on, and decided
-//! again if anything else was committed in between. Workers follow within about a second: each records from which event of
-//! its partitions on it does.
+//! What is decided is a pure function of a catalog state; it is committed on the state that it was decided on, and
+//! decided again if anything else was committed in between. Workers follow within about a second: each records from
+//! which event of its partitions on it does.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl Installation {
 
     /// Makes a new version of a sink or an alert with the text that it had before.
     ///
-    /// Errors: `NotFound` if there is none of this name, or no earlier text; `Input` if that cannot be planned any more.
+    /// Errors: `NotFound` if there is none of this name, or no earlier text; `Input` if that cannot be planned any
+    /// more.
     pub async fn roll_back(&self, name: &str) -> Result<RolledBack> {
         let decide = async |state: &CatalogState| {
             let (rolled_back, records) = roll_back(state, name, now())?;
@@ -113,8 +114,8 @@ fn paused(live: &DefinitionRecord, since: Option<Micros>, changed: bool) -> Paus
     Paused { kind, name, version, paused_since: since.map(format_timestamp), changed }
 }
 
-/// The version that was live last with another text is the one before. A new version gets its text: the numbers of a sink's
-/// versions ascend in its topic, and an alert's records count for themselves in each version.
+/// The version that was live last with another text is the one before. A new version gets its text: the numbers of a
+/// sink's versions ascend in its topic, and an alert's records count for themselves in each version.
 fn roll_back(state: &CatalogState, name: &str, now: Micros) -> Result<(RolledBack, Vec<DefinitionRecord>)> {
     let of_view = |_: &[&str]| format!("`basestream view rollback {name}` returns to a view's version before");
     let live = live(state, name, of_view)?;
@@ -150,8 +151,8 @@ fn views_are_not_paused(known: &[&str]) -> String {
     format!("views are not paused; sinks and alerts are: {known}")
 }
 
-/// The live version of a sink or an alert: all definitions share one namespace. `of_view`: the help where a view has this
-/// name, of the live sinks and alerts.
+/// The live version of a sink or an alert: all definitions share one namespace. `of_view`: the help where a view has
+/// this name, of the live sinks and alerts.
 fn live<'s>(state: &'s CatalogState, name: &str, of_view: impl Fn(&[&str]) -> String) -> Result<&'s DefinitionRecord> {
     let kinds = [DefinitionKind::Sink, DefinitionKind::Alert];
     if let Some(record) = kinds.into_iter().find_map(|kind| state.active(kind, name)) {

@@ -1,5 +1,5 @@
-//! Files of text as spines: CSV with a header, and JSON lines. A file is read twice: its columns and their types first, then
-//! its rows.
+//! Files of text as spines: CSV with a header, and JSON lines. A file is read twice: its columns and their types first,
+//! then its rows.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Columns of a spine as keys of views and as times. Nothing is rounded: a value that has no equal of the type is refused.
+//! Columns of a spine as keys of views and as times. Nothing is rounded: a value that has no equal of the type is
+//! refused.
 
 use std::sync::Arc;
 

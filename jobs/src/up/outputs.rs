@@ -1,5 +1,5 @@
-//! The node that reads the views of sinks and alerts, in a process of workers alone: it is open while there are any. The
-//! alerts run beside it.
+//! The node that reads the views of sinks and alerts, in a process of workers alone: it is open while there are any.
+//! The alerts run beside it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

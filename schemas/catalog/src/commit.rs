@@ -85,8 +85,8 @@ pub enum Add {
     Mark(MarkRecord),
     Token(TokenRecord),
     Worker(WorkerRecord),
-    /// Opens, updates or closes the open alert of its key. Its sequence number is the next one. A commit adds transitions of
-    /// one version of an alert.
+    /// Opens, updates or closes the open alert of its key. Its sequence number is the next one. A commit adds
+    /// transitions of one version of an alert.
     AlertTransition(Box<AlertTransition>),
     /// What the transitions before it in the commit were made from.
     AlertPosition {

@@ -150,7 +150,8 @@ impl Catalog {
     }
 
     /// Decides on the present state and commits what was decided; `None`: there is nothing to commit. The commit has to
-    /// expect what it was decided on. If that changed meanwhile, it is decided again, and at most `attempts` times in all.
+    /// expect what it was decided on. If that changed meanwhile, it is decided again, and at most `attempts` times in
+    /// all.
     ///
     /// Errors: those of the decision, which is not taken again then; `Conflict` if the catalog kept changing.
     pub async fn decide_and_commit<T, F>(&self, attempts: usize, mut decide: impl FnMut(Arc<CatalogState>) -> F) -> Result<T>

@@ -9,8 +9,8 @@ use types::suggest::expected;
 /// A definition, as far as an error names it.
 pub type DefinedName<'a> = (DefinitionKind, &'a str);
 
-/// Returns the error for a name that no definition of this kind has. If one of another kind has it, the error says so, and
-/// how that one is read.
+/// Returns the error for a name that no definition of this kind has. If one of another kind has it, the error says so,
+/// and how that one is read.
 pub fn not_defined<'a>(kind: DefinitionKind, name: &str, defined: impl IntoIterator<Item = DefinedName<'a>>) -> Error {
     let defined: Vec<DefinedName<'_>> = defined.into_iter().collect();
     let of_kind = defined.iter().filter(|(of, _)| *of == kind).map(|(_, known)| *known);

@@ -1,5 +1,5 @@
-//! Setting a parameter: the new value is in the catalog, and every process that runs sinks and alerts follows. And what there
-//! is to list of parameters.
+//! Setting a parameter: the new value is in the catalog, and every process that runs sinks and alerts follows. And what
+//! there is to list of parameters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,15 +37,15 @@ pub struct Outcome {
 
 /// Gives a parameter a value. A value that it has is not set again.
 ///
-/// Errors: `NotFound` for an unknown name, with the nearest; `Input` for a value of another type, and for one with which a sink
-/// or an alert could not be planned. Nothing is changed then.
+/// Errors: `NotFound` for an unknown name, with the nearest; `Input` for a value of another type, and for one with
+/// which a sink or an alert could not be planned. Nothing is changed then.
 pub async fn set(catalog: &Catalog, functions: &Functions, setting: Setting<'_>) -> Result<Outcome> {
     let decide = |state: Arc<CatalogState>| async move { decide(&state, functions, setting).await };
     catalog.decide_and_commit(ATTEMPTS, decide).await
 }
 
-/// What setting does on one catalog state. It is committed with the definitions that the value was checked with, and after the
-/// value that it replaces: if an apply or another process changes one of them meanwhile, it is a conflict.
+/// What setting does on one catalog state. It is committed with the definitions that the value was checked with, and
+/// after the value that it replaces: if an apply or another process changes one of them meanwhile, it is a conflict.
 async fn decide(state: &CatalogState, functions: &Functions, setting: Setting<'_>) -> Result<(Outcome, Option<Commit>)> {
     let registry = Registry::load(state, functions).await?;
     let known = registry.parameters.get(setting.parameter)?;

@@ -107,7 +107,8 @@ pub struct Registry {
     pub alerts: Vec<LiveAlert>,
     /// The values with which sinks and alerts are planned.
     pub parameters: Parameters,
-    /// The definitions behind this registry, what was paused, and the values of parameters, so that a reader knows when to reload.
+    /// The definitions behind this registry, what was paused, and the values of parameters, so that a reader knows when
+    /// to reload.
     records: Vec<DefinitionRecord>,
     pauses: Vec<PauseRecord>,
     values: Vec<ParameterRecord>,
@@ -187,8 +188,8 @@ impl Registry {
         None
     }
 
-    /// Returns the registry of a catalog state that comes after the one of this registry. Where only parameters were set,
-    /// what does not use them stays as it is planned.
+    /// Returns the registry of a catalog state that comes after the one of this registry. Where only parameters were
+    /// set, what does not use them stays as it is planned.
     pub async fn following(&self, state: &CatalogState, functions: &Functions) -> Result<Registry> {
         if self.has_other_definitions(state) {
             return Registry::load(state, functions).await;
@@ -223,9 +224,9 @@ impl Registry {
         self.has_other_definitions(state) || self.values != state.parameters
     }
 
-    /// True if a catalog state has other live definitions of streams, views, sinks and alerts: other versions, or another
-    /// text of one, whose options changed in place, or if another one of them is paused. What is defined of a parameter is
-    /// in its value.
+    /// True if a catalog state has other live definitions of streams, views, sinks and alerts: other versions, or
+    /// another text of one, whose options changed in place, or if another one of them is paused. What is defined of a
+    /// parameter is in its value.
     pub fn has_other_definitions(&self, state: &CatalogState) -> bool {
         !live(state).eq(&self.records) || state.pauses != self.pauses
     }

@@ -15,8 +15,8 @@ pub struct AlertDefinition {
     pub repeat: Option<Duration>,
     /// Whether a record says that a row has ceased to satisfy the condition.
     pub resolve: bool,
-    /// How long the embedded log keeps the records. Absent: as long as the records of streams. Kafka's topics have settings
-    /// of their own.
+    /// How long the embedded log keeps the records. Absent: as long as the records of streams. Kafka's topics have
+    /// settings of their own.
     pub retention: Option<Duration>,
     /// The SELECT's text, and where it begins in the file (line and column, counted from 1).
     pub select: String,

@@ -1,4 +1,5 @@
-//! What users write: streams, views, sinks, alerts and parameters in SQL, and settings in `basestream.toml` ([`settings`]).
+//! What users write: streams, views, sinks, alerts and parameters in SQL, and settings in `basestream.toml`
+//! ([`settings`]).
 
 use std::fmt;
 use std::sync::Arc;

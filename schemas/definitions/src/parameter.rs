@@ -46,8 +46,8 @@ impl fmt::Display for ParameterType {
 }
 
 impl ParameterType {
-    /// Returns a value of this type in the one spelling in which it is stored. Every text is a value of TEXT; a number, a
-    /// truth value and an interval are written as in SQL, without quotes: `30`, `0.5`, `true`, `30 minutes`.
+    /// Returns a value of this type in the one spelling in which it is stored. Every text is a value of TEXT; a number,
+    /// a truth value and an interval are written as in SQL, without quotes: `30`, `0.5`, `true`, `30 minutes`.
     ///
     /// Errors: what was found and which type was expected.
     pub fn value(self, text: &str) -> Result<String, String> {

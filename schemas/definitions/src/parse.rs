@@ -1,9 +1,9 @@
-//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW`, `CREATE SINK`, `CREATE ALERT` and `CREATE PARAMETER`,
-//! several in a file, every mistake with its line and column.
+//! Parses SQL text into definitions: `CREATE STREAM`, `CREATE VIEW`, `CREATE SINK`, `CREATE ALERT` and
+//! `CREATE PARAMETER`, several in a file, every mistake with its line and column.
 //!
-//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view`, `sink`, `alert` and
-//! `parameter` read the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
-//! pass finds all of them; a definition with a mistake is left out of the result.
+//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream`, `view`, `sink`, `alert`
+//! and `parameter` read the rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded
+//! and skipped, so that one pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,8 +90,8 @@ pub fn parse_parameter(sql: &str) -> Result<ParameterDefinition> {
     }
 }
 
-/// Reads a project's `streams/*.sql`, `views/*.sql`, `sinks/*.sql`, `alerts/*.sql` and `parameters/*.sql`, each sorted by
-/// name. Diagnostics name files relative to `dir`.
+/// Reads a project's `streams/*.sql`, `views/*.sql`, `sinks/*.sql`, `alerts/*.sql` and `parameters/*.sql`, each sorted
+/// by name. Diagnostics name files relative to `dir`.
 ///
 /// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
 /// or that holds a definition of the other kind, becomes a diagnostic.
@@ -183,8 +183,8 @@ fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
 }
 
-/// Returns warnings for definitions in the folder of another kind: they work, but are hard to find. A parameter stands well
-/// beside what uses it.
+/// Returns warnings for definitions in the folder of another kind: they work, but are hard to find. A parameter stands
+/// well beside what uses it.
 fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));

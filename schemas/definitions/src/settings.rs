@@ -125,8 +125,8 @@ pub struct SpeedSettings {
     /// nowhere.
     #[serde(deserialize_with = "fields::optional_address")]
     pub http: Option<String>,
-    /// Where workers offer their fresh layers to nodes of other processes, over Arrow Flight, `host:port` (port 0: any free
-    /// one). Default: absent or empty, nowhere.
+    /// Where workers offer their fresh layers to nodes of other processes, over Arrow Flight, `host:port` (port 0: any
+    /// free one). Default: absent or empty, nowhere.
     #[serde(deserialize_with = "fields::optional_address")]
     pub flight: Option<String>,
     /// Where nodes reach it, `host` or `host:port`, if that is not `flight` itself. Default: absent or empty.

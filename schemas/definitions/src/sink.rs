@@ -14,8 +14,8 @@ pub struct SinkDefinition {
     /// The column whose value is the record's key. Absent: the key of the event's record.
     pub key: Option<String>,
     pub features: Features,
-    /// How long the embedded log keeps the records. Absent: as long as the records of streams. Kafka's topics have settings
-    /// of their own.
+    /// How long the embedded log keeps the records. Absent: as long as the records of streams. Kafka's topics have
+    /// settings of their own.
     pub retention: Option<Duration>,
     /// The SELECT's text, and where it begins in the file (line and column, counted from 1).
     pub select: String,

@@ -11,8 +11,8 @@
 //!                 subscribe --> another process: Mirror --change--> its Fresh --after(vector)--> its read views
 //! ```
 //!
-//! Workers only ever change the list by a [`Change`]. A [`Mirror`] makes the same changes to the list of another process,
-//! so a reader does not know whose layers it reads.
+//! Workers only ever change the list by a [`Change`]. A [`Mirror`] makes the same changes to the list of another
+//! process, so a reader does not know whose layers it reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -153,7 +153,8 @@ impl<S> Fresh<S> {
         fresh
     }
 
-    /// Says whether a node of this process reads the layers from now on. Say so before it is opened, and after it was closed.
+    /// Says whether a node of this process reads the layers from now on. Say so before it is opened, and after it was
+    /// closed.
     pub fn set_read(&self, is_read: bool) {
         self.write().is_read = is_read;
     }
@@ -197,8 +198,8 @@ impl<S> Fresh<S> {
     }
 
     /// The worker owns these partitions from now on, and continues at the committed vector: withdraws the layers of all
-    /// workers that reach past it, including those that a dead worker left behind. `epoch` is greater than that of every
-    /// earlier owner; 0 where no other process reads the layers.
+    /// workers that reach past it, including those that a dead worker left behind. `epoch` is greater than that of
+    /// every earlier owner; 0 where no other process reads the layers.
     pub fn take_over(&self, epoch: i64, committed: &Vector, partitions: &[PartitionId]) {
         let claim = |partition: &PartitionId| Claim { partition: partition.clone(), epoch, from: committed.get(partition) };
         self.change(Change::TakenOver(partitions.iter().map(claim).collect()));
@@ -223,8 +224,8 @@ impl<S> Fresh<S> {
         self.read().state.after(vector)
     }
 
-    /// The workers of this process own their partitions at this epoch from now on: a subscriber had seen a greater one than
-    /// theirs. Subscribers begin again, from a snapshot.
+    /// The workers of this process own their partitions at this epoch from now on: a subscriber had seen a greater one
+    /// than theirs. Subscribers begin again, from a snapshot.
     pub fn claim_again(&self, epoch: i64) {
         let mut shared = self.write();
         shared.state.raise_claims(epoch);
@@ -246,15 +247,16 @@ impl<S> Fresh<S> {
         self.read().state.epochs()
     }
 
-    /// What the workers of this process have published and not released, and what they change from then on. A subscriber
-    /// that does not keep up is cut off: its changes end.
+    /// What the workers of this process have published and not released, and what they change from then on. A
+    /// subscriber that does not keep up is cut off: its changes end.
     pub fn subscribe(&self) -> Subscription<S> {
         let mut shared = self.write();
         let snapshot = shared.state.snapshot();
         Subscription { snapshot, changes: shared.subscribers.add() }
     }
 
-    /// Calls `observer` with each layer that is published from now on, also by mirrored workers, for as long as it lives.
+    /// Calls `observer` with each layer that is published from now on, also by mirrored workers, for as long as it
+    /// lives.
     pub fn observe(&self, observer: &Arc<LayerObserver<S>>) {
         self.write().observers.add(observer);
     }

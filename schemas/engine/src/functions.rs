@@ -57,8 +57,8 @@ pub use sums::sums_to_verify;
 pub(crate) use top_k::top_k_is_exact;
 pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
-/// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds, because
-/// one more batch may arrive before the size is checked.
+/// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds,
+/// because one more batch may arrive before the size is checked.
 const MOST_AT_ONCE: usize = 1 << 30;
 
 /// The aggregates whose events are always in an order: that of their place breaks its ties.

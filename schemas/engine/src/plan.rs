@@ -2,7 +2,8 @@
 //! and the expressions over the merged values.
 //!
 //! ```text
-//! events --prepare--> keys, tile, arguments --Partial--> states per (key, tile) --merge over ranges--> values --project--> row
+//! events --prepare--> keys, tile, arguments --Partial--> states per (key, tile)
+//!                                                          +--merge over ranges--> values --project--> row
 //! ```
 //!
 //! DataFusion's analyser runs; its optimizer does not, because it would rewrite DISTINCT. See
@@ -278,7 +279,8 @@ impl ViewPlan {
         }
     }
 
-    /// What a table of states holds at most while they are handed on, as a multiple of what its aggregates say they hold.
+    /// What a table of states holds at most while they are handed on, as a multiple of what its aggregates say they
+    /// hold.
     pub fn handing_on(&self) -> f64 {
         /// Of the keys, which are copied.
         const KEYS: f64 = 2.0;

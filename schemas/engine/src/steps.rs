@@ -56,8 +56,8 @@ impl Step {
     }
 }
 
-/// Whether an expression cannot fail on any event: it is a column, a constant, a comparison, a test for NULL, or made of
-/// such by AND, OR, NOT and CASE.
+/// Whether an expression cannot fail on any event: it is a column, a constant, a comparison, a test for NULL, or made
+/// of such by AND, OR, NOT and CASE.
 pub(crate) fn is_total(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let any: &dyn std::any::Any = expr.as_ref();
     let is_leaf = any.is::<Column>() || any.is::<Literal>();

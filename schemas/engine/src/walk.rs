@@ -117,15 +117,15 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated, failed })
     }
 
-    /// The edges of every range that a row at `t` depends on. Rows at two times with the same edges differ only in what is
-    /// computed from the time itself.
+    /// The edges of every range that a row at `t` depends on. Rows at two times with the same edges differ only in what
+    /// is computed from the time itself.
     pub fn spans_at(plan: &ViewPlan, links: &LinkPlan, t: Micros) -> Vec<Span> {
         let of_pairs = links.ranges.iter().flat_map(|range| [Side::Near, Side::Far].map(|side| range.range(side).at(t)));
         plan.ranges.iter().map(|range| range.at(t)).chain(of_pairs).collect()
     }
 
-    /// The same as [`Walk::rows`] where that takes at most `budget` edges; `None` where it takes more. Nothing is merged
-    /// before that is known.
+    /// The same as [`Walk::rows`] where that takes at most `budget` edges; `None` where it takes more. Nothing is
+    /// merged before that is known.
     pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
         let at = self.keys_at(groups, rows)?;
         if at.iter().map(|key| key.rows).sum::<usize>() > budget {

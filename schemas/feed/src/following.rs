@@ -23,7 +23,8 @@ use crate::requests::{Credentials, begin, error_of};
 /// The pause before a second attempt, and at most before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// How long an owner may be refused before it is asked to claim its partitions again. One that lost them learns it sooner.
+/// How long an owner may be refused before it is asked to claim its partitions again. One that lost them learns it
+/// sooner.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A snapshot has come after this time; layers may be large.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);

@@ -36,8 +36,8 @@ pub(crate) fn encode(rows: &StateRows) -> Result<Bytes> {
 
 /// Returns a layer with the states of the views in `plans`.
 ///
-/// Errors: `Corrupt` for bytes that are no states of these views; `Input` for states of a format that this release does not
-/// know.
+/// Errors: `Corrupt` for bytes that are no states of these views; `Input` for states of a format that this release does
+/// not know.
 pub(crate) fn decode(head: &LayerHead, body: &Bytes, plans: &Plans) -> Result<FreshLayer> {
     let mut layer = FreshLayer {
         start: head.start.clone(),

@@ -4,28 +4,29 @@
 //! worker --change--> Fresh --server--> gRPC --following--> Mirror --change--> Fresh --> read views of a node
 //! ```
 //!
-//! A worker's process serves ([`serve`]) what its workers do to their layers: Arrow Flight's `DoGet`, a stream that does
-//! not end. A node follows ([`Following`]) each process that the catalog lists and makes the same changes to its own list of
-//! layers. Records are decoded and decided once, by their owner; states are encoded once, however many nodes there are.
+//! A worker's process serves ([`serve`]) what its workers do to their layers: Arrow Flight's `DoGet`, a stream that
+//! does not end. A node follows ([`Following`]) each process that the catalog lists and makes the same changes to its
+//! own list of layers. Records are decoded and decided once, by their owner; states are encoded once, however many
+//! nodes there are.
 //!
 //! What it promises:
 //!
-//! - **A node reads what its worker had.** What a node has of a worker is what a reader beside the worker had at an earlier
-//!   moment, or nothing. A stream begins with a snapshot, goes on with every change in order, and is given up as a whole
-//!   where one is missing.
-//! - **Never a gap, never twice.** Answers take the layers that adjoin the committed vector of the node's own catalog state
-//!   ([`engine::fresh`]); a layer that does not adjoin waits for the state that it belongs to.
-//! - **The last owner counts.** Every takeover of a partition has a greater epoch than every one before. A node does not
-//!   accept what an earlier owner says once a later one spoke, also when that one is gone.
-//! - **A lost worker counts no more.** When a stream ends, its layers are dropped, and the committed vector stands until the
-//!   next owner speaks. No message for some seconds is an end, too.
-//! - **No node slows a worker.** A worker puts changes into bounded queues and waits for nobody. Who does not keep up is cut
-//!   off, and begins again with a snapshot, after a pause.
-//! - **Views match by version, states by format.** A node that does not know the format of one of its views' states reads
-//!   nothing of that worker.
+//! - **A node reads what its worker had.** What a node has of a worker is what a reader beside the worker had at an
+//!   earlier moment, or nothing. A stream begins with a snapshot, goes on with every change in order, and is given up
+//!   as a whole where one is missing.
+//! - **Never a gap, never twice.** Answers take the layers that adjoin the committed vector of the node's own catalog
+//!   state ([`engine::fresh`]); a layer that does not adjoin waits for the state that it belongs to.
+//! - **The last owner counts.** Every takeover of a partition has a greater epoch than every one before. A node does
+//!   not accept what an earlier owner says once a later one spoke, also when that one is gone.
+//! - **A lost worker counts no more.** When a stream ends, its layers are dropped, and the committed vector stands
+//!   until the next owner speaks. No message for some seconds is an end, too.
+//! - **No node slows a worker.** A worker puts changes into bounded queues and waits for nobody. Who does not keep up
+//!   is cut off, and begins again with a snapshot, after a pause.
+//! - **Views match by version, states by format.** A node that does not know the format of one of its views' states
+//!   reads nothing of that worker.
 //!
-//! Callers need the right to read the views that they ask for ([`access`]); connections are encrypted where the server has
-//! certificates.
+//! Callers need the right to read the views that they ask for ([`access`]); connections are encrypted where the server
+//! has certificates.
 
 mod encoding;
 mod following;

@@ -80,7 +80,8 @@ impl Offer {
     pub const ALPN: &'static [&'static str] = PROTOCOLS;
 }
 
-/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes first.
+/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes
+/// first.
 pub fn serve(offer: Offer, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone());

@@ -38,8 +38,8 @@ pub struct NewRecord {
     pub partition_by: Option<Bytes>,
 }
 
-/// The longest JSON that a sink or an alert puts out as a record's value. By default Kafka refuses records of more than about
-/// a megabyte.
+/// The longest JSON that a sink or an alert puts out as a record's value. By default Kafka refuses records of more than
+/// about a megabyte.
 pub const MAX_OUTPUT_BYTES: usize = 900 << 10;
 
 /// The records that a sink makes of the events of one partition. Each event gives at most one.
@@ -160,14 +160,15 @@ pub trait Log: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Takes an output over from whoever had it, who cannot append to it any more. Returns the offset after the last event
-    /// whose record was appended; `None` if there is none yet.
+    /// Takes an output over from whoever had it, who cannot append to it any more. Returns the offset after the last
+    /// event whose record was appended; `None` if there is none yet.
     async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
         Err(no_outputs(output))
     }
 
-    /// Appends the records of an output: all of them or none, durably, each with the offset of its event. Offsets ascend.
-    /// What was appended before is left out: an event's record is in the topic once, however often this is called.
+    /// Appends the records of an output: all of them or none, durably, each with the offset of its event. Offsets
+    /// ascend. What was appended before is left out: an event's record is in the topic once, however often this is
+    /// called.
     ///
     /// Errors: `Conflict` if another process took the output over. After any error, take it over again.
     async fn append_output(&self, _topic: &str, output: &Output, _records: Vec<(Offset, NewRecord)>) -> Result<()> {

@@ -184,7 +184,8 @@ pub(super) async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T
     outcome.unwrap_or_else(|_| panic!("timed out: {what} did not come about in two minutes"))
 }
 
-/// Measures how long this process stood still at most. Who could not say in time that it is alive is taken for dead, rightly.
+/// Measures how long this process stood still at most. Who could not say in time that it is alive is taken for dead,
+/// rightly.
 pub(super) struct StoodStill(Arc<AtomicU64>);
 
 impl StoodStill {
@@ -218,8 +219,8 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
     events.map(|number| (Offset(number), record(number))).collect()
 }
 
-/// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still sends
-/// is refused: it would be of events that the second one has taken over.
+/// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still
+/// sends is refused: it would be of events that the second one has taken over.
 pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &Output) {
     assert_eq!(first.take_output(output).await.unwrap(), None);
     first.append_output(topic, output, made_of(0..10)).await.unwrap();

@@ -84,7 +84,8 @@ struct Footer {
 /// magic          8 bytes   "BSSTATES"
 /// sections       one after the other, each an Arrow IPC file with LZ4-compressed buffers
 /// footer         JSON: {"format", "sections": [{"view", "version", "stamp", "offset", "length", "crc32", "rows",
-///                "min_tile", "max_tile", "failures": {"count", "first": [{"partition", "offset", "reason"}]}}], "ranges": [{"partition": {"stream", "partition"}, "start", "end"}]}
+///                "min_tile", "max_tile", "failures": {"count", "first": [{"partition", "offset", "reason"}]}}],
+///                "ranges": [{"partition": {"stream", "partition"}, "start", "end"}]}
 /// footer length  u32       in bytes
 /// footer crc32   u32       of the JSON
 /// magic          8 bytes   "BSSTATES"

@@ -192,8 +192,8 @@ impl Range {
         [self.window, Some(self.until.unwrap_or_default())].into_iter().flatten().filter_map(next).min()
     }
 
-    /// Returns the first time after `t` at which a tile of this range's hop, or of a finer level, comes into the range or
-    /// goes out of it, where later tiles are left out ([`RowTime::up_to`]). `None` if it stays as it is.
+    /// Returns the first time after `t` at which a tile of this range's hop, or of a finer level, comes into the range
+    /// or goes out of it, where later tiles are left out ([`RowTime::up_to`]). `None` if it stays as it is.
     pub fn changes_by(&self, tile: Micros, t: Micros) -> Option<Micros> {
         let hop = self.hop.length_us()?;
         let (start, end) = (self.hop.floor(tile), self.hop.floor(tile).checked_add(hop)?);
@@ -218,8 +218,8 @@ pub struct RowTime {
 }
 
 impl RowTime {
-    /// A row as it is at `t`, whatever is known of later: a range ends with the tile of its hop in which `t` lies. One of
-    /// all time has no tiles, and no end.
+    /// A row as it is at `t`, whatever is known of later: a range ends with the tile of its hop in which `t` lies. One
+    /// of all time has no tiles, and no end.
     pub fn up_to(t: Micros) -> RowTime {
         RowTime { t, has_end: true }
     }

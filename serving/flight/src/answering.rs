@@ -1,5 +1,5 @@
-//! Rows on their way to a client. They are made on a task of their own, a message ahead of what is sent. It ends when the
-//! query is cancelled, when the client has gone or takes nothing for too long, and when its token is revoked.
+//! Rows on their way to a client. They are made on a task of their own, a message ahead of what is sent. It ends when
+//! the query is cancelled, when the client has gone or takes nothing for too long, and when its token is revoked.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::messages::{encode, wire_schema};
 use crate::statements::Begun;
 use crate::status::{count, status};
 
-/// The answer's meta as JSON: in the metadata of its schema what is known before the first row, and in the trailer of this
-/// name, with `-bin` behind it, all of it.
+/// The answer's meta as JSON: in the metadata of its schema what is known before the first row, and in the trailer of
+/// this name, with `-bin` behind it, all of it.
 pub const META: &str = "basestream-meta";
 const META_TRAILER: &str = "basestream-meta-bin";
 /// Clients take few bytes of trailers: a longer meta is not sent in them.

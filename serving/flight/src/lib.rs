@@ -16,9 +16,9 @@
 //!     status     errors with their gRPC status
 //! ```
 //!
-//! The server keeps nothing of a client: a ticket, or the handle of a prepared statement, has the text of its query, the
-//! values of its parameters and its time, so that any node can answer it. Rows are made as they are read: memory holds
-//! some messages for each query under way, however slow its client is.
+//! The server keeps nothing of a client: a ticket, or the handle of a prepared statement, has the text of its query,
+//! the values of its parameters and its time, so that any node can answer it. Rows are made as they are read: memory
+//! holds some messages for each query under way, however slow its client is.
 
 mod actions;
 mod answering;

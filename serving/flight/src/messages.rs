@@ -26,8 +26,8 @@ pub(crate) fn encode(schema: SchemaRef, batches: impl Stream<Item = Result<Recor
     FlightDataEncoderBuilder::new().with_max_flight_data_size(usize::MAX).with_schema(schema).build(pieces)
 }
 
-/// A schema as its rows are sent: dictionaries and views of texts are sent as texts, and every column may be NULL, for the
-/// description of a query must not differ from its answer.
+/// A schema as its rows are sent: dictionaries and views of texts are sent as texts, and every column may be NULL, for
+/// the description of a query must not differ from its answer.
 pub(crate) fn wire_schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(|field| Arc::new(wire_field(field).with_nullable(true))).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))

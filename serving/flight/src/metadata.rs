@@ -1,4 +1,5 @@
-//! What there is to ask: the catalog, its schemas and tables, and the keys of views. Each principal finds what it may read.
+//! What there is to ask: the catalog, its schemas and tables, and the keys of views. Each principal finds what it may
+//! read.
 
 use std::sync::Arc;
 

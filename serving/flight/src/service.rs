@@ -31,8 +31,8 @@ use crate::status::{count, status, unsupported};
 use crate::tickets::{Question, command, name};
 use crate::{actions, metadata, parameters};
 
-/// The most answers to queries under way; more are refused, because each keeps some messages in memory. Listings of tables and
-/// the like do not count.
+/// The most answers to queries under way; more are refused, because each keeps some messages in memory. Listings of
+/// tables and the like do not count.
 pub(crate) const MAX_ANSWERS: usize = 500;
 
 type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -47,8 +47,8 @@ impl Service {
     }
 }
 
-/// The RPCs that a node answers, under Flight's names. [`FlightService`] holds them as a trait object: the compiler would have
-/// to prove each future of its methods `Send` through all that a node holds, which takes half a minute.
+/// The RPCs that a node answers, under Flight's names. [`FlightService`] holds them as a trait object: the compiler
+/// would have to prove each future of its methods `Send` through all that a node holds, which takes half a minute.
 trait FlightCalls: Send + Sync {
     fn get_flight_info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>>;
 

@@ -1,6 +1,6 @@
-//! What clients hold of a query: a ticket, or the handle of a prepared statement. Either has all that its answer needs, so
-//! that the server keeps nothing for it and another node can answer it. It opens nothing by itself: who fetches the answer
-//! says who it is, and its rights are checked then.
+//! What clients hold of a query: a ticket, or the handle of a prepared statement. Either has all that its answer needs,
+//! so that the server keeps nothing for it and another node can answer it. It opens nothing by itself: who fetches the
+//! answer says who it is, and its rights are checked then.
 
 use arrow_flight::Ticket;
 use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};

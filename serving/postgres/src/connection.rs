@@ -1,7 +1,8 @@
 //! One client: its messages are taken one by one, and each is answered before the next is read.
 //!
-//! The files beside it: `socket` (bytes in and out), `simple` and `extended` (the two ways to ask), `prepared` (statements and
-//! portals), `asking` (statements with rows) and `answering` (rows on their way), `changing` (statements without).
+//! The files beside it: `socket` (bytes in and out), `simple` and `extended` (the two ways to ask), `prepared`
+//! (statements and portals), `asking` (statements with rows) and `answering` (rows on their way), `changing`
+//! (statements without).
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! The text of a prepared statement is kept. It is planned for its description, and again by each execution, over the
-//! read view of that moment: a pooled statement sees what was committed after it was prepared. Rows are made as they are
-//! read, so that memory holds a batch for each query under way, however slow its client is.
+//! read view of that moment: a pooled statement sees what was committed after it was prepared. Rows are made as they
+//! are read, so that memory holds a batch for each query under way, however slow its client is.
 
 mod cancel;
 mod columns;

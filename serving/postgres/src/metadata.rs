@@ -55,7 +55,8 @@ const ABSENT: [(&str, &[&str]); 4] = [
     ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
     ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
 ];
-/// A query with one of these texts lists the columns of indexes, primary keys or foreign keys, as drivers do. There are none.
+/// A query with one of these texts lists the columns of indexes, primary keys or foreign keys, as drivers do. There are
+/// none.
 const KEY_QUERY_MARKERS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
 /// The prefix of hidden columns.
 const HIDDEN: &str = "__";
@@ -69,15 +70,16 @@ struct Inner {
     session: SessionContext,
     parser: PostgresCompatibilityParser,
     tables: Arc<Tables>,
-    /// The catalog state that the tables were read from. It is not in `Tables`, which would make the schemas' futures slow to
-    /// compile.
+    /// The catalog state that the tables were read from. It is not in `Tables`, which would make the schemas' futures
+    /// slow to compile.
     shown: RwLock<Weak<Loaded>>,
 }
 
 /// The tables of the newest read view that any question brought. They never go back to those of an older one.
 ///
 /// A question sees the tables of its own read view or of a newer one, whether it is in a transaction or not: like
-/// PostgreSQL, whose catalog is not part of a transaction's snapshot. They may become newer while it is planned or runs.
+/// PostgreSQL, whose catalog is not part of a transaction's snapshot. They may become newer while it is planned or
+/// runs.
 #[derive(Debug, Default)]
 struct Tables(RwLock<TablesAt>);
 

@@ -11,8 +11,8 @@ use crate::SERVER_VERSION;
 use crate::problem::{INVALID_PARAMETER_VALUE, Problem, UNDEFINED_OBJECT};
 use crate::rows::Zone;
 
-/// A transaction that does nothing keeps the files of its read view: after this time it ends, unless the setting says so
-/// earlier.
+/// A transaction that does nothing keeps the files of its read view: after this time it ends, unless the setting says
+/// so earlier.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
 
 /// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
@@ -216,8 +216,8 @@ impl Session {
         true
     }
 
-    /// Ends a transaction; one that failed is rolled back, whatever is asked. Returns whether it was committed, if there
-    /// was one.
+    /// Ends a transaction; one that failed is rolled back, whatever is asked. Returns whether it was committed, if
+    /// there was one.
     pub(crate) fn end_transaction(&mut self, commit: bool) -> Option<bool> {
         let transaction = self.transaction.take()?;
         let committed = commit && !transaction.failed;

@@ -121,8 +121,8 @@ pub(crate) async fn greet(
 const WITH_SHA256: [&[u8]; 2] =
     [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02]];
 
-/// The certificate's hash, by the hash function of its signature (RFC 5929, `tls-server-end-point`). Of others than SHA-256
-/// none is made: logins are not bound then.
+/// The certificate's hash, by the hash function of its signature (RFC 5929, `tls-server-end-point`). Of others than
+/// SHA-256 none is made: logins are not bound then.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let is_signed_with = |algorithm: &&[u8]| certificate.windows(algorithm.len()).any(|bytes| bytes == *algorithm);
     WITH_SHA256.iter().any(is_signed_with).then(|| digest(&SHA256, certificate).as_ref().to_vec())

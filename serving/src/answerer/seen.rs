@@ -1,5 +1,5 @@
-//! The rows of a view as each of some events sees them: with what the events before it in its batch add, and without what
-//! comes after it.
+//! The rows of a view as each of some events sees them: with what the events before it in its batch add, and without
+//! what comes after it.
 
 use arrow::array::RecordBatch;
 use engine::states::SeenBy;

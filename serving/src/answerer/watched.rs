@@ -1,6 +1,6 @@
-//! What an alert reads of a view: the rows of single keys, the rows of all keys part by part, and the keys that may have
-//! changed since a position. For grouped views only: in a linked view an event changes the rows of keys that it does not
-//! name.
+//! What an alert reads of a view: the rows of single keys, the rows of all keys part by part, and the keys that may
+//! have changed since a position. For grouped views only: in a linked view an event changes the rows of keys that it
+//! does not name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use super::StateSource;
 use super::grouped::Grouped;
 use crate::read_view::{LoadedView, ReadView};
 
-/// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that time
-/// do not count in the windows yet.
+/// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that
+/// time do not count in the windows yet.
 #[derive(Debug)]
 pub struct WatchedRows {
     /// The wanted columns. Values that cannot be computed are NULL.
@@ -71,7 +71,8 @@ fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'
     let plan = &view.plan;
     let Answered { rows, mut found, .. } = answer(plan, &view.codec, keys, pieces, RowTime::up_to(t), &alert.wanted)?;
     let mut changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
-    // A row that exists by its events of all time has some that are later than its windows. If all are, it does not exist yet.
+    // A row that exists by its events of all time has some that are later than its windows. If all are, it does not
+    // exist yet.
     if let Some(hop) = alert.hop().filter(|_| plan.ranges[plan.existence] == Range::ALL) {
         let begins = pieces.begins(plan, keys.len())?.into_iter().map(|begins| begins.map(|begins| hop.floor(begins)));
         for (key, begins) in begins.enumerate().filter_map(|(key, begins)| Some((key, begins.filter(|begins| *begins > t)?))) {
@@ -82,8 +83,8 @@ fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'
     Ok(WatchedRows { rows, found, changes })
 }
 
-/// The keys of a view that have events past this position, and perhaps others; `None` where the states of some of them are
-/// in a snapshot, so that any key may have. It costs as much as there is past the position.
+/// The keys of a view that have events past this position, and perhaps others; `None` where the states of some of them
+/// are in a snapshot, so that any key may have. It costs as much as there is past the position.
 pub fn keys_since(read_view: &ReadView, view: &LoadedView, position: &Vector) -> Option<BTreeSet<Arc<[u8]>>> {
     let plan = &view.live.plan;
     let streams = view.live.streams();

@@ -18,8 +18,8 @@ pub(super) struct Counts {
     from: HotFrom,
     /// Entries of each sketch.
     entries: usize,
-    /// Each view has a lock of its own: a lookup does not wait for those of other views. That of a view is taken while this
-    /// one is held, never the other way round.
+    /// Each view has a lock of its own: a lookup does not wait for those of other views. That of a view is taken while
+    /// this one is held, never the other way round.
     views: RwLock<HashMap<ViewVersion, Arc<Mutex<Windows>>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Which keys are frequent in a sliding window: a frequent-items sketch for each slot of time, merged when somebody asks.
-//! What it takes is bounded by the number of slots and the size of a sketch, however many keys there are.
+//! Which keys are frequent in a sliding window: a frequent-items sketch for each slot of time, merged when somebody
+//! asks. What it takes is bounded by the number of slots and the size of a sketch, however many keys there are.
 
 use std::collections::VecDeque;
 

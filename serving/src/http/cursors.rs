@@ -1,8 +1,8 @@
-//! Answers in pages: `page_rows` in a query answers one page, and `next`, the cursor of the page after it. All pages are
-//! those of one execution over one read view, made as they are asked for.
+//! Answers in pages: `page_rows` in a query answers one page, and `next`, the cursor of the page after it. All pages
+//! are those of one execution over one read view, made as they are asked for.
 //!
-//! A cursor is for one page. Asked again it is refused: its rows were sent, and are not kept. An answer that is not asked
-//! for a while ends, and with it what it holds: a batch in memory, the files of its read view.
+//! A cursor is for one page. Asked again it is refused: its rows were sent, and are not kept. An answer that is not
+//! asked for a while ends, and with it what it holds: a batch in memory, the files of its read view.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -74,7 +74,8 @@ fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>
     Error::not_found(format!("there is no stream \"{stream}\": expected one of {}", known.join(", ")))
 }
 
-/// A topic that the speed layer has not created yet is worth another try. A record that is too large for the log is not.
+/// A topic that the speed layer has not created yet is worth another try. A record that is too large for the log is
+/// not.
 pub(super) fn not_appended(error: Error) -> Problem {
     match error.kind() {
         ErrorKind::NotFound => Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),

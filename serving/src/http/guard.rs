@@ -1,4 +1,5 @@
-//! Around every request: it is measured, it ends in time, it cannot bring the server down, and no other site's page sends it.
+//! Around every request: it is measured, it ends in time, it cannot bring the server down, and no other site's page
+//! sends it.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};

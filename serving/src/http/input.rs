@@ -1,5 +1,5 @@
-//! What comes in: names out of the path, bodies up to their limit, JSON of a known form, and which form of answer is asked
-//! for. What is wrong is answered as a problem.
+//! What comes in: names out of the path, bodies up to their limit, JSON of a known form, and which form of answer is
+//! asked for. What is wrong is answered as a problem.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};

@@ -13,7 +13,8 @@ pub(super) const MAX_JSON_BYTES: usize = 64 << 20;
 /// A row of fewer bytes takes little more than the room, however it is escaped.
 const LARGE_ROW_BYTES: usize = 1 << 20;
 
-/// Writes a row that the answer still has room for. One that it has none for is not begun: escaped, it could take six times its own bytes.
+/// Writes a row that the answer still has room for. One that it has none for is not begun: escaped, it could take six
+/// times its own bytes.
 pub(super) fn append(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch, row: usize) -> Result<()> {
     let has_no_room = |more: usize| out.len() + more > MAX_JSON_BYTES;
     let raw = row_bytes(batch, row, str::len);
@@ -30,7 +31,8 @@ fn too_large() -> Error {
     ))
 }
 
-/// What a row takes as JSON, at least, where a text takes what `text` says. Numbers and the like are not looked at: they are short.
+/// What a row takes as JSON, at least, where a text takes what `text` says. Numbers and the like are not looked at:
+/// they are short.
 fn row_bytes(batch: &RecordBatch, row: usize, text: fn(&str) -> usize) -> usize {
     let may_be_long = |column: &&ArrayRef| column.data_type().primitive_width().is_none();
     batch.columns().iter().filter(may_be_long).map(|column| json_bytes_of(&column.slice(row, 1), text)).sum()

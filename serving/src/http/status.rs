@@ -38,9 +38,10 @@ pub(super) async fn healthz() -> Response {
 
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
-/// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused, as they could not be loaded: the node is not ready then, unless
-/// `refused=ok` asks whether it can answer about the others. Which workers it follows: with one that it does not reach it
-/// is ready, as it answers from what is committed. A caller that may not read the process learns the status alone.
+/// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused,
+/// as they could not be loaded: the node is not ready then, unless `refused=ok` asks whether it can answer about the
+/// others. Which workers it follows: with one that it does not reach it is ready, as it answers from what is committed.
+/// A caller that may not read the process learns the status alone.
 pub(super) async fn readyz(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,

@@ -1,5 +1,5 @@
-//! The names of an answer's columns. DataFusion names a column without an alias after its expression, and shows constants
-//! with their types.
+//! The names of an answer's columns. DataFusion names a column without an alias after its expression, and shows
+//! constants with their types.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Finding the keys that a WHERE names: when it pins every key column to values, a lookup answers and nothing is scanned.
+//! Finding the keys that a WHERE names: when it pins every key column to values, a lookup answers and nothing is
+//! scanned.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -9,8 +10,8 @@ use engine::plan::{ColumnKind, ViewPlan};
 
 use crate::lookup::MAX_KEYS;
 
-/// The keys outside of which `filters` (joined by AND) hold for no row: the product of each key column's values. `None` when a key
-/// column is not pinned, or the product is too large for a lookup. A view without keys has its one key.
+/// The keys outside of which `filters` (joined by AND) hold for no row: the product of each key column's values. `None`
+/// when a key column is not pinned, or the product is too large for a lookup. A view without keys has its one key.
 pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<ScalarValue>>> {
     let mut keys: Vec<Vec<ScalarValue>> = vec![Vec::new()];
     for (index, field) in plan.answer_keys().iter().enumerate() {

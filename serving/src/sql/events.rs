@@ -1,5 +1,5 @@
-//! `<stream>` as a table: the accepted events up to the committed vector, from the archive. The stream's columns first, then
-//! the hidden ones.
+//! `<stream>` as a table: the accepted events up to the committed vector, from the archive. The stream's columns first,
+//! then the hidden ones.
 
 use std::fmt;
 use std::future::ready;
@@ -63,9 +63,9 @@ impl EventsTable {
         Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
 
-    /// Returns the filters by which parts of files are left out: those on the columns by which compacted files are sorted. In
-    /// any other column most parts hold nearly the whole range of values. Floats are never among the sorted columns, and must
-    /// not be: a part's minimum and maximum do not count NaN.
+    /// Returns the filters by which parts of files are left out: those on the columns by which compacted files are
+    /// sorted. In any other column most parts hold nearly the whole range of values. Floats are never among the sorted
+    /// columns, and must not be: a part's minimum and maximum do not count NaN.
     fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
         let is_sorted_by = |term: &&Expr| {
             let columns = term.column_refs();

@@ -1,4 +1,5 @@
-//! `<view>__batch` of a linked view: its join, materialised by the batch run that made the snapshot, as of that run's cut and time.
+//! `<view>__batch` of a linked view: its join, materialised by the batch run that made the snapshot, as of that run's
+//! cut and time.
 
 use std::fmt;
 use std::future::ready;

@@ -1,6 +1,6 @@
-//! Whether a principal may read the tables of a query. A view and its states need the right on the view, and none on the
-//! streams it reads. `system.*` describes everything: a principal that is limited to some views or streams is refused
-//! there. `information_schema` shows each principal the tables that it may read.
+//! Whether a principal may read the tables of a query. A view and its states need the right on the view, and none on
+//! the streams it reads. `system.*` describes everything: a principal that is limited to some views or streams is
+//! refused there. `information_schema` shows each principal the tables that it may read.
 
 use access::{Action, Object, Principal, allow, may};
 use committed::registry::Registry;

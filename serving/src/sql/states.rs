@@ -1,5 +1,5 @@
-//! `<view>__batch` and `<view>__speed` return the kept states: those of the snapshot, and those after its cut. For a linked view
-//! `<view>__edges` returns both together.
+//! `<view>__batch` and `<view>__speed` return the kept states: those of the snapshot, and those after its cut. For a
+//! linked view `<view>__edges` returns both together.
 
 use std::collections::BTreeSet;
 use std::fmt;

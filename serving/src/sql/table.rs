@@ -1,9 +1,9 @@
 //! Adapts a node's tables to DataFusion's `TableProvider`.
 //!
-//! The tables hold read views, and a read view contains many of DataFusion's types. The compiler proves that the future of an
-//! `async_trait` method is `Send` under the bounds of that method's own lifetimes, so it proves it for all these types again
-//! in each implementation: 3 to 7 s a table. The methods of [`NodeTable`] have one lifetime and no bounds, and such proofs
-//! are remembered.
+//! The tables hold read views, and a read view contains many of DataFusion's types. The compiler proves that the future
+//! of an `async_trait` method is `Send` under the bounds of that method's own lifetimes, so it proves it for all these
+//! types again in each implementation: 3 to 7 s a table. The methods of [`NodeTable`] have one lifetime and no bounds,
+//! and such proofs are remembered.
 
 use std::fmt;
 use std::sync::Arc;

@@ -37,8 +37,8 @@ pub(super) struct NamedTables {
     pub(super) has_streams: bool,
 }
 
-/// Finds the tables that a query names. An error names the tables there are when it names another, and says why where the
-/// view of one cannot be served now. A table that the principal may not read is `Forbidden`.
+/// Finds the tables that a query names. An error names the tables there are when it names another, and says why where
+/// the view of one cannot be served now. A table that the principal may not read is `Forbidden`.
 pub(super) fn tables_named(
     read_view: &ReadView,
     session: &SessionState,
@@ -104,8 +104,8 @@ impl KeptTable {
     }
 }
 
-/// Registers the tables that the principal may read: no other can be reached, however it is named. Returns which columns
-/// hold UUIDs.
+/// Registers the tables that the principal may read: no other can be reached, however it is named. Returns which
+/// columns hold UUIDs.
 pub(super) fn register(
     session: &SessionContext,
     runtime: &QueryRuntime,
@@ -166,7 +166,8 @@ fn names(read_view: &ReadView) -> BTreeSet<String> {
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
 }
 
-/// The error for a name that no table has. It says so if a sink, an alert or a parameter has it and the principal may know that.
+/// The error for a name that no table has. It says so if a sink, an alert or a parameter has it and the principal may
+/// know that.
 fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableReference) -> Error {
     let known = all_names(read_view, principal);
     let known: Vec<&str> = known.iter().map(String::as_str).collect();

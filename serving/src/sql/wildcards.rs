@@ -1,8 +1,8 @@
 //! `*` over a stream: the stream's own columns. Its system columns (`__offset` and the like) are answered where a query
 //! names them.
 //!
-//! The statement is rewritten before it is planned. In a SELECT with `*`, a stream whose system columns are not named is
-//! read as a subquery of its own columns; `*` leaves out the system columns of one that is.
+//! The statement is rewritten before it is planned. In a SELECT with `*`, a stream whose system columns are not named
+//! is read as a subquery of its own columns; `*` leaves out the system columns of one that is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;

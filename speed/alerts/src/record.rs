@@ -1,7 +1,8 @@
 //! A record's bytes: one JSON object with the columns of the SELECT, then what happened.
 //!
 //! ```text
-//! {"device_id":"d-7", .., "_alert":"device_silent","_id":"..","_state":"began","_since":"..","_at":"..","_parameters":{"silence":3}}
+//! {"device_id":"d-7", .., "_alert":"device_silent","_id":"..","_state":"began","_since":"..","_at":"..",
+//!  "_parameters":{"silence":3}}
 //! ```
 //!
 //! `_parameters` has the version of the value of each parameter that the alert uses; without one it is left out.

@@ -71,8 +71,9 @@ impl Outcomes {
         self.note(&decided);
     }
 
-    /// Identifies an event by its bytes within this process: a hash of 64 bits with secret keys. Two events may have the
-    /// same one by chance (1 in 2^64), but a client cannot search for such events, because it does not know the keys.
+    /// Identifies an event by its bytes within this process: a hash of 64 bits with secret keys. Two events may have
+    /// the same one by chance (1 in 2^64), but a client cannot search for such events, because it does not know the
+    /// keys.
     pub(crate) fn fingerprint(&self, event: &[u8]) -> u64 {
         self.hashes.hash_one(event)
     }

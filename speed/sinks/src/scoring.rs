@@ -89,8 +89,8 @@ impl Sinks {
         Ok(stored(sink, (partition, appended.offset), decided, first))
     }
 
-    /// The event that a duplicate repeats, if it is still known and this version of the sink made its record: the caller has
-    /// the right to what this version reads, and another version may have joined other views.
+    /// The event that a duplicate repeats, if it is still known and this version of the sink made its record: the
+    /// caller has the right to what this version reads, and another version may have joined other views.
     fn first_of_duplicate(&self, sink: &LiveSink, appended: &AppendedEvent, decided: &Decided) -> Option<First> {
         let asked = appended.asked.as_ref().filter(|_| decided.outcome == Outcome::Duplicate)?;
         let first = self.outcomes.first(asked, &decided.batch, appended.offset)?;

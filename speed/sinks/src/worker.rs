@@ -33,7 +33,8 @@ pub(crate) use making::{answerable, offsets_of, times_in};
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait for a log that does not take records.
 const LOG_TIMEOUT: Duration = Duration::from_secs(5);
-/// After a sink has failed, each of these two timeouts is at most this long, because the worker's other streams wait meanwhile.
+/// After a sink has failed, each of these two timeouts is at most this long, because the worker's other streams wait
+/// meanwhile.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -254,8 +255,8 @@ impl PartitionEvents<'_> {
 }
 
 impl OutputBatch {
-    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after an
-    /// error the outcome is not known, and the output has to be taken over again.
+    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after
+    /// an error the outcome is not known, and the output has to be taken over again.
     async fn append(&mut self, sinks: &Sinks, assigned: &AssignedPartitions) -> Result<Offset> {
         // For the log, all workers of a process are one owner.
         if !assigned.hold(&self.output.source) {

@@ -34,8 +34,9 @@ impl Worker<'_> {
         self.note_idle().await
     }
 
-    /// Commits how far the partitions are complete that did not move. A process that runs alerts takes their time from the
-    /// catalog, where it does not read this one's layers: without it, a partition without events would hold its clock back.
+    /// Commits how far the partitions are complete that did not move. A process that runs alerts takes their time from
+    /// the catalog, where it does not read this one's layers: without it, a partition without events would hold its
+    /// clock back.
     async fn note_idle(&mut self) -> Result<()> {
         if self.registry.alerts.is_empty() || self.idle_noted.elapsed() < self.speed.settings.checkpoint_interval {
             return Ok(());

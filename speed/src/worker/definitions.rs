@@ -12,8 +12,8 @@ use super::Worker;
 use crate::views::Views;
 
 impl Worker<'_> {
-    /// Checks whether definitions changed: now and then, and after a takeover before the first event. Returns true if the
-    /// subscription must begin again.
+    /// Checks whether definitions changed: now and then, and after a takeover before the first event. Returns true if
+    /// the subscription must begin again.
     pub(super) async fn poll_definitions(&mut self) -> Result<bool> {
         if !self.is_behind && self.polled_at.elapsed() < self.poll_interval() {
             return Ok(false);
@@ -73,8 +73,8 @@ impl Worker<'_> {
         Ok(false)
     }
 
-    /// Uses the values of parameters that a state has. Views, and what is uncommitted of them, do not depend on values. The
-    /// records of events that are made from now on do; those that are out stay.
+    /// Uses the values of parameters that a state has. Views, and what is uncommitted of them, do not depend on values.
+    /// The records of events that are made from now on do; those that are out stay.
     pub(super) async fn follow_parameters(&mut self, state: &CatalogState) -> Result<()> {
         if self.registry.is_stale(state) && !self.registry.has_other_definitions(state) {
             self.registry = self.registry.following(state, &self.speed.functions).await?;

@@ -313,8 +313,8 @@ async fn events_that_nobody_has_read_yet_are_no_silence() {
     let failed = Arc::new(AtomicUsize::new(0));
     append(&harness, &[(0, 1)]).await;
     harness.commit_at_once("w0", &[("s", "in")]).await.unwrap();
-    // The alert is run, and no worker reads: the key goes on, unseen, for longer than its silence may last. Nothing looks at it
-    // before the first of these events is there.
+    // The alert is run, and no worker reads: the key goes on, unseen, for longer than its silence may last. Nothing
+    // looks at it before the first of these events is there.
     append(&harness, &[(0, 1)]).await;
     let runs_alone = Process::start(&harness, "alone", false, &failed).await;
     let mut last = now();
@@ -359,8 +359,8 @@ async fn events_of_a_partition_that_was_never_committed_are_no_silence() {
     };
     append(&read).await;
     harness.commit_at_once("w0", &[("s", "in")]).await.unwrap();
-    // A worker elsewhere goes on with the first partition, and none reads the other one. Nothing looks at the key before the
-    // first event there.
+    // A worker elsewhere goes on with the first partition, and none reads the other one. Nothing looks at the key
+    // before the first event there.
     append(&unread).await;
     let runs_alone = Process::start(&harness, "alone", false, &failed).await;
     let mut last = now();
@@ -400,8 +400,8 @@ async fn a_partition_without_records_holds_no_silence_up() {
     assert_eq!(harness.catalog.state().await.unwrap().partitions.len(), 1);
 }
 
-/// The process that runs the alert had read a partition itself, and follows nobody: it learns from the catalog how far another
-/// one is there.
+/// The process that runs the alert had read a partition itself, and follows nobody: it learns from the catalog how far
+/// another one is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_alert_goes_on_when_a_partition_goes_to_another_process() {
     let harness = harness(&[("silent", SILENT)]).await;

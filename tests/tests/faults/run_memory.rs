@@ -23,8 +23,8 @@ const MANY_KEYS: i64 = 100_000;
 const LIMIT_BYTES: usize = 32 << 20;
 const BASE: i64 = 1_772_366_400_000_000;
 
-/// One of each kind of state. Not `array_agg` and `string_agg`: DataFusion keeps each value as a scalar, and a run of them takes two
-/// to four times the limit.
+/// One of each kind of state. Not `array_agg` and `string_agg`: DataFusion keeps each value as a scalar, and a run of
+/// them takes two to four times the limit.
 pub const AGGREGATES: [&str; 22] = [
     "count(*)",
     "sum(x)",
@@ -123,7 +123,8 @@ fn a_run_of_any_aggregate_holds_a_fifth_more_than_its_limit_at_most() {
     });
 }
 
-/// The growth of the heap while a view's run is under way, and what the run says it reserved at most; `None` if it was refused.
+/// The growth of the heap while a view's run is under way, and what the run says it reserved at most; `None` if it was
+/// refused.
 async fn held_by_a_run(harness: &Harness, stream: &str, view: &str, aggregate: &str) -> (usize, Option<usize>) {
     let sql = format!("CREATE VIEW {view} AS SELECT k, {aggregate} AS a FROM {stream} GROUP BY k");
     harness.define(&[(View, view, &sql)]).await.unwrap();

@@ -171,8 +171,8 @@ async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, 
     found
 }
 
-/// A log that does not take the records of a sink, is given them twice, or takes them and does not say so: the worker of
-/// this process begins again from its committed position, beside a node that has read further.
+/// A log that does not take the records of a sink, is given them twice, or takes them and does not say so: the worker
+/// of this process begins again from its committed position, beside a node that has read further.
 pub(super) struct Flaky {
     log: Arc<dyn Log>,
     append: Box<dyn Fn(&str) -> Append + Send + Sync>,
@@ -344,7 +344,8 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let failed = Arc::new(AtomicUsize::new(0));
     let mut process = Process::start(&harness, &place, "w0", &failed).await;
     let began = Instant::now();
-    // However slow the machine is, and how few its appends are, some fail. Many at once are few appends: they may all succeed.
+    // However slow the machine is, and how few its appends are, some fail. Many at once are few appends: they may all
+    // succeed.
     let is_tried = || failed.load(Ordering::Relaxed) > 0 || arrivals.at_once.start > 1;
     while number < arrivals.least_events || !is_tried() {
         assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: no append has failed");
@@ -360,8 +361,8 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
         }
         if rng.random_ratio(1, 6) {
             let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
-            // Another process may run it. On a slow machine some events may be without a record, of a time that the snapshot does not
-            // keep any more: they would see a later one.
+            // Another process may run it. On a slow machine some events may be without a record, of a time that the
+            // snapshot does not keep any more: they would see a later one.
             if harness.committed("s", &place.topic("in")).await.is_ok() {
                 let _ = harness.batch(view, RunTime::EventClock).await;
             }

@@ -1,5 +1,5 @@
-//! The binary, and a run that spills, on a real file system that runs full. `BASESTREAM_TEST_SMALL_DISK` names a folder on
-//! one of 24 MiB: `tests/services/test disk` mounts it.
+//! The binary, and a run that spills, on a real file system that runs full. `BASESTREAM_TEST_SMALL_DISK` names a folder
+//! on one of 24 MiB: `tests/services/test disk` mounts it.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! What a worker holds while it reads: a few times `checkpoint_bytes`, whatever the views keep, with one key and with many.
+//! What a worker holds while it reads: a few times `checkpoint_bytes`, whatever the views keep, with one key and with
+//! many.
 //!
-//! `checkpoint_bytes` limits what waits for a checkpoint: a worker begins one at half of it, of events and states together,
-//! and holds that half until it is committed. It does not limit what it takes to merge and to encode that half.
+//! `checkpoint_bytes` limits what waits for a checkpoint: a worker begins one at half of it, of events and states
+//! together, and holds that half until it is committed. It does not limit what it takes to merge and to encode that
+//! half.
 
 use std::time::Duration;
 
@@ -60,8 +62,8 @@ struct Feed {
     checkpoints: usize,
 }
 
-/// The events of one key are what takes the memory: more than the limit. Of many keys it is the states, of which each key has
-/// twenty-two: several times the limit.
+/// The events of one key are what takes the memory: more than the limit. Of many keys it is the states, of which each
+/// key has twenty-two: several times the limit.
 const FEEDS: [Feed; 2] =
     [Feed { keys: 1, events: 40_000, at_once: 1_000, checkpoints: 3 }, Feed { keys: 6_000, events: 12_000, at_once: 250, checkpoints: 4 }];
 

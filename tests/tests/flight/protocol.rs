@@ -130,7 +130,8 @@ async fn a_client_that_goes_away_ends_its_query() {
     let mut other = server.connect().await;
     // First a call of a connection that stays, then the connection with its call.
     for stays in [true, false] {
-        // To ask would end it. It takes milliseconds on a machine that is not busy; on a busy one another is asked about later.
+        // To ask would end it. It takes milliseconds on a machine that is not busy; on a busy one another is asked
+        // about later.
         let mut ended = false;
         for seconds in [1, 5, 10, 20] {
             let mut client = server.connect().await;

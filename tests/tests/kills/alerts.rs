@@ -50,8 +50,8 @@ pub async fn check(site: &Site, catalog: &Catalog, log: &dyn Log) -> Result<Stri
     Ok(format!("{} records of the alert, {begins} of which are begins", records.len()))
 }
 
-/// The alert is run a moment after the last events are committed, and what it finds is in the catalog before its records are in
-/// the topic.
+/// The alert is run a moment after the last events are committed, and what it finds is in the catalog before its
+/// records are in the topic.
 async fn until_open(site: &Site, catalog: &Catalog, payments: &BTreeMap<String, u64>) -> Result<()> {
     let expected: BTreeSet<&String> = payments.iter().filter(|(_, payments)| is_busy(**payments)).map(|(device, _)| device).collect();
     let began = Instant::now();
@@ -100,8 +100,8 @@ async fn records(site: &Site, log: &dyn Log) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// By alert id and state, each committed transition has one record, and each record a transition. No two begins have the
-/// same id.
+/// By alert id and state, each committed transition has one record, and each record a transition. No two begins have
+/// the same id.
 fn put_out_once(transitions: &[AlertTransition], records: &[Value]) -> Result<()> {
     let mut found: HashMap<(&str, &str), usize> = HashMap::new();
     for record in records {
@@ -122,8 +122,8 @@ fn put_out_once(transitions: &[AlertTransition], records: &[Value]) -> Result<()
     }
 }
 
-/// Begins and ends of one device take turns, each with a greater count than the one before it, for which the condition says
-/// the same.
+/// Begins and ends of one device take turns, each with a greater count than the one before it, for which the condition
+/// says the same.
 fn passed(records: &[&Value], payments: u64) -> Result<()> {
     let mut open: Option<&Value> = None;
     let mut last = 0;

@@ -1,5 +1,5 @@
-//! What a sink put out while processes were killed: one record for each accepted event, in the order of its partition, with
-//! the event counted in what it saw.
+//! What a sink put out while processes were killed: one record for each accepted event, in the order of its partition,
+//! with the event counted in what it saw.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,8 +12,8 @@ use types::{Error, Result};
 use crate::site::Site;
 
 pub const SEEN: &str = "CREATE VIEW seen AS SELECT device_id, count(*) AS payments FROM payments GROUP BY device_id;\n";
-/// Joins no linked view: links as dense as those of this load take a debug build minutes to walk for each event. The law of
-/// sinks joins one.
+/// Joins no linked view: links as dense as those of this load take a debug build minutes to walk for each event. The
+/// law of sinks joins one.
 pub const SCORED: &str = "CREATE SINK scored WITH (topic = 'TOPIC_GROUP_scored', key = 'event_id') AS
 SELECT p.event_id, p.device_id, s.payments, d.payments_1m
 FROM payments p LEFT JOIN seen s ON s.device_id = p.device_id LEFT JOIN devices d ON d.device_id = p.device_id;\n";

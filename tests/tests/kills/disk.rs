@@ -76,8 +76,8 @@ impl Disk {
         }
     }
 
-    /// Whether a process may have ended because the disk was full: while it was starting, or in its last checkpoint. One that
-    /// is at work goes on.
+    /// Whether a process may have ended because the disk was full: while it was starting, or in its last checkpoint.
+    /// One that is at work goes on.
     pub fn excuses(&self, began: Instant, terminated: bool) -> bool {
         let starting = self.starting + self.stood_still;
         let is_of_start = |filled: Instant| began < filled + FULL + self.stood_still && filled < began + starting;

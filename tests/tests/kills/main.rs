@@ -198,8 +198,8 @@ async fn settled(site: &Site, producing: &Installation, replayed: Urls) -> Resul
     Ok((served, ledger))
 }
 
-/// Runs until enough processes died and each wanted step had a kill: first with faults everywhere, then at the steps alone
-/// that were not met.
+/// Runs until enough processes died and each wanted step had a kill: first with faults everywhere, then at the steps
+/// alone that were not met.
 async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Result<()> {
     let began = Instant::now();
     // Far more than either takes.
@@ -233,9 +233,9 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
     }
 }
 
-/// The steps at which a process still has to be killed: all that are `left`, except in a short run. There, one step of the
-/// collector is enough, and none of compaction, because they wait for others to create work for them; and on Kafka, whose
-/// groups settle slowly, one step of each part is enough.
+/// The steps at which a process still has to be killed: all that are `left`, except in a short run. There, one step of
+/// the collector is enough, and none of compaction, because they wait for others to create work for them; and on Kafka,
+/// whose groups settle slowly, one step of each part is enough.
 fn wanted(site: &Site, left: &BTreeSet<&'static str>, least: u64) -> BTreeSet<&'static str> {
     let none_of = |steps: &[&'static str]| steps.iter().all(|step| left.contains(step));
     let of_parts =

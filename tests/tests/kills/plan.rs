@@ -115,8 +115,8 @@ pub fn choose(
 /// How long a process lives that creates work for the one that is to be killed.
 const HELPER_LIFE: Duration = Duration::from_secs(60);
 
-/// Chooses the next life where only `step` is wanted: the process to be killed there, unless one is tried already; then a
-/// process that creates work for it, of a role that no process has.
+/// Chooses the next life where only `step` is wanted: the process to be killed there, unless one is tried already; then
+/// a process that creates work for it, of a role that no process has.
 pub fn focused(step: &'static str, is_tried: bool, is_free: impl Fn(Role) -> bool, is_kafka: bool) -> Option<(Role, Fault)> {
     let role = Role::ALL.into_iter().find(|role| role.steps(is_kafka).contains(&step))?;
     if !is_tried {

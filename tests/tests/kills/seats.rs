@@ -100,9 +100,9 @@ impl<'a> Seats<'a> {
         self.step_with(missing)
     }
 
-    /// The same, but only one process has a fault: at one of the steps that are `wanted`, and the next one once that occurred
-    /// or did not occur in its time. A step that is rarely reached among the faults of others is reached like this, however
-    /// slow the machine is.
+    /// The same, but only one process has a fault: at one of the steps that are `wanted`, and the next one once that
+    /// occurred or did not occur in its time. A step that is rarely reached among the faults of others is reached like
+    /// this, however slow the machine is.
     pub fn step_focused(&mut self, wanted: &BTreeSet<&'static str>) -> Result<()> {
         if !self.focus.is_some_and(|step| wanted.contains(step) && self.is_tried(step)) {
             self.focus = wanted.iter().copied().choose(&mut self.random);
@@ -197,13 +197,14 @@ impl<'a> Seats<'a> {
     }
 
     /// How long to wait for a fault. A Kafka group reassigns partitions only after it notices a dead member. It has to
-    /// settle between two deaths, or no worker ever commits. An alert is taken over when the lease of a dead process ends.
-    /// On a slow machine a process takes seconds to get to its work.
+    /// settle between two deaths, or no worker ever commits. An alert is taken over when the lease of a dead process
+    /// ends. On a slow machine a process takes seconds to get to its work.
     fn patience(&self, role: Role, fault: &Fault) -> Duration {
         let is_member = matches!(role, Role::Speed | Role::Up);
         let waits = (self.site.is_kafka && is_member) || ALERTS.iter().any(|step| fault.is_at(step));
         Duration::from_secs(match fault {
-            // By the clock of events, an alert waits until all is read that the log had received when its process began.
+            // By the clock of events, an alert waits until all is read that the log had received when its process
+            // began.
             Fault::At { step, .. } if self.focus == Some(*step) => 120,
             Fault::KillAfter(after) => after.as_secs() + 1,
             _ if waits => 12,

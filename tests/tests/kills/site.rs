@@ -1,5 +1,5 @@
-//! The installation under test: two streams, seven views, two of them linked, a sink, an alert, and settings that make everything
-//! happen often.
+//! The installation under test: two streams, seven views, two of them linked, a sink, an alert, and settings that make
+//! everything happen often.
 
 use std::path::Path;
 use std::time::Duration;

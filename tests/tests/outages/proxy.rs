@@ -17,7 +17,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of `upstream` (`host:port`) on a free port, which no connection takes while the proxy is closed.
+    /// A proxy in front of `upstream` (`host:port`) on a free port, which no connection takes while the proxy is
+    /// closed.
     pub async fn before(api: &str, upstream: &str) -> Proxy {
         Proxy::at(api, &format!("127.0.0.1:{}", free_port().unwrap()), upstream).await
     }

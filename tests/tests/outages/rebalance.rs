@@ -26,7 +26,8 @@ const STEPS: [Step; 10] = [
 ];
 /// What leads from their end to their beginning.
 const ONCE_MORE: [Step; 2] = [Step::Join("one"), Step::Leave("six")];
-/// On a slow machine a worker may leave before it has committed anything: the changes are repeated until so much was seen.
+/// On a slow machine a worker may leave before it has committed anything: the changes are repeated until so much was
+/// seen.
 const INSIDE_A_CHECKPOINT: u32 = 8;
 const COMMITTED: usize = 5;
 const HANDOVERS: usize = 12;

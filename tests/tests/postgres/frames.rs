@@ -1,5 +1,5 @@
-//! A server that is sent anything: frames that are cut, changed, repeated and made up. It answers or closes, in time; it
-//! neither panics nor takes more memory with each client.
+//! A server that is sent anything: frames that are cut, changed, repeated and made up. It answers or closes, in time;
+//! it neither panics nor takes more memory with each client.
 //!
 //! A few hundred clients by default. `BASESTREAM_FUZZ_SECONDS=600` goes on for that long, `BASESTREAM_FUZZ_SEED` begins
 //! where another run did.

@@ -1,4 +1,5 @@
-//! The outputs of alerts and sinks in the log: records, each with the number of what it was made of, and who may append.
+//! The outputs of alerts and sinks in the log: records, each with the number of what it was made of, and who may
+//! append.
 
 use types::vector::Offset;
 use types::{Error, Result};

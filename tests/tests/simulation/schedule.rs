@@ -309,8 +309,8 @@ impl Schedule {
         self.sim.catalog.commit(commit).await.unwrap();
     }
 
-    /// No more faults: everything reaches the log's end and is answered. The clock is set right too: else a lease that was
-    /// taken before it was set back, by a process that died, would hold for so much longer.
+    /// No more faults: everything reaches the log's end and is answered. The clock is set right too: else a lease that
+    /// was taken before it was set back, by a process that died, would hold for so much longer.
     async fn rest(&mut self) {
         self.sim.trace("schedule", "no more faults");
         self.sim.world.borrow_mut().calm = true;

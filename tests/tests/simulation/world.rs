@@ -166,8 +166,8 @@ pub struct World {
     pub alert: Output<AlertTransition>,
     pub resolves: bool,
     pub has_sink: bool,
-    /// The outputs of the sink, and what keeps a record from being in one twice: who lost it is always refused, as it may make
-    /// records that are not there yet, by another version.
+    /// The outputs of the sink, and what keeps a record from being in one twice: who lost it is always refused, as it
+    /// may make records that are not there yet, by another version.
     pub sinks: BTreeMap<PartitionId, Output<Version>>,
     pub sink_guard: Guard,
     /// By how much the clock was set back: nobody has set it right yet.

@@ -1,7 +1,7 @@
 //! The modules of a crate import one another in one direction, and so do those in each module's folder.
 //!
-//! `crate::a::b::X` in `a/c.rs` is an import of b by c, in the folder `a`. A module's own file is no node of its folder:
-//! what it declares may use it, and it uses them. `lib.rs` is a node of its crate. Tests are left out.
+//! `crate::a::b::X` in `a/c.rs` is an import of b by c, in the folder `a`. A module's own file is no node of its
+//! folder: what it declares may use it, and it uses them. `lib.rs` is a node of its crate. Tests are left out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,8 +76,8 @@ impl Modules {
         Modules { sources, taken }
     }
 
-    /// The modules that have what a path names: the one that the path leads to and, if that one has it from another, the
-    /// other too. `lib.rs` only if the name is its own.
+    /// The modules that have what a path names: the one that the path leads to and, if that one has it from another,
+    /// the other too. `lib.rs` only if the name is its own.
     fn owners(&self, path: &[String]) -> Vec<ModulePath> {
         let (mut owners, mut path) = (Vec::new(), path.to_vec());
         for _ in 0..MOST_TAKEN {

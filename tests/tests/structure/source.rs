@@ -71,8 +71,8 @@ impl Source {
         self.0.contains(text)
     }
 
-    /// The paths that begin with `crate` or `super`, as they are from the crate's root, each with its line. `place` is the
-    /// file's own path.
+    /// The paths that begin with `crate` or `super`, as they are from the crate's root, each with its line. `place` is
+    /// the file's own path.
     pub fn paths(&self, place: &[String]) -> Vec<(ModulePath, usize)> {
         let text = &self.0;
         let mut begins: Vec<(usize, &[String])> = Vec::new();
@@ -94,8 +94,8 @@ impl Source {
         found
     }
 
-    /// The names in the file's items, without its `mod` and `use` lines: those that begin a path or stand alone. True if a
-    /// path goes on from it.
+    /// The names in the file's items, without its `mod` and `use` lines: those that begin a path or stand alone. True
+    /// if a path goes on from it.
     pub fn names_in_items(&self) -> BTreeSet<(String, bool)> {
         const LEFT_OUT: [&str; 6] = ["use ", "pub use ", "pub(crate) use ", "mod ", "pub mod ", "pub(crate) mod "];
         let mut items = String::new();

@@ -1,4 +1,5 @@
-//! Streams in one order: every event once, none before an earlier one, and those of one time in the order of the streams.
+//! Streams in one order: every event once, none before an earlier one, and those of one time in the order of the
+//! streams.
 
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;

@@ -175,7 +175,8 @@ impl Seen {
         (column_type, None)
     }
 
-    /// Returns whether all values are strings with a decimal point, or some of them are and the others are plain numbers.
+    /// Returns whether all values are strings with a decimal point, or some of them are and the others are plain
+    /// numbers.
     fn are_amounts(&self) -> bool {
         let are_short = self.exponents == 0 && self.longest_fraction <= LONGEST_FRACTION;
         self.decimals > 0 && (self.decimals == self.values() || are_short && self.decimals + self.numbers == self.values())
@@ -188,8 +189,8 @@ impl Seen {
         Some(ColumnType::Decimal { precision, scale: scale as i8 })
     }
 
-    /// Returns how many places each number is written with, zeros included, as amounts of money are: a sum of 6027.90 is
-    /// answered as 6027.90.
+    /// Returns how many places each number is written with, zeros included, as amounts of money are: a sum of 6027.90
+    /// is answered as 6027.90.
     fn fixed_places(&self) -> Option<usize> {
         let is_fixed = self.shortest_fraction == Some(self.longest_fraction) && self.closing_zeros > 0;
         (is_fixed && self.longest_fraction >= LEAST_PLACES).then_some(self.longest_fraction)

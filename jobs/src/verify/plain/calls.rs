@@ -117,13 +117,14 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
 const MEDIAN: &str = "approx_median";
 const PERCENTILES: [&str; 2] = ["approx_percentile_cont", "approx_percentile_cont_with_weight"];
 
-/// Where an expression is one call of a function over a t-digest: SQL for the same at percentiles that are `apart` below and
-/// above its own.
+/// Where an expression is one call of a function over a t-digest: SQL for the same at percentiles that are `apart`
+/// below and above its own.
 pub(super) fn near_percentiles(expr: &Expr, apart: f64) -> Option<[String; 2]> {
     let Expr::Function(call) = expr else { return None };
     let FunctionArguments::List(list) = &call.args else { return None };
     let name = name_of(call);
-    // `f(value, percentile)` or `f(percentile) WITHIN GROUP (ORDER BY value)`, the one with a weight before the percentile.
+    // `f(value, percentile)` or `f(percentile) WITHIN GROUP (ORDER BY value)`, the one with a weight before the
+    // percentile.
     let place = match name.as_str() {
         MEDIAN => list.args.len(),
         _ if PERCENTILES.contains(&name.as_str()) => usize::from(call.within_group.is_empty()) + usize::from(name == PERCENTILES[1]),

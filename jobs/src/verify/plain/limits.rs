@@ -2,8 +2,8 @@
 //! up.
 //!
 //! The rules are those of `max_state_bytes`, written again: 8 bytes for each value and the length of its text, of an
-//! aggregate in order also of what it is ordered by. Aggregates of sequences count 16 bytes for each event that they keep, or
-//! 8 bytes for each time or stretch of time that has one.
+//! aggregate in order also of what it is ordered by. Aggregates of sequences count 16 bytes for each event that they
+//! keep, or 8 bytes for each time or stretch of time that has one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use super::sides::{Reach, Sides};
 use super::span::{Span, longest, timestamp};
 use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
-/// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest was
-/// merged.
+/// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest
+/// was merged.
 const PERCENTILES_APART: f64 = 0.05;
 
 /// A column of the view.
@@ -30,7 +30,8 @@ pub struct PlainColumn {
     /// The name of an additional column with the greatest number of different values that a `top_k` of this column
     /// counts. Past its capacity `top_k` estimates.
     pub distinct: Option<String>,
-    /// The names of additional columns: where it is a percentile over a t-digest, percentiles a little below and above it.
+    /// The names of additional columns: where it is a percentile over a t-digest, percentiles a little below and above
+    /// it.
     pub near: Option<[String; 2]>,
 }
 

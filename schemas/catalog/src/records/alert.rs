@@ -48,8 +48,8 @@ impl CommittedTransition {
     }
 }
 
-/// A place in the order of the transitions of all alerts. One commit adds transitions of one version of an alert, so that a
-/// revision and a sequence number are enough.
+/// A place in the order of the transitions of all alerts. One commit adds transitions of one version of an alert, so
+/// that a revision and a sequence number are enough.
 ///
 /// As text `571.12`: after the transition 12 of the commit 571; or `571`: after all of that commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

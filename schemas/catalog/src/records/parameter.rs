@@ -9,7 +9,8 @@ use types::tiles::Micros;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParameterRecord {
     pub parameter: Arc<str>,
-    /// Consecutive for each parameter, from 1 on. Its definition has versions of its own: most values are set without it.
+    /// Consecutive for each parameter, from 1 on. Its definition has versions of its own: most values are set without
+    /// it.
     pub version: u32,
     /// As it is written in SQL, such as `BIGINT`.
     pub value_type: String,

@@ -25,8 +25,8 @@ pub struct SinkClaim {
     pub claim: Uuid,
 }
 
-/// From an offset of a partition on, a version of a sink makes the record of each event; or none does, because the sink is
-/// paused. It holds up to the next switch of the partition.
+/// From an offset of a partition on, a version of a sink makes the record of each event; or none does, because the sink
+/// is paused. It holds up to the next switch of the partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkSwitch {
     pub sink: Arc<str>,

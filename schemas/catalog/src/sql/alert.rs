@@ -27,8 +27,8 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns up to `limit` open alerts that come after `after`, ordered by alert, version and key; of one alert, if it is
-    /// given.
+    /// Returns up to `limit` open alerts that come after `after`, ordered by alert, version and key; of one alert, if
+    /// it is given.
     pub async fn open_alerts(&self, alert: Option<&str>, after: Option<&OpenAlert>, limit: u32) -> Result<Vec<OpenAlert>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = open(&mut session, alert, after, limit).await;
@@ -42,8 +42,8 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns up to `limit` open alerts of these versions, in their order, those of one version by key, and the catalog's
-    /// revision; after a key of a version, if it is given.
+    /// Returns up to `limit` open alerts of these versions, in their order, those of one version by key, and the
+    /// catalog's revision; after a key of a version, if it is given.
     pub async fn open_alerts_of(
         &self,
         versions: &[AlertVersion],
@@ -69,8 +69,8 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns up to `limit` transitions of all alerts that were committed after a place, in their order: by revision, then
-    /// by sequence number.
+    /// Returns up to `limit` transitions of all alerts that were committed after a place, in their order: by revision,
+    /// then by sequence number.
     pub async fn transitions_after(&self, place: TransitionPlace, limit: u32) -> Result<TransitionsAfter> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = after(&mut session, place, limit).await;
@@ -126,8 +126,8 @@ pub(super) async fn made_from(session: &mut Session, (alert, version): (&str, u3
     session.execute(sql, values![alert, i64::from(version), position, at]).await.map(drop)
 }
 
-/// Takes note that the transitions before this one are in the topic. The next one has no number of theirs, also if the catalog
-/// does not know them.
+/// Takes note that the transitions before this one are in the topic. The next one has no number of theirs, also if the
+/// catalog does not know them.
 pub(super) async fn published(session: &mut Session, alert: &str, version: u32, before: i64) -> Result<()> {
     let sql = "INSERT INTO alert_progress (alert, version, next_seq, published, position, at) VALUES ($1, $2, $3, $3, '', 0)
         ON CONFLICT (alert, version) DO UPDATE SET published = excluded.published,
@@ -136,8 +136,9 @@ pub(super) async fn published(session: &mut Session, alert: &str, version: u32, 
     session.execute(sql, values![alert, i64::from(version), before]).await.map(drop)
 }
 
-/// Deletes transitions of an alert that are in its topic and happened before this time. By the clock of events that may be all:
-/// a key that ceased and had begun at the time of the last look stays, so that it does not begin at that time once more.
+/// Deletes transitions of an alert that are in its topic and happened before this time. By the clock of events that may
+/// be all: a key that ceased and had begun at the time of the last look stays, so that it does not begin at that time
+/// once more.
 pub(super) async fn forget(session: &mut Session, alert: &str, version: u32, before: Micros, most: u32) -> Result<()> {
     let sql = "DELETE FROM alert_transition WHERE alert = $1 AND version = $2 AND seq IN (
             SELECT seq FROM alert_transition WHERE alert = $1 AND version = $2

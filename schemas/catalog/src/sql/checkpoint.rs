@@ -12,8 +12,8 @@ use crate::{CheckpointRange, CheckpointRecord, Revision};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// From the checkpoints to their ranges, each by its index: what a reader pays follows what is new. A join from the left
-/// keeps SQLite from going through all ranges instead.
+/// From the checkpoints to their ranges, each by its index: what a reader pays follows what is new. A join from the
+/// left keeps SQLite from going through all ranges instead.
 pub(super) const SINCE: &str = "SELECT checkpoint.id, worker, committed_at, revision, stream, partition, start_offset, end_offset,
         archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
     FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id WHERE written_revision > $1";

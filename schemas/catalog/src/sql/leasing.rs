@@ -44,8 +44,8 @@ impl Catalog {
         renewed.into_iter().next().ok_or_else(|| Error::internal("a lease that was renewed is not there"))
     }
 
-    /// Extends several leases in one commit, which also adds these records; none of them if one is lost. Without leases it
-    /// does nothing.
+    /// Extends several leases in one commit, which also adds these records; none of them if one is lost. Without leases
+    /// it does nothing.
     pub async fn renew_leases(&self, leases: &[LeaseRecord], ttl: Duration, now: Micros, mut add: Vec<Add>) -> Result<Vec<LeaseRecord>> {
         if leases.is_empty() {
             return Ok(Vec::new());

@@ -17,7 +17,8 @@ impl Catalog {
     }
 }
 
-/// Returns the newest value of each parameter, ordered by name. What it costs does not depend on how many values came before.
+/// Returns the newest value of each parameter, ordered by name. What it costs does not depend on how many values came
+/// before.
 pub(super) async fn newest(session: &mut Session) -> Result<Vec<ParameterRecord>> {
     let sql = "SELECT v.parameter, v.version, v.value_type, v.value, v.set_at, v.set_by
         FROM (SELECT DISTINCT name FROM definition WHERE kind = 'parameter') d
@@ -27,8 +28,8 @@ pub(super) async fn newest(session: &mut Session) -> Result<Vec<ParameterRecord>
     session.rows(sql, values![]).await?.iter().map(record).collect()
 }
 
-/// Adds a value, and forgets those long before it. Errors: `Conflict` if its version does not follow the newest one, or if the
-/// parameter is not live.
+/// Adds a value, and forgets those long before it. Errors: `Conflict` if its version does not follow the newest one, or
+/// if the parameter is not live.
 pub(super) async fn add(session: &mut Session, added: &ParameterRecord) -> Result<()> {
     let ParameterRecord { parameter, version, value_type, value, set_at, set_by } = added;
     if !is_live(session, parameter).await? {

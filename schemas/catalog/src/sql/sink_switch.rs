@@ -1,5 +1,5 @@
-//! Tables `sink_switch` and `sink_claim`: from which offset on which version of a sink makes the records, and which worker
-//! decides that.
+//! Tables `sink_switch` and `sink_claim`: from which offset on which version of a sink makes the records, and which
+//! worker decides that.
 //!
 //! From a claim on no worker before it adds a switch, or commits that it decided an event of the output.
 
@@ -18,8 +18,8 @@ use types::{Error, Result};
 /// How many switches of a partition of a sink are kept at least. Workers read the last one; those before are history.
 const HISTORY: i64 = 1_000;
 
-/// The last switch of each of these sinks, streams and partitions: by the claims, so that what it takes follows their number
-/// and not that of the switches.
+/// The last switch of each of these sinks, streams and partitions: by the claims, so that what it takes follows their
+/// number and not that of the switches.
 macro_rules! newest {
     ($sinks:literal, $streams:literal, $partitions:literal) => {
         concat!(
@@ -62,8 +62,8 @@ impl Catalog {
         session.finish(found).await
     }
 
-    /// Returns the last switch of each partition of the sinks of these claims. Fails with [`ErrorKind::Conflict`] if another
-    /// worker has claimed one of them since.
+    /// Returns the last switch of each partition of the sinks of these claims. Fails with [`ErrorKind::Conflict`] if
+    /// another worker has claimed one of them since.
     ///
     /// [`ErrorKind::Conflict`]: types::ErrorKind::Conflict
     pub async fn newest_sink_switches(&self, claims: &[SinkClaim]) -> Result<Vec<SinkSwitch>> {

@@ -1,4 +1,5 @@
-//! The catalog on every engine: SQLite in memory and in a file, and the PostgreSQL that `BASESTREAM_TEST_POSTGRES` names.
+//! The catalog on every engine: SQLite in memory and in a file, and the PostgreSQL that `BASESTREAM_TEST_POSTGRES`
+//! names.
 
 use std::collections::BTreeMap;
 use types::files::{FileKind, FileRecord};

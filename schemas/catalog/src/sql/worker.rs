@@ -15,8 +15,8 @@ pub(super) async fn all(session: &mut Session) -> Result<Vec<WorkerRecord>> {
     session.rows(sql, values![]).await?.iter().map(record).collect()
 }
 
-/// Stores a registration, and forgets those that expired long before it does. Epoch 0 requests a new epoch: the commit's
-/// revision, which is greater than every earlier epoch.
+/// Stores a registration, and forgets those that expired long before it does. Epoch 0 requests a new epoch: the
+/// commit's revision, which is greater than every earlier epoch.
 pub(super) async fn put(session: &mut Session, worker: &WorkerRecord, revision: Revision) -> Result<()> {
     let sql = "INSERT INTO worker (name, address, epoch, expires_at) VALUES ($1, $2, $3, $4)
         ON CONFLICT (name) DO UPDATE SET address = excluded.address, epoch = excluded.epoch, expires_at = excluded.expires_at";

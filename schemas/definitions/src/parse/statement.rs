@@ -41,7 +41,8 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     (found, problems)
 }
 
-/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW`, `SINK`, `ALERT` or `PARAMETER` whose preceding `;` is missing.
+/// Splits at each `;`, and before a `CREATE STREAM`, `VIEW`, `SINK`, `ALERT` or `PARAMETER` whose preceding `;` is
+/// missing.
 fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexeme]> {
     let mut statements = Vec::new();
     let mut begin = 0;

@@ -24,8 +24,8 @@ pub struct AuthSettings {
     pub audience: Option<String>,
     /// The claim that has the roles. Default: `roles`.
     pub roles_claim: String,
-    /// Names by which this machine's browsers may ask where no token is needed, beside `localhost` and addresses: a page
-    /// of another site could have its own name lead here. Default: none.
+    /// Names by which this machine's browsers may ask where no token is needed, beside `localhost` and addresses: a
+    /// page of another site could have its own name lead here. Default: none.
     pub hosts: BTreeSet<String>,
 }
 

@@ -90,8 +90,8 @@ impl AlertPlan {
         Ok(AlertRecords { columns: RecordBatch::try_new_with_options(schema, columns, &options)?, rows: kept, failed })
     }
 
-    /// For each of these rows, the first time after its own at which a comparison with the time has another outcome than
-    /// then; `None` if there is none. Up to that time, the condition over the same row has the same outcome.
+    /// For each of these rows, the first time after its own at which a comparison with the time has another outcome
+    /// than then; `None` if there is none. Up to that time, the condition over the same row has the same outcome.
     pub fn next_change(&self, rows: &RecordBatch, times: &[Micros]) -> Result<Vec<Option<Micros>>> {
         let mut next: Vec<Option<Micros>> = vec![None; rows.num_rows()];
         for comparison in &self.comparisons {
@@ -163,8 +163,8 @@ impl AlertPlan {
     }
 }
 
-/// Evaluates an expression over all rows, or over ever smaller parts where it fails on one; `take` gets each part with the
-/// place of its first row, and a row that fails alone with its reason.
+/// Evaluates an expression over all rows, or over ever smaller parts where it fails on one; `take` gets each part with
+/// the place of its first row, and a row that fails alone with its reason.
 fn each(
     expr: &Arc<dyn PhysicalExpr>,
     rows: &RecordBatch,

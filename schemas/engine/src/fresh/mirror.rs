@@ -1,8 +1,8 @@
 //! A mirror: the layers of another process's workers in this process's list, by the same changes.
 //!
-//! What a reader sees of a mirrored worker is what a reader beside that worker saw at an earlier moment. Three things are
-//! decided here: a worker that another one has overtaken is refused, what a lost worker left is dropped, and a merge of
-//! layers is carried out only over exactly the layers that it was made of.
+//! What a reader sees of a mirrored worker is what a reader beside that worker saw at an earlier moment. Three things
+//! are decided here: a worker that another one has overtaken is refused, what a lost worker left is dropped, and a
+//! merge of layers is carried out only over exactly the layers that it was made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,8 +84,8 @@ impl<S> Mirror<S> {
         applied
     }
 
-    /// Merges the worker's layers between these vectors, as the worker did. If they are not all here, they stay as they are:
-    /// a merge must not hide a gap.
+    /// Merges the worker's layers between these vectors, as the worker did. If they are not all here, they stay as they
+    /// are: a merge must not hide a gap.
     pub fn compact<E>(
         &mut self,
         owner: u64,

@@ -211,8 +211,8 @@ impl<S> State<S> {
         self.claims.get(&claim.partition).is_some_and(|(of, known)| *of != owner && known.epoch > claim.epoch)
     }
 
-    /// Whether a layer reaches past what its owner may speak of: into a partition that it never owned, or that another owner
-    /// took over before the layer's end.
+    /// Whether a layer reaches past what its owner may speak of: into a partition that it never owned, or that another
+    /// owner took over before the layer's end.
     pub(super) fn is_overtaken_layer(&self, owner: u64, layer: &FreshLayer<S>) -> bool {
         layer.end.iter().any(|(partition, end)| match self.claims.get(partition) {
             None => true,

@@ -1,5 +1,5 @@
-//! The length of an interval, by which intervals are compared. As PostgreSQL compares them: a month is 30 days, a day is 24
-//! hours. Arrow compares months, then days, then the rest, so that 25 hours are less than a day there.
+//! The length of an interval, by which intervals are compared. As PostgreSQL compares them: a month is 30 days, a day
+//! is 24 hours. Arrow compares months, then days, then the rest, so that 25 hours are less than a day there.
 //! `plan/intervals.rs` decides where the length is taken. It has no name in SQL.
 
 use std::sync::Arc;

@@ -29,8 +29,8 @@ pub(crate) const LAST_N_MAX: usize = 1000;
 /// result is NULL. `n` is a literal from 1 to 1000.
 ///
 /// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The
-/// result depends only on the set of rows, not on the order in which they arrive and are merged: rows of equal order are
-/// ordered by their values.
+/// result depends only on the set of rows, not on the order in which they arrive and are merged: rows of equal order
+/// are ordered by their values.
 pub fn last_n() -> AggregateUDF {
     AggregateUDF::from(LastN { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -98,8 +98,8 @@ fn state_row(value: &DataType, ordering: &[DataType]) -> Fields {
 
 /// The last n of every group.
 ///
-/// A row is kept as its ordering and its value in row format, which sort like them: some fifty bytes, where scalars take
-/// five hundred. Rows beyond the limit are dropped once there are as many as there are rows to keep.
+/// A row is kept as its ordering and its value in row format, which sort like them: some fifty bytes, where scalars
+/// take five hundred. Rows beyond the limit are dropped once there are as many as there are rows to keep.
 #[derive(Debug)]
 struct LastNs {
     limit: usize,
@@ -296,8 +296,8 @@ impl LastNs {
         Ok(lists)
     }
 
-    /// What is held, and what it takes to hand it on. More than any limit once it approaches what Arrow's lists hold: when
-    /// memory is refused, operators emit everything at once.
+    /// What is held, and what it takes to hand it on. More than any limit once it approaches what Arrow's lists hold:
+    /// when memory is refused, operators emit everything at once.
     fn held_bytes(&self) -> usize {
         if self.bytes.len() > MOST_AT_ONCE {
             return usize::MAX / 64;

@@ -1,5 +1,5 @@
-//! Aggregates that collect values (`count(DISTINCT x)`, `array_agg`, `median` ..) up to a limit. A state that is larger is
-//! replaced by a mark: neither memory nor files grow with it.
+//! Aggregates that collect values (`count(DISTINCT x)`, `array_agg`, `median` ..) up to a limit. A state that is larger
+//! is replaced by a mark: neither memory nor files grow with it.
 //!
 //! ```text
 //! state: the aggregate's own lists, then one BOOLEAN; true: the state was past the limit, and its lists are empty
@@ -7,8 +7,8 @@
 //! value: a struct of the aggregate's own value and a flaw
 //! ```
 //!
-//! A mark stays a mark whatever it is merged with. A state's size only grows as it is merged ([`state_bytes`]). So a value
-//! is past the limit exactly if its merged state would be, however events were batched, merged and rolled up.
+//! A mark stays a mark whatever it is merged with. A state's size only grows as it is merged ([`state_bytes`]). So a
+//! value is past the limit exactly if its merged state would be, however events were batched, merged and rolled up.
 //!
 //! [`state_bytes`]: super::state_bytes
 

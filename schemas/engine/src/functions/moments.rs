@@ -1,11 +1,11 @@
 //! Variances, covariances, `corr` and `regr_*`, with one state in every layer: the number of rows, the means, and the
 //! sums of squared distances from them.
 //!
-//! DataFusion's own functions depend on how rows were grouped into states. Its `corr` under a GROUP BY subtracts sums of
-//! squares from each other, where rounding leaves less than nothing, and has other rules for infinite values than the one
-//! without GROUP BY. Its variances merge an empty state with values past 1e154 to NaN, and their means drift when equal
-//! means are merged. Here one row is a state like any other, so merging is the only operation. Values that are all equal
-//! have the variance 0 exactly, however they were split.
+//! DataFusion's own functions depend on how rows were grouped into states. Its `corr` under a GROUP BY subtracts sums
+//! of squares from each other, where rounding leaves less than nothing, and has other rules for infinite values than
+//! the one without GROUP BY. Its variances merge an empty state with values past 1e154 to NaN, and their means drift
+//! when equal means are merged. Here one row is a state like any other, so merging is the only operation. Values that
+//! are all equal have the variance 0 exactly, however they were split.
 //!
 //! | result | when |
 //! | --- | --- |

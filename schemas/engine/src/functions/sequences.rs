@@ -177,7 +177,8 @@ impl AggregateUDFImpl for OfEvents {
         Ok(accumulate::groups(self.events(&args)?))
     }
 
-    /// Not insensitive, or DataFusion would not pass the event's position to the accumulator. No sorted input is required.
+    /// Not insensitive, or DataFusion would not pass the event's position to the accumulator. No sorted input is
+    /// required.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Beneficial
     }

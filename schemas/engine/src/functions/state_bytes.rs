@@ -1,5 +1,5 @@
-//! The size of a state that collects values, as `max_state_bytes` counts it: 8 bytes for each value, and the length of its
-//! text. NULLs count nothing.
+//! The size of a state that collects values, as `max_state_bytes` counts it: 8 bytes for each value, and the length of
+//! its text. NULLs count nothing.
 //!
 //! The size depends on the values alone, not on how Arrow or an accumulator stores them. It only grows as states are
 //! merged: lists are appended, sets are united.
@@ -13,8 +13,8 @@ use super::sequences;
 /// What each value counts.
 const VALUE_BYTES: u64 = 8;
 
-/// Returns the size of each row of a state's fields. Lists count, and the Binary of an aggregate of sequences, which says
-/// its size itself.
+/// Returns the size of each row of a state's fields. Lists count, and the Binary of an aggregate of sequences, which
+/// says its size itself.
 pub(crate) fn row_bytes(fields: &[ArrayRef]) -> Vec<u64> {
     let rows = fields.first().map_or(0, |field| field.len());
     let mut bytes = vec![0; rows];

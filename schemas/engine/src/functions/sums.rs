@@ -1,8 +1,8 @@
 //! `sum(x)` of whole numbers and decimals that never wraps around. DataFusion's adds in the type of the result, where
 //! nine quintillion and one are minus nine quintillion.
 //!
-//! The sum is kept in a wider type, in which it is exact in every order: a sum that leaves the range of its type and comes
-//! back is right, and one that ends outside is an error, however events were batched.
+//! The sum is kept in a wider type, in which it is exact in every order: a sum that leaves the range of its type and
+//! comes back is right, and one that ends outside is an error, however events were batched.
 //!
 //! | x | state | result |
 //! | --- | --- | --- |
@@ -80,8 +80,8 @@ pub(crate) fn types_before(function: &str, fields: &[FieldRef], sum_type: &DataT
     }
 }
 
-/// DataFusion's sum of a decimal with p digits has p + 10 digits. A sum of at most 29 digits is kept in 128 bits: it takes
-/// more than ten quintillion values to overflow them.
+/// DataFusion's sum of a decimal with p digits has p + 10 digits. A sum of at most 29 digits is kept in 128 bits: it
+/// takes more than ten quintillion values to overflow them.
 const NEVER_PAST_128_BITS: u8 = 29;
 
 /// Whether a sum of this type is kept wider than its type, and can be past it.

@@ -1,5 +1,5 @@
-//! Rejects expressions that always fail or are not deterministic: a text compared with a number, a division by a constant
-//! zero, an invalid pattern, a function of the clock.
+//! Rejects expressions that always fail or are not deterministic: a text compared with a number, a division by a
+//! constant zero, an invalid pattern, a function of the clock.
 
 use std::sync::Arc;
 

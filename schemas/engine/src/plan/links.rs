@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! near events --(false, group keys, join keys, ends)--+
-//!                                                      UNION ALL --Partial--> edges --walk--> pairs --aggregates--> row
+//!                                                     UNION ALL --Partial--> edges --walk--> pairs --aggregates--> row
 //! far events ---(true, join keys, ends) --------------+
 //! ```
 //!

@@ -35,7 +35,8 @@ pub struct Failed {
 }
 
 impl JoinedView {
-    /// The keys of the view's rows for these events, and whether each event has one: a key that is NULL is equal to none.
+    /// The keys of the view's rows for these events, and whether each event has one: a key that is NULL is equal to
+    /// none.
     ///
     /// An event on which a key's expression fails has none either.
     pub fn keys(&self, stream: &definitions::StreamDefinition, events: &RecordBatch) -> Result<(Vec<ArrayRef>, BooleanArray)> {
@@ -65,8 +66,9 @@ fn evaluated_key(key: &dyn datafusion::physical_expr::PhysicalExpr, own: &Record
 }
 
 impl SinkPlan {
-    /// Evaluates events (a batch of the stream's event schema). `rows` has a batch for each of [`SinkPlan::joins`] with its
-    /// wanted columns, a row for each event; `as_of` is the time for which they were read, and `position` from where.
+    /// Evaluates events (a batch of the stream's event schema). `rows` has a batch for each of [`SinkPlan::joins`] with
+    /// its wanted columns, a row for each event; `as_of` is the time for which they were read, and `position` from
+    /// where.
     ///
     /// Errors: those that are no event's fault, such as a memory limit.
     pub fn records(&self, events: &RecordBatch, rows: &[RecordBatch], position: &str, as_of: &ArrayRef) -> Result<Records> {

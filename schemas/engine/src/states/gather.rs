@@ -9,8 +9,8 @@ use crate::states::merge::{merge_sets, sort_and_merge};
 use crate::states::rows::StateRows;
 use types::{Error, Result};
 
-/// Merges the last two parts while they are of similar size, as in an LSM tree. Called after each part that is added, it
-/// keeps the parts few (each is less than half of the one before it) and merges each row only a few times.
+/// Merges the last two parts while they are of similar size, as in an LSM tree. Called after each part that is added,
+/// it keeps the parts few (each is less than half of the one before it) and merges each row only a few times.
 pub fn compact_pairwise(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
     while let [.., older, newer] = parts.as_slice()
         && newer.len() * 2 >= older.len()
@@ -25,8 +25,8 @@ pub fn compact_pairwise(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<State
 /// This many parts of similar size become one (the eight of [`compact_by_eight`]).
 const PARTS_MERGED: usize = 8;
 
-/// Merges the last eight parts while they are of similar size: fewer merges and more parts than [`compact_pairwise`], for
-/// parts that are searched by hash. Another part costs a search far less than a merge costs each row.
+/// Merges the last eight parts while they are of similar size: fewer merges and more parts than [`compact_pairwise`],
+/// for parts that are searched by hash. Another part costs a search far less than a merge costs each row.
 pub fn compact_by_eight(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<StateRows>) -> Result<()> {
     while let Some(from) = similar_from(&parts.iter().map(StateRows::len).collect::<Vec<_>>()) {
         let merged = merge_sets(plan, codec, &parts[from..].iter().collect::<Vec<_>>())?;

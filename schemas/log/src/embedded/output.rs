@@ -1,5 +1,5 @@
-//! How far the output of a sink is, and whose it is. Both are looked at in the transaction that appends the records, so that
-//! each is appended once, and nothing by a process from which another one took the output over.
+//! How far the output of a sink is, and whose it is. Both are looked at in the transaction that appends the records, so
+//! that each is appended once, and nothing by a process from which another one took the output over.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,8 +18,8 @@ use types::{Error, Result};
 pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
 
 impl Owned {
-    /// Takes an output over: whoever had it appends nothing any more. Returns the offset after the last event whose record
-    /// was appended.
+    /// Takes an output over: whoever had it appends nothing any more. Returns the offset after the last event whose
+    /// record was appended.
     pub(super) async fn take(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
         let owner = Uuid::new_v4();
         let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)

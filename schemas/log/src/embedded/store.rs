@@ -42,8 +42,8 @@ const TABLES: &str = "
         expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
-/// How far the output of each sink is, by the partition that it reads, and who may append to it. Files of earlier releases
-/// have no such tables.
+/// How far the output of each sink is, by the partition that it reads, and who may append to it. Files of earlier
+/// releases have no such tables.
 const OUTPUT_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS output (group_name TEXT NOT NULL, sink TEXT NOT NULL, identity TEXT NOT NULL, topic TEXT NOT NULL,
         number INTEGER NOT NULL, next_offset INTEGER NOT NULL, PRIMARY KEY (group_name, sink, identity, topic, number)) WITHOUT ROWID;

@@ -96,8 +96,8 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
     }
 }
 
-/// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has by
-/// now, only that request fails.
+/// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has
+/// by now, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<Places>>> {
     let mut write = store.write().await?;
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
@@ -144,8 +144,8 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
     Ok(outcomes)
 }
 
-/// Notes that the records of these events are in the topic, and returns how many of them were before; `None` if the output
-/// is another's by now.
+/// Notes that the records of these events are in the topic, and returns how many of them were before; `None` if the
+/// output is another's by now.
 async fn advance_output(write: &mut Transaction<'static, Sqlite>, of_output: &OfOutput) -> Result<Option<usize>> {
     let OfOutput { output, owner, offsets } = of_output;
     if !output::is_owned(&mut **write, output, *owner).await? {

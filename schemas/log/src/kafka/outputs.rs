@@ -1,14 +1,14 @@
 //! The outputs of sinks: transactions that append records and note how far they are.
 //!
-//! Each output has a producer of its own with a transactional id. Who takes the output over gets a newer epoch of that id:
-//! the producer before it can commit nothing any more, and what it left open is aborted. How far an output is stands in a
-//! compacted topic, written in the transaction of its records.
+//! Each output has a producer of its own with a transactional id. Who takes the output over gets a newer epoch of that
+//! id: the producer before it can commit nothing any more, and what it left open is aborted. How far an output is
+//! stands in a compacted topic, written in the transaction of its records.
 //!
 //! A producer has one transactional id and one transaction at a time. When another process takes over the id, Kafka
-//! fences the first producer. Partitions move between workers one at a time. If several partitions shared a producer, the
-//! new owner of one of them would fence it, and the outputs of the others would stop too. All sinks of one partition could
-//! share a producer, but then a sink whose topic takes no records would hold up the others. So a process has one producer
-//! for each sink and partition that it owns, each with a thread of its own.
+//! fences the first producer. Partitions move between workers one at a time. If several partitions shared a producer,
+//! the new owner of one of them would fence it, and the outputs of the others would stop too. All sinks of one
+//! partition could share a producer, but then a sink whose topic takes no records would hold up the others. So a
+//! process has one producer for each sink and partition that it owns, each with a thread of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,12 +30,12 @@ use types::{Error, ErrorKind, Result};
 
 /// How long a step of a transaction may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A transaction that its producer left open is aborted by the broker after this time, and a record that is not delivered
-/// fails before that.
+/// A transaction that its producer left open is aborted by the broker after this time, and a record that is not
+/// delivered fails before that.
 const TRANSACTION_MS: u64 = 15_000;
 const DELIVERY_MS: u64 = 10_000;
-/// How long positions may be unreadable: as long as a transaction is open that began before them. Brokers look for those
-/// that took too long every ten seconds.
+/// How long positions may be unreadable: as long as a transaction is open that began before them. Brokers look for
+/// those that took too long every ten seconds.
 const UNREADABLE: Duration = Duration::from_secs(40);
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);
 /// Records of the topic of positions that are read at once.
@@ -121,8 +121,8 @@ impl Outputs {
         newest.map(|value| position_of(value.as_deref(), output)).transpose()
     }
 
-    /// Readers of what is committed see nothing behind a transaction that is open, also if that is of another output whose
-    /// process was killed. What was written before now has to be seen.
+    /// Readers of what is committed see nothing behind a transaction that is open, also if that is of another output
+    /// whose process was killed. What was written before now has to be seen.
     fn wait_until_readable(&self, cluster: &Cluster, source: &TopicPartition) -> Result<()> {
         let written = cluster::end_with_uncommitted(&self.settings, source)?;
         let began = Instant::now();

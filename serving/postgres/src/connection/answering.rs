@@ -1,5 +1,5 @@
-//! Rows on their way to a client. What is under way ends when its time is over, when it is cancelled, and when the client
-//! has gone.
+//! Rows on their way to a client. What is under way ends when its time is over, when it is cancelled, and when the
+//! client has gone.
 
 use std::future::Future;
 use std::time::Duration;

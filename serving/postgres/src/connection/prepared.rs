@@ -117,7 +117,8 @@ fn expanded(formats: &[i16], count: usize, what: &str) -> Result<Vec<i16>, Probl
     }
 }
 
-/// Whether a client can read rows of the second columns if the first were described to it. The digits of a decimal may differ.
+/// Whether a client can read rows of the second columns if the first were described to it. The digits of a decimal may
+/// differ.
 pub(super) fn are_alike(shown: &[WireType], found: &[WireType]) -> bool {
     shown.len() == found.len() && shown.iter().zip(found).all(|(a, b)| (a.kind, a.is_list) == (b.kind, b.is_list))
 }

@@ -73,8 +73,8 @@ pub(super) fn placeholders(sql: &str) -> BTreeSet<String> {
     tokens(sql).unwrap_or_default().into_iter().filter_map(placeholder).collect()
 }
 
-/// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them of each
-/// column, and DataFusion plans no subquery that may answer several rows.
+/// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them
+/// of each column, and DataFusion plans no subquery that may answer several rows.
 const ABSENT: [&str; 4] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcollation"];
 
 /// Makes subqueries over what is not there NULL; their parameters stay.

@@ -1,8 +1,9 @@
-//! The events of one subscriber: what is at hand for all, or where it is further behind, what it reads from the catalog.
+//! The events of one subscriber: what is at hand for all, or where it is further behind, what it reads from the
+//! catalog.
 //!
-//! An event's id is its place among the transitions of all alerts. Whoever comes back with the id of the last event that it
-//! got is sent what came after it, or, where some of that is not kept any more, the event `reset`. The id also moves while
-//! there is nothing to send: an event without data, which clients do not pass on, carries it.
+//! An event's id is its place among the transitions of all alerts. Whoever comes back with the id of the last event
+//! that it got is sent what came after it, or, where some of that is not kept any more, the event `reset`. The id also
+//! moves while there is nothing to send: an event without data, which clients do not pass on, carries it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

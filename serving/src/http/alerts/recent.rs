@@ -1,4 +1,5 @@
-//! The transitions of the last while, which all subscribers share: those after one place, up to another, in their order.
+//! The transitions of the last while, which all subscribers share: those after one place, up to another, in their
+//! order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

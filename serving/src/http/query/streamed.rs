@@ -1,5 +1,5 @@
-//! Rows as a stream, each batch as it is made: Arrow, JSON lines or CSV. `meta` is in a header, because it is known before
-//! the first row.
+//! Rows as a stream, each batch as it is made: Arrow, JSON lines or CSV. `meta` is in a header, because it is known
+//! before the first row.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Form {
         }
     }
 
-    /// The form that these Accept headers prefer: of the media types that are known, the one with the greatest `q`, and of
-    /// several the first. `None`: one JSON document.
+    /// The form that these Accept headers prefer: of the media types that are known, the one with the greatest `q`, and
+    /// of several the first. `None`: one JSON document.
     pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Form> {
         let ranges = headers.flat_map(|header| header.split(',')).filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
@@ -60,8 +60,8 @@ impl Form {
     }
 }
 
-/// The head goes out with the first batch, then each batch as it is made. An error before the first batch is answered as
-/// any other; a later one breaks the stream off before its end.
+/// The head goes out with the first batch, then each batch as it is made. An error before the first batch is answered
+/// as any other; a later one breaks the stream off before its end.
 ///
 /// It ends with the rights of its caller: when a token is revoked, or a JWT expires.
 pub(super) async fn answer(

@@ -1,5 +1,5 @@
-//! Counts in a window: what begins and ceases is what a walk over every second of the clock finds, however much is read at
-//! once. What is read already and lies later does not count yet.
+//! Counts in a window: what begins and ceases is what a walk over every second of the clock finds, however much is read
+//! at once. What is read already and lies later does not count yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -169,8 +169,8 @@ async fn until_evaluated(harness: &Harness, alerts: usize) {
 const GONE: &str = "CREATE ALERT gone WITH (topic = 'gone', resolve = true) AS
     SELECT k, last_seen FROM w WHERE as_of() - last_seen BETWEEN INTERVAL '1 minute' AND INTERVAL '2 minutes'";
 
-/// One key ceases before another one, which was due together with it, began. Whoever went on from the time of what ceased would
-/// find that the other one had not begun.
+/// One key ceases before another one, which was due together with it, began. Whoever went on from the time of what
+/// ceased would find that the other one had not begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_of_what_is_committed_does_not_go_back() {
     let harness = of_one_partition(&[

@@ -8,7 +8,8 @@ use types::{ErrorKind, Result};
 use super::{Run, STREAMS};
 
 impl Run {
-    /// The disk runs full while one worker is at work. That worker has committed everything a moment after there is space.
+    /// The disk runs full while one worker is at work. That worker has committed everything a moment after there is
+    /// space.
     pub(super) async fn full_disk(&mut self) {
         let Some(mut disk) = self.disk.take() else { return };
         while !self.workers.is_empty() {

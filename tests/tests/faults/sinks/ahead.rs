@@ -1,5 +1,5 @@
-//! A view of two streams of which one is hours ahead: a run makes its snapshot for a later time than that of the other stream's
-//! events. The sinks that join it read later rows, and say so; others do not.
+//! A view of two streams of which one is hours ahead: a run makes its snapshot for a later time than that of the other
+//! stream's events. The sinks that join it read later rows, and say so; others do not.
 
 use super::*;
 

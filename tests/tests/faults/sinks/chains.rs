@@ -1,7 +1,8 @@
-//! Chains: a sink's topic is the topic of a second stream, and a second sink reads that. Each record of the first is one
-//! event of the second stream and has one record of the second sink, whatever dies between the two.
+//! Chains: a sink's topic is the topic of a second stream, and a second sink reads that. Each record of the first is
+//! one event of the second stream and has one record of the second sink, whatever dies between the two.
 //!
-//! The expected side walks through the first stream for the first sink, and through the topic in between for the second.
+//! The expected side walks through the first stream for the first sink, and through the topic in between for the
+//! second.
 
 use basestream_tests::records_of;
 

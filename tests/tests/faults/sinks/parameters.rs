@@ -1,5 +1,5 @@
-//! Parameters that are set while a sink runs and its processes die: an event has one record, made with a value that was in
-//! effect, whose version the record names.
+//! Parameters that are set while a sink runs and its processes die: an event has one record, made with a value that was
+//! in effect, whose version the record names.
 
 use basestream_tests::until;
 use catalog::{Add, Commit, ParameterRecord};

@@ -1,5 +1,5 @@
-//! Versions, pauses and kills: each accepted event has the record of the version that the catalog says, or lies in a recorded
-//! pause and has none.
+//! Versions, pauses and kills: each accepted event has the record of the version that the catalog says, or lies in a
+//! recorded pause and has none.
 
 use basestream_tests::until;
 use catalog::{Add, Commit, DefinitionRecord, DefinitionStatus, PauseRecord, Remove, SinkRange, SinkSwitch};

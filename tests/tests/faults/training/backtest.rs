@@ -33,7 +33,8 @@ fn received_late(site: &Site, by: (Known, BacktestClock)) -> Vec<ReceivedLate> {
     vec![late("links", HOUR, MINUTE), late("met", 10 * MINUTE, 10 * SECOND), late("of_both", HOUR, MINUTE)]
 }
 
-/// What an event of `s` sees, computed from all events. Of what became known at the same time, the events of `s` come first.
+/// What an event of `s` sees, computed from all events. Of what became known at the same time, the events of `s` come
+/// first.
 fn expected(site: &Site, event: &Event, known: Known) -> Value {
     let at = |event: &Event| if known == Known::Log { event.clock } else { event.time };
     let order = |event: &Event| (at(event), event.stream == "o", event.place);

@@ -1,5 +1,5 @@
-//! The law where the disk runs full for a while: meanwhile every answer is the plain SELECT, and what fails does so because
-//! of the disk. Once there is space, everything goes on.
+//! The law where the disk runs full for a while: meanwhile every answer is the plain SELECT, and what fails does so
+//! because of the disk. Once there is space, everything goes on.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ const DISK_MEBIBYTES: u32 = 64;
 const LONG: Duration = Duration::from_secs(120);
 /// What the operating system says of a full disk, where an error keeps only the text of what caused it.
 const NO_SPACE: &str = "No space left";
-/// What SQLite says of a full disk: its errors have no source. It needs room for what it reads and locks with, too: for a file
-/// that it has to create, and for the index of its write-ahead log, where it answers with an I/O error
+/// What SQLite says of a full disk: its errors have no source. It needs room for what it reads and locks with, too: for
+/// a file that it has to create, and for the index of its write-ahead log, where it answers with an I/O error
 /// (`SQLITE_IOERR_SHMSIZE`).
 const SQLITE_HAS_NO_SPACE: [&str; 3] = ["disk is full", "unable to open database file", "disk I/O error"];
 /// A run that ended on the full disk may not have been able to release its lease, which then expires.

@@ -1,8 +1,9 @@
 //! DBeaver, by the JDBC driver: the extended protocol, with OIDs as int8 and texts as varchar.
 //!
-//! The sources are dbeaver/dbeaver, plugins/org.jkiss.dbeaver.ext.postgresql/src/org/jkiss/dbeaver/ext/postgresql/model/
-//! (`PostgreDataSource`, `PostgreDatabase`, `PostgreSchema`, `PostgreDataType`, `PostgreExecutionContext`), and
-//! pgjdbc/pgjdbc, org/postgresql/jdbc/PgDatabaseMetaData.java and TypeInfoCache.java.
+//! The sources are dbeaver/dbeaver,
+//! plugins/org.jkiss.dbeaver.ext.postgresql/src/org/jkiss/dbeaver/ext/postgresql/model/ (`PostgreDataSource`,
+//! `PostgreDatabase`, `PostgreSchema`, `PostgreDataType`, `PostgreExecutionContext`), and pgjdbc/pgjdbc,
+//! org/postgresql/jdbc/PgDatabaseMetaData.java and TypeInfoCache.java.
 
 use tokio_postgres::types::Type;
 

@@ -3,7 +3,8 @@
 use crate::server::{Server, one, texts};
 use crate::tools::{firsts, has, refused};
 
-/// grafana/grafana, public/app/plugins/datasource/grafana-postgresql-datasource/postgresMetaQuery.ts, `buildSchemaConstraint`.
+/// grafana/grafana, public/app/plugins/datasource/grafana-postgresql-datasource/postgresMetaQuery.ts,
+/// `buildSchemaConstraint`.
 const IN_SEARCH_PATH: &str = r#"
           quote_ident(table_schema) IN (
           SELECT

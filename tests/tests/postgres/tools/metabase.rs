@@ -1,6 +1,7 @@
-//! Metabase, by the JDBC driver: the extended protocol. The sources are metabase/metabase, src/metabase/driver/postgres.clj
-//! (`get-tables-sql`, `describe-fields-sql`, `describe-fks-sql`, `enum-types`, `current-user-table-privileges`), whose
-//! maps HoneySQL writes as SQL, and pgjdbc/pgjdbc, org/postgresql/jdbc/PgDatabaseMetaData.java.
+//! Metabase, by the JDBC driver: the extended protocol. The sources are metabase/metabase,
+//! src/metabase/driver/postgres.clj (`get-tables-sql`, `describe-fields-sql`, `describe-fks-sql`, `enum-types`,
+//! `current-user-table-privileges`), whose maps HoneySQL writes as SQL, and pgjdbc/pgjdbc,
+//! org/postgresql/jdbc/PgDatabaseMetaData.java.
 
 use tokio_postgres::types::Type;
 

@@ -235,7 +235,8 @@ async fn an_advance_backwards_is_wrong_input(place: &Place) {
 
 async fn a_refused_commit_can_be_asked_again_under_its_id(place: &Place) {
     let commit = checkpoint_of(10, 20);
-    // To try again for ten seconds takes about as long each time; a machine that stands still for seconds does so now and then.
+    // To try again for ten seconds takes about as long each time; a machine that stands still for seconds does so now
+    // and then.
     let mut least = std::time::Duration::MAX;
     for _ in 0..3 {
         let started = std::time::Instant::now();

@@ -1,8 +1,8 @@
 //! How far a chain of conditions is passed within a window: `window_funnel`.
 //!
-//! The rules are those of ClickHouse's `windowFunnel`. Of each length of chain, the one that began last is kept: whatever
-//! may follow within the window, follows it too. An event that holds several conditions is taken for the first of them
-//! first.
+//! The rules are those of ClickHouse's `windowFunnel`. Of each length of chain, the one that began last is kept:
+//! whatever may follow within the window, follows it too. An event that holds several conditions is taken for the first
+//! of them first.
 
 use datafusion::common::{Result, plan_err};
 use definitions::durations::parse_duration;

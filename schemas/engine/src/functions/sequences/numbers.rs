@@ -1,5 +1,5 @@
-//! Numbers of variable length, as states hold them: seven bits a byte, the lowest first (LEB128). Numbers with a sign are
-//! stored with it in their lowest bit.
+//! Numbers of variable length, as states hold them: seven bits a byte, the lowest first (LEB128). Numbers with a sign
+//! are stored with it in their lowest bit.
 
 use datafusion::common::{Result, exec_err};
 

@@ -1,6 +1,6 @@
 //! Finds a pattern in a sequence of events, in one pass: its parts are the states of an automaton, of which several are
-//! active at a time. The work is the number of events times the number of parts, whatever the pattern. (ClickHouse tries
-//! one way after another and gives up after a million steps; what it finds within them is the same.)
+//! active at a time. The work is the number of events times the number of parts, whatever the pattern. (ClickHouse
+//! tries one way after another and gives up after a million steps; what it finds within them is the same.)
 //!
 //! Of a time part, one number says what its active beginnings allow: the later an event is that `(?t<=600)` is measured
 //! from, the more it allows; with `(?t>=600)` the earlier. Only `(?t==600)` needs them all.

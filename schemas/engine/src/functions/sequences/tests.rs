@@ -70,7 +70,8 @@ fn batch(rows: &[Row]) -> RecordBatch {
         times(rows.iter().map(|row| Some(row.event_second)).collect()),
         Arc::new(rows.iter().map(|row| Some(row.source)).collect::<StringArray>()),
         Arc::new(rows.iter().map(|row| row.partition).collect::<Int32Array>()),
-        // An offset is that of its partition: a smaller one in the other source is later or earlier by the source alone.
+        // An offset is that of its partition: a smaller one in the other source is later or earlier by the source
+        // alone.
         Arc::new((0..rows.len() as i64).rev().collect::<Int64Array>()),
         Arc::new((0..rows.len() as i64).collect::<Int64Array>()),
     ];

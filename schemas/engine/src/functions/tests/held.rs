@@ -93,8 +93,8 @@ fn distinct(column: &str) -> AggregateFunctionExpr {
     AggregateExprBuilder::new(call.func, vec![Arc::new(argument)]).schema(schema()).alias(column).distinct().build().unwrap()
 }
 
-/// Feeds an accumulator, and compares what it says, times what it takes to hand its states on, with what is allocated: always at
-/// most a fifth more. What one of ours says at the end is at most a fifth more than that takes.
+/// Feeds an accumulator, and compares what it says, times what it takes to hand its states on, with what is allocated:
+/// always at most a fifth more. What one of ours says at the end is at most a fifth more than that takes.
 fn check(name: &str, call: &AggregateFunctionExpr, keys: usize, different: usize) {
     check_batches(BATCHES, name, call, (keys, different));
 }

@@ -1,5 +1,5 @@
-//! Refuses what fails because of one argument, whatever the others are: a divisor that is a constant zero, a unit of time that
-//! is unknown or not constant, a constant pattern that is invalid.
+//! Refuses what fails because of one argument, whatever the others are: a divisor that is a constant zero, a unit of
+//! time that is unknown or not constant, a constant pattern that is invalid.
 
 use std::sync::Arc;
 

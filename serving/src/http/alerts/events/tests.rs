@@ -118,8 +118,8 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However transitions come, whoever reads how slowly and comes back how often, and how little is kept at hand: each
-    /// subscriber gets each transition once, in the order of the commits.
+    /// However transitions come, whoever reads how slowly and comes back how often, and how little is kept at hand:
+    /// each subscriber gets each transition once, in the order of the commits.
     #[test]
     fn a_subscriber_gets_each_transition_once_and_in_order(steps in any_steps(), events in 1usize..200) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

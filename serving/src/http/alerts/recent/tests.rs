@@ -8,8 +8,8 @@ fn event(revision: i64, seq: i64) -> Arc<TransitionEvent> {
 }
 
 proptest! {
-    /// For any sequence of events and any room to keep them: a reader that takes one batch after another gets each event
-    /// after its place once, or learns that some are gone. It learns that only if some are.
+    /// For any sequence of events and any room to keep them: a reader that takes one batch after another gets each
+    /// event after its place once, or learns that some are gone. It learns that only if some are.
     #[test]
     fn a_reader_gets_every_event_after_its_place_or_learns_that_some_are_gone(
         commits in proptest::collection::vec(0i64..40, 1..12),

@@ -1,5 +1,5 @@
-//! A backtest says of each event what DuckDB computes from the records of the log, an independent engine: which of them are
-//! events, in which order they became known, and what each of them sees.
+//! A backtest says of each event what DuckDB computes from the records of the log, an independent engine: which of them
+//! are events, in which order they became known, and what each of them sees.
 
 use std::path::Path;
 use std::process::Command;
@@ -41,7 +41,8 @@ const SPAN: Micros = 3 * HOUR;
 /// Scored events by their places, with their times.
 type Scored = BTreeMap<(i32, i64), (Micros, Value)>;
 
-/// One record. Some are broken, some are late, and some have the id of an earlier one, which is in the same partition or not.
+/// One record. Some are broken, some are late, and some have the id of an earlier one, which is in the same partition
+/// or not.
 fn record(rng: &mut StdRng, number: usize, start: Micros) -> (Option<String>, String) {
     let key = (!rng.random_ratio(1, 20)).then(|| format!("k{}", rng.random_range(0..4)));
     if rng.random_ratio(1, 40) {

@@ -79,7 +79,8 @@ impl Installation {
         }
     }
 
-    /// The dead worker's layers do not have the new version: an error rather than a wrong answer. Any other error is a failure.
+    /// The dead worker's layers do not have the new version: an error rather than a wrong answer. Any other error is a
+    /// failure.
     fn is_not_there_yet(&self, error: &types::Error) {
         if error.kind() != ErrorKind::Unavailable || self.versions.len() == 1 {
             self.fail(error);

@@ -28,8 +28,8 @@ fn the_level_is_the_longest_chain_within_the_window() {
     assert_eq!(level("1s", &[], "z", &of), 0);
 }
 
-/// `windowFunnel(4)(timestamp, event <= 1007, event >= 1002, event <= 1006, event >= 1004)` is 4 in ClickHouse: an event
-/// may hold several conditions of the chain.
+/// `windowFunnel(4)(timestamp, event <= 1007, event >= 1002, event <= 1006, event >= 1004)` is 4 in ClickHouse: an
+/// event may hold several conditions of the chain.
 #[test]
 fn an_event_may_be_several_steps_unless_once() {
     let masks = (1001..=1008).map(|number| [number <= 1007, number >= 1002, number <= 1006, number >= 1004]);

@@ -16,8 +16,8 @@ fn found(pattern: &str, of: &[(i64, u32)]) -> i64 {
     search.count(&events)
 }
 
-/// The examples of ClickHouse's documentation: docs/en/sql-reference/aggregate-functions/parametric-functions.md. Events
-/// that hold no condition are not kept: where 3 is no condition, its event is left out.
+/// The examples of ClickHouse's documentation: docs/en/sql-reference/aggregate-functions/parametric-functions.md.
+/// Events that hold no condition are not kept: where 3 is no condition, its event is left out.
 #[test]
 fn the_documented_examples_of_clickhouse_are_answered_as_there() {
     assert_eq!(found("(?1)(?2)", &[(1, 1), (3, 2)]), 1);
