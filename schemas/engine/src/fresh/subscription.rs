@@ -12,7 +12,7 @@ use super::state::{Change, Snapshot, is_mirrored};
 pub(super) const QUEUE: usize = 256;
 /// A worker without records reports all the time up to when it is complete. This is sent to subscribers this often:
 /// each message includes the one before.
-const COMPLETED_EVERY: Duration = Duration::from_millis(40);
+pub(super) const COMPLETED_EVERY: Duration = Duration::from_millis(40);
 
 /// What there was at one moment, and all that changed since.
 #[derive(Debug)]
