@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! archive -- sort (order) --> events one after another --+-- states of events before (seen) --> rows of views
-//!                                                        +---------------------------------------- SELECT --> scored rows
+//!                                                        +------------------------------------ SELECT --> scored rows
 //! ```
 //!
 //! The events of the sink's stream, and of the others that its views read, are read once, in the order in which they

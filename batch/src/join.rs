@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! full run:         edges, mapped --diff with the previous snapshot--+
-//! incremental run:  delta, and what time has passed over ------------+-> keys whose row may have changed --walk--> rows
-//!                                                                        the other keys' rows ---carried over----^
+//! incremental run:  delta, and what time has passed over ------------+-> keys with a changed row, maybe --walk--> rows
+//!                                                                        the other keys' rows --carried over--------^
 //! ```
 //!
 //! The edges are deduplicated and stored in local files. Memory is bounded by `max_degree` and, after the first run, by

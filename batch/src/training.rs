@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! spine (rows with keys, time, labels) -- sort by time --+
-//! archive, by stream -- sort by time --> chunks ---------+--> states so far --> columns of views -- sort by row --> rows
+//! archive, by stream -- sort by time --> chunks ---------+--> states so far --> columns of views --sort by row--> rows
 //! ```
 //!
 //! Rows and events pass once, in the order of time. Both sorts of rows spill, and so do those of events. What is held

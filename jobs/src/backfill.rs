@@ -2,7 +2,7 @@
 //! path holds for all events.
 //!
 //! ```text
-//! archive files --survey--> what is decoded, and its cost --decode--> new files beside the old ones --> apply: the switch
+//! archive files --survey--> what is decoded, its cost --decode--> new files beside the old ones --apply--> the switch
 //! ```
 //!
 //! Which records are events was decided before, and stays: the files keep their rows, order and offsets. Nothing here

@@ -3,8 +3,8 @@
 //! ```text
 //! state: one Binary; NULL for no events
 //!   format   1 (one byte)
-//!   size     what the state counts for max_state_bytes: 8 bytes for each stretch of the pause's length (from 1970-01-01)
-//!            that a span touches
+//!   size     what the state counts for max_state_bytes: 8 bytes for each stretch of the pause's length (from
+//!            1970-01-01) that a span touches
 //!   spans    how many; of each, in their order:
 //!              the time since the end of the span before (signed: its beginning, for the first)
 //!              its length
