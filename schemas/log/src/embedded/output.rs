@@ -18,8 +18,8 @@ use types::{Error, Result};
 pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
 
 impl Owned {
-    /// Takes an output over: whoever had it appends nothing any more. Returns the offset after the last event whose
-    /// record was appended.
+    /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset after
+    /// the last event whose record was appended.
     pub(super) async fn take(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
         let owner = Uuid::new_v4();
         let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -96,9 +96,9 @@ fn subscriptions(harness: &Harness, events: usize) -> Subscriptions {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A commit of so many transitions of one of the alerts.
+    /// A commit for one of the alerts, and its number of transitions.
     Commit(bool, usize),
-    /// A subscriber takes so many events.
+    /// A subscriber, and the number of events that it takes.
     Take(usize, usize),
     /// A subscriber comes back with its last id.
     ComeBack(usize),
