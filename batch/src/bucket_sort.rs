@@ -1,25 +1,20 @@
 //! Sorts the rows of one bucket, in memory or externally, and emits them in chunks of whole keys.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::compute::{SortOptions, concat_batches};
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use engine::plan::ViewPlan;
 use engine::states::{KeyCodec, StateRows};
 use futures::TryStreamExt;
 use types::{Error, ErrorKind, Result};
 
 use crate::bucket_partitioner::{BucketRows, sliced_bytes};
+use crate::external_sort::sorted;
 use crate::sort_memory::{CHUNK_ROWS, SORTING, SortMemory};
 use crate::temp_folder::at_folder;
 
@@ -79,16 +74,9 @@ impl ExternalSort {
         (memory, context): (SortMemory, Arc<TaskContext>),
     ) -> Result<Self> {
         let schema = plan.state_schema().clone();
-        let once = Arc::new(Once { schema: schema.clone(), bucket: Mutex::new(Some(bucket)) });
-        let source = StreamingTableExec::try_new(schema.clone(), vec![once], None, None, false, None)?;
         // Keys, tile and level.
         let keys = plan.keys.len();
-        let exprs = (0..keys).chain([keys + 1, keys]).map(|index| {
-            let column = Arc::new(Column::new(schema.field(index).name(), index));
-            PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: true })
-        });
-        let ordering = LexOrdering::new(exprs).ok_or_else(|| Error::internal("a snapshot has an order"))?;
-        let sorted = SortExec::new(ordering, Arc::new(source)).execute(0, context.clone())?;
+        let sorted = sorted(rows_of(bucket, schema), (0..keys).chain([keys + 1, keys]), context.clone())?;
         Ok(Self {
             sorted,
             plan: plan.clone(),
@@ -152,41 +140,23 @@ impl ExternalSort {
     }
 }
 
-/// A bucket as a table that can be scanned once.
-struct Once {
-    schema: SchemaRef,
-    bucket: Mutex<Option<BucketRows>>,
-}
-
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Once")
-    }
-}
-
-impl PartitionStream for Once {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let bucket = self.bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        let mut rows = RecordBatchReceiverStream::builder(self.schema.clone(), 2);
-        let send = rows.tx();
-        rows.spawn_blocking(move || {
-            let Some(mut bucket) = bucket else { return Err(DataFusionError::Internal("a bucket is read twice".to_owned())) };
-            // If the receiver is gone, no more rows are wanted.
-            for batch in std::mem::take(&mut bucket.in_memory) {
-                bucket.reservation.shrink(sliced_bytes(&batch)?);
-                if send.blocking_send(Ok(batch)).is_err() {
-                    return Ok(());
-                }
+/// The rows of a bucket, as a sort reads them: those in memory first, whose memory is given back one batch after
+/// another.
+fn rows_of(mut bucket: BucketRows, schema: SchemaRef) -> SendableRecordBatchStream {
+    let mut rows = RecordBatchReceiverStream::builder(schema, 2);
+    let send = rows.tx();
+    rows.spawn_blocking(move || {
+        // If the receiver is gone, no more rows are wanted.
+        for batch in std::mem::take(&mut bucket.in_memory) {
+            bucket.reservation.shrink(sliced_bytes(&batch)?);
+            if send.blocking_send(Ok(batch)).is_err() {
+                return Ok(());
             }
-            let read = bucket.read_spilled(&mut |batch| send.blocking_send(Ok(batch)).map_err(|_| Error::internal("the sort is gone")));
-            read.map_err(DataFusionError::from)
-        });
-        rows.build()
-    }
+        }
+        let read = bucket.read_spilled(&mut |batch| send.blocking_send(Ok(batch)).map_err(|_| Error::internal("the sort is gone")));
+        read.map_err(DataFusionError::from)
+    });
+    rows.build()
 }
 
 #[cfg(test)]

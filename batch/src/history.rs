@@ -9,12 +9,10 @@
 mod merged;
 mod order;
 mod seen;
-mod sorting;
 
 pub(crate) use merged::{Chunk, MergedEvents, Part};
 pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered};
 pub(crate) use seen::{SeenStates, WantedKeys, WantedRows};
-pub(crate) use sorting::sorted;
 
 use std::sync::Arc;
 

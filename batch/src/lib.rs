@@ -25,7 +25,7 @@
 //! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all
 //!   states anew; `one_tier`: a snapshot of all states.
 //! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`.
-//! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
+//! - `write`: each bucket sorted (`bucket_sort`, or with files `external_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
 //! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
@@ -43,6 +43,7 @@ mod compact;
 mod compare;
 mod decide;
 mod events;
+mod external_sort;
 mod from_checkpoints;
 mod full;
 mod history;

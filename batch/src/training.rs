@@ -27,8 +27,9 @@ use types::sql_types::timestamp_type;
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use crate::external_sort::sorted;
 use crate::history::{
-    Archived, CHUNK, Chunk, Known, MergedEvents, Order, PLACE, SeenStates, WantedRows, each_once, first_arrival, ordered, sorted,
+    Archived, CHUNK, Chunk, Known, MergedEvents, Order, PLACE, SeenStates, WantedRows, each_once, first_arrival, ordered,
 };
 use crate::layer::Batch;
 use crate::memory::PeakPool;
@@ -274,7 +275,7 @@ async fn write(
     let received = futures::stream::unfold(receive, |mut receive| async move { receive.recv().await.map(|rows| (Ok(rows), receive)) });
     let rows = Box::pin(RecordBatchStreamAdapter::new(numbered.clone(), received.boxed()));
     let number = numbered.fields().len() - 1;
-    let mut in_order = sorted(rows, &[number], context)?;
+    let mut in_order = sorted(rows, [number], context)?;
     let own: Vec<usize> = (0..number).collect();
     let mut count = 0;
     while let Some(rows) = in_order.try_next().await? {

@@ -359,7 +359,8 @@ impl Harness {
     }
 }
 
-fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
+/// An active definition, as a part of a commit.
+pub fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
     let record = DefinitionRecord {
         kind,
         name: name.into(),

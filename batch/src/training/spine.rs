@@ -14,7 +14,8 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::{HELP, Training, time_field};
-use crate::history::{WantedKeys, sorted};
+use crate::external_sort::sorted;
+use crate::history::WantedKeys;
 
 /// The number of a row in the spine.
 pub(super) const NUMBER: &str = "__row";
@@ -107,7 +108,7 @@ pub(super) fn by_time(
         }
         Ok(())
     });
-    Ok((Cursor { rows: sorted(stream.build(), &[time, time + 1], context)?, layout: of_rows, batch: None, from: 0 }, facts))
+    Ok((Cursor { rows: sorted(stream.build(), [time, time + 1], context)?, layout: of_rows, batch: None, from: 0 }, facts))
 }
 
 /// Adds the numbers, and notes the facts.

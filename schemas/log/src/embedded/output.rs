@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Executor, FromRow, Sqlite, Transaction};
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Decode, Executor, Row, Sqlite, Transaction, Type};
 use uuid::Uuid;
 
 use super::store::failed;
@@ -18,22 +19,13 @@ use types::{Error, Result};
 pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
 
 impl Owned {
-    /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset after
-    /// the last event whose record was appended.
+    /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
+    /// after the last event whose record was appended.
     pub(super) async fn take(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
         let owner = Uuid::new_v4();
         let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET owner = excluded.owner";
-        sqlx::query(sql)
-            .bind(&output.group)
-            .bind(&*output.sink)
-            .bind(&output.identity)
-            .bind(&*output.source.topic)
-            .bind(output.source.partition)
-            .bind(owner.to_string())
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
+        of_output(sql, output).bind(owner.to_string()).execute(&mut *write).await.map_err(failed)?;
         let next = next_offset(&mut *write, output).await?;
         write.commit().await.map_err(failed)?;
         self.lock().insert(output.clone(), owner);
@@ -71,34 +63,26 @@ pub(super) async fn next_offset<'c>(connection: impl Executor<'c, Database = Sql
 /// The only value of an output's row.
 async fn value<'c, T>(sql: &'static str, connection: impl Executor<'c, Database = Sqlite>, output: &Output) -> Result<Option<T>>
 where
-    (T,): for<'r> FromRow<'r, SqliteRow>,
-    T: Send + Unpin,
+    T: for<'r> Decode<'r, Sqlite> + Type<Sqlite>,
 {
-    sqlx::query_scalar(sql)
-        .bind(&output.group)
-        .bind(&*output.sink)
-        .bind(&output.identity)
-        .bind(&*output.source.topic)
-        .bind(output.source.partition)
-        .fetch_optional(connection)
-        .await
-        .map_err(failed)
+    let row = of_output(sql, output).fetch_optional(connection).await.map_err(failed)?;
+    row.map(|row| row.try_get(0)).transpose().map_err(failed)
 }
 
-pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, next: Offset) -> Result<()> {
-    let sql = "INSERT INTO output VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-        ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET next_offset = excluded.next_offset";
+/// A statement whose first five parameters are the key of an output.
+fn of_output<'q>(sql: &'static str, output: &'q Output) -> Query<'q, Sqlite, SqliteArguments> {
     sqlx::query(sql)
         .bind(&output.group)
         .bind(&*output.sink)
         .bind(&output.identity)
         .bind(&*output.source.topic)
         .bind(output.source.partition)
-        .bind(next.0)
-        .execute(connection)
-        .await
-        .map(drop)
-        .map_err(failed)
+}
+
+pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, next: Offset) -> Result<()> {
+    let sql = "INSERT INTO output VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET next_offset = excluded.next_offset";
+    of_output(sql, output).bind(next.0).execute(connection).await.map(drop).map_err(failed)
 }
 
 /// The error of an append to an output that another process has by now.

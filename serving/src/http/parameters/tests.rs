@@ -1,28 +1,15 @@
 use access::{Authenticator, Keyring, NewToken, Role, new_token};
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord};
+use catalog::{Add, Commit, DefinitionKind, ParameterRecord};
 use uuid::Uuid;
 
 use super::*;
-use crate::harness::{Harness, NOW};
+use crate::harness::{Harness, NOW, definition};
 use crate::http::Protection;
 use crate::http::tests::Client;
 
 /// A server that requires a token, over a catalog with one parameter and a sink that uses it.
 async fn client(keyring: &Keyring) -> Client {
     let harness = Harness::filled().await;
-    let definition = |kind, name: &str, sql: &str| {
-        Add::Definition(DefinitionRecord {
-            kind,
-            name: name.into(),
-            version: 1,
-            sql: sql.to_owned(),
-            status: DefinitionStatus::Active,
-            created_at: 0,
-            since: 0,
-            kept_until: None,
-            rolled_back: false,
-        })
-    };
     let value = ParameterRecord {
         parameter: "most".into(),
         version: 1,

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Adds `parts` parts of `size` rows each. Returns how often a row was merged on average, and the greatest number of parts
-/// that were kept at a time.
+/// Adds `parts` parts of `size` rows each. Returns how often a row was merged on average, and the greatest number of
+/// parts that were kept at a time.
 fn merged(parts: usize, size: usize) -> (f64, usize) {
     let (mut sizes, mut rows_merged, mut most) = (Vec::new(), 0, 0_usize);
     for _ in 0..parts {
