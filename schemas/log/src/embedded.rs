@@ -130,7 +130,7 @@ impl Log for EmbeddedLog {
         let (events, receiver) = mpsc::channel(subscription.queue.max(1));
         let stop = CancellationToken::new();
         let instance = Uuid::new_v4().to_string();
-        let alive = Arc::new(alive::Alive::begin(&self.folder, &instance)?);
+        let alive = Arc::new(alive::Alive::begin(&self.folder, &instance, &self.store.members().await?)?);
         let leases = lease::Leases {
             store: self.store.clone(),
             group: subscription.group.clone(),

@@ -3,7 +3,8 @@
 //!
 //! A stopped process (SIGSTOP, a sleeping machine) keeps its lock: its leases expire.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{DirEntry, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,13 +23,14 @@ pub(super) struct Alive {
 }
 
 impl Alive {
-    /// Takes the lock. Call this before the consumer becomes a member, so that every member has a lock.
-    pub(super) fn begin(log_folder: &Path, instance: &str) -> Result<Alive> {
+    /// Takes the lock. Call this before the consumer becomes a member, so that every member has a lock. `members` are
+    /// the instances that are members already.
+    pub(super) fn begin(log_folder: &Path, instance: &str, members: &BTreeSet<String>) -> Result<Alive> {
         let folder = log_folder.join(FOLDER);
         let path = file_of(&folder, instance);
         let locked = std::fs::create_dir_all(&folder).and_then(|()| File::create(&path)).and_then(|file| file.lock().map(|()| file));
         let locked = locked.map_err(|error| Error::from(error).with("file", path.display()))?;
-        sweep(&folder);
+        sweep(&folder, members);
         Ok(Alive { folder, instance: instance.to_owned(), _locked: locked })
     }
 
@@ -49,12 +51,22 @@ fn is_unlocked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
 }
 
-fn sweep(folder: &Path) {
+/// Deletes old files that nobody holds. Those of members stay, however old they are: by its file the others see that a
+/// member is dead.
+fn sweep(folder: &Path, members: &BTreeSet<String>) {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let age = |file: &std::fs::DirEntry| file.metadata().and_then(|found| found.modified()).ok().and_then(|time| time.elapsed().ok());
-    for file in files.filter(|file| age(file).is_some_and(|age| age > SWEEP_AFTER) && is_unlocked(&file.path())) {
+    for file in files.filter(|file| is_old(file) && !is_of_member(file, members) && is_unlocked(&file.path())) {
         let _ = std::fs::remove_file(file.path());
     }
+}
+
+fn is_old(file: &DirEntry) -> bool {
+    let age = file.metadata().and_then(|found| found.modified()).ok().and_then(|time| time.elapsed().ok());
+    age.is_some_and(|age| age > SWEEP_AFTER)
+}
+
+fn is_of_member(file: &DirEntry, members: &BTreeSet<String>) -> bool {
+    file.path().file_stem().and_then(|instance| instance.to_str()).is_some_and(|instance| members.contains(instance))
 }
 
 fn file_of(folder: &Path, instance: &str) -> PathBuf {

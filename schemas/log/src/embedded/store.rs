@@ -1,5 +1,6 @@
 //! The log's SQLite file: its tables, and all reads and writes of topics and record batches.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -125,6 +126,13 @@ impl Store {
 
     pub(super) fn readers(&self) -> &SqlitePool {
         &self.readers
+    }
+
+    /// Returns the instances of all consumers that are members of a group.
+    pub(super) async fn members(&self) -> Result<BTreeSet<String>> {
+        let instances: Vec<(String,)> =
+            sqlx::query_as("SELECT DISTINCT instance FROM member").fetch_all(&self.readers).await.map_err(failed)?;
+        Ok(instances.into_iter().map(|(instance,)| instance).collect())
     }
 
     pub(super) async fn create_topic(&self, name: &str, partitions: u32, identity: &str, now: Micros) -> Result<u32> {

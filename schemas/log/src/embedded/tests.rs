@@ -1,5 +1,6 @@
+use std::fs::File;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -362,6 +363,16 @@ async fn the_partitions_of_a_dropped_consumer_are_free_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_partitions_of_a_killed_worker_are_free_at_once() {
+    kill_a_worker(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_partitions_of_a_worker_that_is_killed_after_a_day_are_free_at_once() {
+    kill_a_worker(Duration::from_secs(86_400)).await;
+}
+
+/// Kills a worker that began this long ago. Another one goes on with its partitions.
+async fn kill_a_worker(age: Duration) {
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
     log.create_topic("events", 2).await.unwrap();
@@ -377,6 +388,7 @@ async fn the_partitions_of_a_killed_worker_are_free_at_once() {
     log.append("events", numbered(50, 80)).await.unwrap();
     // Its tasks end where they stand, and the system closes its files.
     killed.shutdown_background();
+    age_lock_files(&folder, age).await;
 
     // To a worker whose clock is behind, no lease of the one before expires while it waits.
     let behind = log_with_clock(&folder, wall_clock(-3_600)).await;
@@ -386,6 +398,15 @@ async fn the_partitions_of_a_killed_worker_are_free_at_once() {
     stop.cancel();
     assert_eq!(worker.await.unwrap().assigned, 2);
     assert_eq!(std::fs::read_dir(folder.path().join("workers")).unwrap().count(), 0);
+}
+
+/// Waits until nobody holds the lock files, and dates them this far back.
+async fn age_lock_files(folder: &TempDir, age: Duration) {
+    for entry in std::fs::read_dir(folder.path().join("workers")).unwrap() {
+        let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
+        until("the end of the worker", || file.try_lock_shared().is_ok()).await;
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
 }
 
 /// Leaves SQLite's connection room for this many more pages; as a full disk, it ends the transaction that needs more.
