@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 mod examples;
+mod large_catalog;
+
+/// Longer than a process takes to end, also on a machine that is slow.
+const LONGEST_STOP: Duration = Duration::from_secs(120);
 
 /// A project in a temporary folder.
 struct Project {
@@ -105,7 +109,14 @@ impl Up {
     /// Asks it to stop, as a supervisor does; answers its exit code.
     fn stop(mut self) -> Option<i32> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        self.child.wait().unwrap().code()
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < LONGEST_STOP, "timed out: it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
