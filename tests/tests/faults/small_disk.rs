@@ -1,5 +1,5 @@
-//! The binary, and a run that spills, on a real file system that runs full. `BASESTREAM_TEST_SMALL_DISK` names a folder
-//! on one of 24 MiB: `tests/services/test disk` mounts it.
+//! The binary, a run that spills, and remembered ids, on a real file system that runs full.
+//! `BASESTREAM_TEST_SMALL_DISK` names a folder on one of 24 MiB: `tests/services/test disk` mounts it.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use serving::ServingClock;
 use types::{ErrorKind, Result};
 
 use crate::table;
+
+mod remembered_ids;
 
 const STREAM: &str = "CREATE STREAM payments (k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts', key = 'k');";
 const VIEW: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k;";
