@@ -179,6 +179,58 @@ async fn a_value_past_its_limit_is_listed_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_state_may_have_a_mebibyte_where_its_view_sets_no_limit() {
+    let client = Client::new().await;
+    // A text counts its length and 8 bytes.
+    let (longest, at) = ("x".repeat((1 << 20) - 8), "2026-03-02T11:00:00Z");
+    let events =
+        [event(&longest, at, "full", "1.00", "ok"), event(&longest, at, "past", "1.00", "ok"), event("y", at, "past", "1.00", "ok")];
+    client.harness.checkpoint(0, &events).await;
+    let view = "CREATE VIEW counted AS SELECT device, count(DISTINCT id) AS ids FROM payments GROUP BY device";
+    client.harness.define_view("counted", view).await;
+    let ask = async |device: &str| client.get(&format!("/v1/views/counted/row?device={device}")).await.json();
+    let (full, past) = (ask("full").await, ask("past").await);
+    assert_eq!((&full["row"]["ids"], &full["meta"]["errors"]), (&json!(1), &json!([])));
+    assert_eq!((&past["found"], &past["row"]["ids"]), (&json!(true), &Value::Null));
+    let error = &past["meta"]["errors"][0]["error"];
+    assert!(error.as_str().unwrap().contains("more than max_state_bytes = '1MiB'"), "{error}");
+}
+
+/// A view that fails on an event that is committed, at offset 5, and on one that is not, at offset 7.
+async fn failing() -> Client {
+    let client = Client::new().await;
+    let fails = |id: &str| [event(id, "2026-03-02T11:55:00Z", "a", "1.00", "ok"), event("8", "2026-03-02T11:55:00Z", "a", "1.00", "ok")];
+    client.harness.checkpoint(0, &fails("seven")).await;
+    let view = "CREATE VIEW numbers AS SELECT device, sum(CAST(id AS BIGINT)) AS ids FROM payments GROUP BY device";
+    client.harness.define_view("numbers", view).await;
+    client.harness.fresh(0, &fails("nine")).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_says_how_many_events_its_view_fails_on() {
+    let client = failing().await;
+    let numbers = client.get("/v1/views/numbers/row?device=a").await.json();
+    // 1, 2 and 5, and 8 twice.
+    assert_eq!((&numbers["row"]["ids"], &numbers["meta"]["failed"]), (&json!(24), &json!(2)));
+    let query = json!({ "query": "SELECT ids FROM numbers WHERE device = 'c<&'" }).to_string();
+    assert_eq!(client.post("/v1/sql", &query).await.json()["meta"]["failed"], 2, "whichever keys are asked");
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.json()["meta"]["failed"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_fails_on_events_is_listed_by_a_node_that_stays_ready() {
+    let ready = Client::new().await.get("/readyz").await.json();
+    assert_eq!(ready["views_failing"], json!([]));
+    let reply = failing().await.get("/readyz").await;
+    let failing = reply.json()["views_failing"].clone();
+    assert_eq!((reply.status, failing.as_array().unwrap().len()), (200, 1), "{failing}");
+    let numbers = &failing[0];
+    assert_eq!((&numbers["view"], &numbers["version"], &numbers["failed"]), (&json!("numbers"), &json!(1), &json!(2)));
+    assert!(numbers["first"].as_str().unwrap().starts_with("the event at offset 5 of payments/0 fails: "), "{numbers}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_rows_come_in_the_order_of_their_keys() {
     let client = Client::new().await;
     let reply = client
