@@ -31,6 +31,8 @@ async fn all_layers_come_up_and_go_down_in_order() {
     let ready = ready.await.unwrap();
     let answer = reqwest::get(format!("{}/v1/views/device_velocity", ready.url())).await.unwrap();
     assert!(answer.status().is_success());
+    let age = "basestream_serving_answer_age_seconds{view=\"device_velocity\"} ";
+    until(&format!("{}/metrics", ready.url()), |_, text| text.contains(age)).await;
     stop.cancel();
     let outcome = tokio::time::timeout(PATIENCE, task).await.expect("timed out: it does not stop by itself");
     outcome.unwrap().unwrap();
@@ -132,6 +134,23 @@ async fn the_scheduler_alone_is_ready_once_it_knows_what_is_due() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_shown_while_it_is_under_way() {
+    let metrics = recorder().unwrap();
+    let shown = |runs: u32| metrics.render().contains(&format!("basestream_batch_runs_under_way{{view=\"watched\"}} {runs}\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let installation = separate(folder.path()).await;
+    installation.apply(&project("CREATE VIEW watched AS SELECT k, count(*) AS n FROM s GROUP BY k;"), false).await.unwrap();
+    // The run is given up once it was looked at.
+    let (see, seen) = oneshot::channel();
+    let looked = async { see.send(shown(1)).unwrap() };
+    let request = batch::RunRequest::new("watched", installation.run_time());
+    let error = installation.batch().run_until(request, clock(), &|_| {}, looked).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(seen.await.unwrap(), "it is under way");
+    assert!(shown(0), "it has ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_address_of_the_speed_layer_that_is_taken_is_reported_with_its_setting() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -142,20 +161,21 @@ async fn an_address_of_the_speed_layer_that_is_taken_is_reported_with_its_settin
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }
 
+/// A stream, a view over it, and what else these definitions say.
+fn project(more: &str) -> Definitions {
+    let stream = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (topic = 'in', event_time = 'ts', id = 'id');
+        CREATE VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k;";
+    let (project, mistakes) = definitions::parse::parse_definitions(&[(None, format!("{stream} {more}"))]);
+    mistakes.into_result().unwrap();
+    project
+}
+
 /// Workers that were started before there was a sink put out the records of one that is applied later, and go on after
 /// the last one is dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_speed_layer_alone_takes_up_sinks_that_come_later() {
     let folder = tempfile::tempdir().unwrap();
     let installation = separate(folder.path()).await;
-    let project = |sink: &str| {
-        let stream =
-            "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (topic = 'in', event_time = 'ts', id = 'id');
-            CREATE VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k;";
-        let (project, mistakes) = definitions::parse::parse_definitions(&[(None, format!("{stream} {sink}"))]);
-        mistakes.into_result().unwrap();
-        project
-    };
     let stop = CancellationToken::new();
     let (sender, ready) = oneshot::channel();
     let options = UpOptions { definitions: Some(project("")), ready: Some(sender), quiet: true };
