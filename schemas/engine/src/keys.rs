@@ -6,13 +6,13 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 
 use crate::events::spelling::{bytes, decimal, double, whole};
-use crate::events::{canonical_uuid, parse_boolean, parse_date, parse_timestamp};
+use crate::events::{asked_uuid, parse_boolean, parse_date, parse_timestamp};
 
 /// Reads a text as a value of a key's type, whatever its spelling. `is_uuid`: the texts of this key are UUIDs. `None`
 /// if the text means no value of the type; nothing is rounded.
 pub fn parse_key(text: &str, data_type: &DataType, is_uuid: bool) -> Option<ScalarValue> {
     match data_type {
-        DataType::Utf8 if is_uuid => canonical_uuid(text.trim()).map(|uuid| ScalarValue::Utf8(Some(uuid.into_owned()))),
+        DataType::Utf8 if is_uuid => asked_uuid(text).map(|uuid| ScalarValue::Utf8(Some(uuid.into_owned()))),
         DataType::Utf8 => Some(ScalarValue::Utf8(Some(text.to_owned()))),
         DataType::Binary => bytes(text).map(|bytes| ScalarValue::Binary(Some(bytes))),
         other => plain_key(text.trim(), other),

@@ -2,6 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt};
 use rust_decimal::Decimal;
+use tokio_postgres::Statement;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
@@ -124,6 +125,30 @@ async fn keys_that_are_parameters_take_the_lookup_path() {
         .await;
     let found: Vec<(String, i64, Decimal)> = found.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(found, [("a".into(), 1, "12.34".parse().unwrap()), ("b".into(), 1, "0.50".parse().unwrap())]);
+    server.stop().await;
+}
+
+/// As by drivers that send a UUID as a text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_a_uuid_is_found_in_each_spelling_of_a_parameter() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let prepare = async |compared: &str, of: Type| {
+        let sql = format!("SELECT n FROM per_unit WHERE unit {compared} AND big = 9007199254740993");
+        client.prepare_typed(&sql, &[of]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    };
+    let (equal, any) = (prepare("= $1", Type::TEXT).await, prepare("= ANY ($1)", Type::TEXT_ARRAY).await);
+    let (digits, in_fours) = (UNIT.replace('-', ""), "0011-2233-4455-6677-8899-aabb-ccdd-eeff".to_owned());
+    let in_braces = [format!("{{{UNIT}}}"), format!("{{{digits}}}")];
+    for spelling in [UNIT.to_owned(), UNIT.to_uppercase(), digits, in_fours].iter().chain(&in_braces) {
+        let listed = ["no uuid", spelling.as_str()];
+        let listed = listed.as_slice();
+        let asked: [(&Statement, &(dyn ToSql + Sync)); 2] = [(&equal, spelling), (&any, &listed)];
+        for (statement, value) in asked {
+            let rows = client.query(statement, &[value]).await.unwrap_or_else(|error| panic!("{spelling}: {error:?}"));
+            assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [1], "{spelling} as {:?}", statement.params());
+        }
+    }
     server.stop().await;
 }
 

@@ -5,7 +5,7 @@
 //! | type | spellings |
 //! | --- | --- |
 //! | TEXT, JSON | one: the text itself |
-//! | UUID | upper or lower case, with hyphens or without, in braces, after `urn:uuid:` |
+//! | UUID | upper or lower case, with hyphens or without, in braces, after `urn:uuid:` (a question: [`asked_uuid`]) |
 //! | BOOLEAN | `true`, `t`, `1`, `false`, `f`, `0`, in any case |
 //! | integers, DECIMAL | a sign, zeros in front, zeros at the end, an exponent |
 //! | DOUBLE | the same; `-0` is 0 |
@@ -36,6 +36,20 @@ pub fn canonical_uuid<'a>(text: impl Into<Cow<'a, str>>) -> Option<Cow<'a, str>>
     let bare = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).filter(|text| text.len() == 32);
     let parsed = uuid::Uuid::try_parse(bare.unwrap_or(&text)).ok()?;
     Some(Cow::Owned(parsed.hyphenated().to_string()))
+}
+
+/// Returns the UUID that a question means, spelled as in events or, as PostgreSQL takes it, with a hyphen after any
+/// four digits. Events may not have the latter: a record that is decided again has to be decided as before.
+pub fn asked_uuid(text: &str) -> Option<Cow<'_, str>> {
+    let text = text.trim();
+    canonical_uuid(text).or_else(|| canonical_uuid(without_hyphens(text)?))
+}
+
+/// Joins groups of four, eight .. digits that have one hyphen between them, and braces around them or none.
+fn without_hyphens(text: &str) -> Option<String> {
+    let inside = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+    let is_group = |group: &str| !group.is_empty() && group.len().is_multiple_of(4);
+    inside.split('-').all(is_group).then(|| inside.replace('-', ""))
 }
 
 /// Reads `true`, `t`, `1`, `false`, `f` or `0`, in any case.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::events::format_date;
 use crate::events::value::{ColumnValue, canonical_text, read};
+use crate::events::{canonical_uuid, format_date};
 use base64::Engine;
 use definitions::ColumnType;
 use types::sql_types::timestamp_type;
@@ -178,6 +178,18 @@ fn a_quotient_is_found_with_and_without_the_zeros_at_its_end() {
         assert_eq!(parse_key(text, &DataType::Decimal256(76, 38), false), Some(stored.clone()), "{text}");
     }
     assert_eq!(parse_key("1e-40", &DataType::Decimal256(76, 38), false), None);
+}
+
+#[test]
+fn a_uuid_is_asked_for_with_hyphens_where_postgresql_takes_them_and_an_event_has_none_there() {
+    let stored = Some(ScalarValue::from("0a1b2c3d-4e5f-6789-abcd-ef0123456789"));
+    for text in ["0a1b-2c3d-4e5f-6789-abcd-ef01-2345-6789", "{0A1B2C3D-4E5F6789-ABCDEF01-23456789}"] {
+        assert_eq!(parse_key(text, &DataType::Utf8, true), stored, "{text}");
+        assert!(read(&ColumnType::Uuid, None, &json!(text).to_string()).is_err(), "{text}");
+    }
+    for text in ["0a1b2c-3d4e5f6789abcdef0123456789", "0a1b2c3d--4e5f6789abcdef0123456789", "0a1b2c3d4e5f6789abcdef0123456789-"] {
+        assert_eq!(parse_key(text, &DataType::Utf8, true), None, "{text}");
+    }
 }
 
 #[test]

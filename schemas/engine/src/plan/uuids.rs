@@ -1,12 +1,12 @@
-//! Finds UUIDs among the texts. A UUID is stored as a text in one spelling ([`canonical_uuid`]), and SQL has no other
-//! type for it. This finds the columns of a plan that hold UUIDs, and gives the texts that are compared with them that
-//! spelling.
+//! Finds UUIDs among the texts. A UUID is stored as a text in one spelling, and SQL has no other type for it. This
+//! finds the columns of a plan that hold UUIDs, and gives the texts that are compared with them that spelling.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::datatypes::Schema;
+use arrow::array::ListArray;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, ScalarValue};
@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Aggregate, BinaryExpr, Distinct, Expr, LogicalPla
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 
-use crate::events::canonical_uuid;
+use crate::events::asked_uuid;
 use crate::plan::ViewPlan;
 use crate::plan::columns::strip_alias;
 use crate::plan::hidden::strip_casts;
@@ -23,6 +23,9 @@ use definitions::{ColumnType, StreamDefinition};
 
 /// The schema of tables whose names have none.
 const DEFAULT_SCHEMA: &str = "public";
+/// The function that `= ANY (..)` becomes, and the one that `ARRAY[..]` does.
+const ARRAY_HAS: &str = "array_has";
+const MAKE_ARRAY: &str = "make_array";
 
 /// Tables with columns that hold UUIDs.
 #[derive(Debug, Clone, Default)]
@@ -234,6 +237,7 @@ fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
             let whens = case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
             case.expr.as_deref_mut().into_iter().chain(whens).collect()
         }
+        Expr::ScalarFunction(call) if call.name() == ARRAY_HAS => call.args.iter_mut().flat_map(items_of).collect(),
         _ => return None,
     };
     let others: Vec<Option<ScalarValue>> = compared.iter().map(|expr| other_spelling(expr)).collect();
@@ -249,11 +253,36 @@ fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
     Some(changed)
 }
 
-/// Returns the canonical spelling of a literal that is a UUID in another one.
+/// The items of an array that is made from some; any other expression is one itself.
+fn items_of(expr: &mut Expr) -> Vec<&mut Expr> {
+    if !matches!(expr, Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY) {
+        return vec![expr];
+    }
+    match expr {
+        Expr::ScalarFunction(call) => call.args.iter_mut().collect(),
+        other => vec![other],
+    }
+}
+
+/// Returns the canonical spelling of a literal that is a UUID in another one, or a list with such texts.
 fn other_spelling(expr: &Expr) -> Option<ScalarValue> {
-    let Expr::Literal(value, _) = strip_casts(expr) else { return None };
+    match strip_casts(expr) {
+        Expr::Literal(ScalarValue::List(list), _) => other_spellings(list),
+        Expr::Literal(value, _) => other_spelling_of_text(value),
+        _ => None,
+    }
+}
+
+fn other_spellings(list: &ListArray) -> Option<ScalarValue> {
+    let data_type = Some(list.value_type()).filter(DataType::is_string)?;
+    let items: Vec<ScalarValue> = ScalarValue::convert_array_to_scalar_vec(list).ok()?.into_iter().flatten().flatten().collect();
+    let canonical: Vec<ScalarValue> = items.iter().map(|item| other_spelling_of_text(item).unwrap_or_else(|| item.clone())).collect();
+    (canonical != items).then(|| ScalarValue::List(ScalarValue::new_list_nullable(&canonical, &data_type)))
+}
+
+fn other_spelling_of_text(value: &ScalarValue) -> Option<ScalarValue> {
     let text = value.try_as_str()??;
-    let canonical = canonical_uuid(text.trim()).filter(|canonical| canonical != text)?.into_owned();
+    let canonical = asked_uuid(text).filter(|canonical| canonical != text)?.into_owned();
     match value {
         ScalarValue::LargeUtf8(_) => Some(ScalarValue::LargeUtf8(Some(canonical))),
         ScalarValue::Utf8View(_) => Some(ScalarValue::Utf8View(Some(canonical))),

@@ -39,7 +39,9 @@ async fn rows(rest: &str) -> i64 {
 
 #[tokio::test]
 async fn a_uuid_is_equal_to_each_of_its_spellings() {
-    let spellings = [ONE.to_owned(), ONE.to_uppercase(), ONE.replace('-', ""), format!("{{{ONE}}}"), format!("urn:uuid:{ONE}")];
+    let in_fours = "0a1b-2c3d-4e5f-6789-abcd-ef01-2345-6789";
+    let spellings =
+        [ONE.to_owned(), ONE.to_uppercase(), ONE.replace('-', ""), format!("{{{ONE}}}"), format!("urn:uuid:{ONE}"), in_fours.to_owned()];
     for spelling in spellings {
         for (condition, expected) in [
             ("id = $", 1),
@@ -47,6 +49,7 @@ async fn a_uuid_is_equal_to_each_of_its_spellings() {
             ("id <> $", 2),
             ("id IN ($, 'x')", 1),
             ("id NOT IN ('x', $)", 2),
+            ("id = ANY (ARRAY['x', $])", 1),
             ("id IS NOT DISTINCT FROM $", 1),
             ("id BETWEEN $ AND $", 1),
             ("id > $", 2),
