@@ -177,7 +177,7 @@ impl Respelled {
 }
 
 /// What a stamp adds for a view with such a text, which in earlier releases was equal to no UUID.
-pub(super) const STAMP: &str = "; uuid spellings/2";
+pub(super) const STAMP: &str = "; uuid spellings/3";
 
 /// Returns which keys of a view's aggregate are UUIDs, in the order of GROUP BY.
 pub(super) fn of_keys(aggregate: &Aggregate, streams: &[Arc<StreamDefinition>]) -> Vec<bool> {
@@ -255,11 +255,8 @@ fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
 
 /// The items of an array that is made from some; any other expression is one itself.
 fn items_of(expr: &mut Expr) -> Vec<&mut Expr> {
-    if !matches!(expr, Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY) {
-        return vec![expr];
-    }
     match expr {
-        Expr::ScalarFunction(call) => call.args.iter_mut().collect(),
+        Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY => call.args.iter_mut().collect(),
         other => vec![other],
     }
 }
