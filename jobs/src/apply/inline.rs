@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Spanned, Statement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Spanned, Statement, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use definitions::syntax::SyntaxNode;
 use definitions::{Definitions, ViewDefinition, parse};
 
 /// Returns the text as it is compared and stored: no trailing spaces, no blank lines around it, no semicolon at the

@@ -1,5 +1,5 @@
 //! What users write: streams, views, sinks, alerts and parameters in SQL, and settings in `basestream.toml`
-//! ([`settings`]).
+//! ([`settings`]). [`syntax`] visits the syntax trees of SQL, whoever parsed it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ pub mod parse;
 mod schedule;
 pub mod settings;
 mod sink;
+pub mod syntax;
 
 pub use alert::AlertDefinition;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use datafusion::common::Span;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Spanned, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Spanned, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use definitions::syntax::SyntaxNode;
 use definitions::{ParameterDefinition, ParameterType};
 use types::suggest::expected;
 use types::{Error, Result};
@@ -108,22 +108,25 @@ pub fn used_text(used: &UsedParameters) -> String {
 ///
 /// Errors: `Input` for an unknown name or another argument, with the place.
 pub(crate) fn put_in(query: &mut ast::Query, parameters: &Parameters) -> Result<UsedParameters, (Error, Option<Span>)> {
-    let mut values = Values { parameters, used: UsedParameters::new() };
-    match VisitMut::visit(query, &mut values) {
-        ControlFlow::Continue(()) => Ok(values.used),
-        ControlFlow::Break(found) => Err(*found),
+    let mut values = Values { parameters, used: UsedParameters::new(), refused: None };
+    let _ = query.visit_mut(&mut values);
+    match values.refused {
+        Some(refused) => Err(refused),
+        None => Ok(values.used),
     }
 }
 
 struct Values<'a> {
     parameters: &'a Parameters,
     used: UsedParameters,
+    /// Why the visit ended early, with the place.
+    refused: Option<(Error, Option<Span>)>,
 }
 
 impl VisitorMut for Values<'_> {
-    type Break = Box<(Error, Option<Span>)>;
+    type Break = ();
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::Function(function) = &*expr else { return ControlFlow::Continue(()) };
         if !is_parameter(function) {
             return ControlFlow::Continue(());
@@ -138,7 +141,10 @@ impl VisitorMut for Values<'_> {
                 *expr = value;
                 ControlFlow::Continue(())
             }
-            Err(error) => ControlFlow::Break(Box::new((error, Span::try_from_sqlparser_span(expr.span())))),
+            Err(error) => {
+                self.refused = Some((error, Span::try_from_sqlparser_span(expr.span())));
+                ControlFlow::Break(())
+            }
         }
     }
 }
@@ -162,23 +168,18 @@ fn name_of(function: &Function) -> Result<&str> {
 
 /// Returns the names of the parameters that a SELECT uses; none if it does not parse.
 pub fn names_in(select: &str) -> BTreeSet<String> {
-    struct Names(BTreeSet<String>);
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    let mut names = BTreeSet::new();
+    for statement in Parser::parse_sql(&GenericDialect {}, select).unwrap_or_default() {
+        let _ = statement.visit_expressions(|expr| {
             if let Expr::Function(function) = expr
                 && is_parameter(function)
             {
-                self.0.extend(name_of(function).ok().map(str::to_owned));
+                names.extend(name_of(function).ok().map(str::to_owned));
             }
             ControlFlow::Continue(())
-        }
+        });
     }
-    let mut names = Names(BTreeSet::new());
-    for statement in Parser::parse_sql(&GenericDialect {}, select).unwrap_or_default() {
-        let _ = statement.visit(&mut names);
-    }
-    names.0
+    names
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{self, Visit, Visitor, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use definitions::syntax::SyntaxNode;
 use serde_json::Value;
 use types::sql_types::sql_name;
 use types::{Error, Result};
@@ -133,22 +134,17 @@ fn number(expr: &ast::Expr) -> Option<usize> {
 fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Result<Statement> {
     let mut statement = statement.clone();
     let Some(inner) = inner_mut(&mut statement) else { return Ok(statement) };
-    let outcome = visit_expressions_mut(inner, |expr| {
+    inner.visit_expressions_mut(|expr| {
         // Visited after what is inside it: what it is replaced by is not visited again.
         let Some((number, data_type)) = number(expr).and_then(|number| casts.get_key_value(&number)) else {
-            return ControlFlow::Continue(());
+            return Ok(());
         };
         let text = format!("CAST(${number} AS {})", sql_name(data_type));
-        match Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr()) {
-            Ok(cast) => *expr = cast,
-            Err(error) => return ControlFlow::Break(Error::input(format!("the type of ${number} is not supported")).caused_by(error)),
-        }
-        ControlFlow::Continue(())
-    });
-    match outcome {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(statement),
-    }
+        let cast = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr());
+        *expr = cast.map_err(|error| Error::input(format!("the type of ${number} is not supported")).caused_by(error))?;
+        Ok(())
+    })?;
+    Ok(statement)
 }
 
 /// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one

@@ -14,11 +14,12 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
-    JoinConstraint, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Visit, VisitMut, VisitorMut,
+    JoinConstraint, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use definitions::StreamDefinition;
+use definitions::syntax::SyntaxNode;
 use engine::events::event_schema;
 use types::{Error, Result};
 
@@ -38,10 +39,11 @@ type Streams = BTreeMap<Arc<str>, LiveStream>;
 pub(super) fn leave_out_system_columns(statement: &mut Statement, streams: &Streams) -> Result<()> {
     match statement {
         Statement::Explain(explain) => leave_out_system_columns(&mut explain.statement, streams),
-        Statement::Statement(statement) => match VisitMut::visit(&mut **statement, &mut Rewriter { streams, scopes: Vec::new() }) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        },
+        Statement::Statement(statement) => {
+            let mut rewriter = Rewriter { streams, scopes: Vec::new(), outcome: Ok(()) };
+            let _ = statement.visit_mut(&mut rewriter);
+            rewriter.outcome
+        }
         _ => Ok(()),
     }
 }
@@ -50,6 +52,7 @@ struct Rewriter<'a> {
     streams: &'a Streams,
     /// Of the queries around the one that is visited, outermost first.
     scopes: Vec<Scope>,
+    outcome: Result<()>,
 }
 
 /// The names that a query's WITH gives to queries: a stream of the same name is not meant by them.
@@ -61,27 +64,27 @@ struct Scope {
 }
 
 impl VisitorMut for Rewriter<'_> {
-    type Break = Error;
+    type Break = ();
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Query { with, body, order_by, pipe_operators, .. } = query;
         let names: Vec<String> = with.iter().flat_map(|with| &with.cte_tables).map(|cte| resolved(&cte.alias.name)).collect();
         let is_recursive = with.as_ref().is_some_and(|with| with.recursive);
         self.scopes.push(Scope { visible: names.iter().cloned().collect(), coming: VecDeque::new() });
 
         let mut beside = SystemNames::default();
-        let _: ControlFlow<()> = Visit::visit(&*order_by, &mut beside);
-        let _: ControlFlow<()> = Visit::visit(&*pipe_operators, &mut beside);
-        let rewritten = self.body(body, beside);
+        let _ = order_by.visit(&mut beside);
+        let _ = pipe_operators.visit(&mut beside);
+        self.outcome = self.body(body, beside);
 
         // The definitions are visited next, before the rest of the query.
         if let Some(scope) = self.scopes.last_mut().filter(|_| !is_recursive) {
             *scope = Scope { visible: BTreeSet::new(), coming: names.into() };
         }
-        rewritten.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.scopes.pop();
         if let Some(parent) = self.scopes.last_mut()
             && let Some(name) = parent.coming.pop_front()
@@ -116,7 +119,7 @@ impl Rewriter<'_> {
         }
         named.add_using(&joins);
         named.add_left_out(&select.projection);
-        let _: ControlFlow<()> = Visit::visit(&*select, &mut named);
+        let _ = select.visit(&mut named);
 
         let mut relations = Vec::new();
         for tables in &mut select.from {

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, OrderByExpr, Select, VisitMut, VisitorMut, visit_expressions,
+    ObjectName, ObjectNamePart, OrderByExpr, Select, VisitorMut,
 };
+use definitions::syntax::SyntaxNode;
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
@@ -19,7 +20,7 @@ const ALWAYS_ORDERED: [&str; 4] = ["last_n", "sequence_match", "sequence_count",
 /// Returns the aggregate functions that an expression calls, in order of appearance.
 pub(super) fn aggregates_in(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+    let _ = expr.visit_expressions(|expr| {
         if let Some(name) = aggregate_name(expr, is_aggregate) {
             found.push(name);
         }
@@ -29,7 +30,7 @@ pub(super) fn aggregates_in(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) ->
 }
 
 pub(super) fn mentions(expr: &Expr, function: &str) -> bool {
-    visit_expressions(expr, |expr| match expr {
+    expr.visit_expressions(|expr| match expr {
         Expr::Function(call) if name_of(call) == function => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })
@@ -52,7 +53,7 @@ pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) 
         }
         _ => true,
     };
-    visit_expressions(expr, |expr| match expr {
+    expr.visit_expressions(|expr| match expr {
         Expr::Function(call) if aggregate_name(expr, is_aggregate).is_some() && repeated(call) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })
@@ -62,7 +63,7 @@ pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) 
 /// Returns the expressions whose different values are counted, and those that must differ from the other side.
 pub(super) fn end_points(select: &Select, sides: &Sides) -> Vec<Expr> {
     let mut found = Vec::new();
-    let _: ControlFlow<()> = visit_expressions(select, |expr| {
+    let _ = select.visit_expressions(|expr| {
         match expr {
             Expr::BinaryOp { left, op: BinaryOperator::NotEq, right } if sides.named_in(expr).len() > 1 => {
                 found.extend([(**left).clone(), (**right).clone()]);
@@ -99,7 +100,7 @@ pub(super) fn is_total(expr: &Expr) -> bool {
 /// Returns SQL for the number of different values that each call of `function` is given.
 pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     let mut counts = Vec::new();
-    let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+    let _ = expr.visit_expressions(|expr| {
         if let Expr::Function(call) = expr
             && name_of(call) == function
             && let FunctionArguments::List(list) = &call.args
@@ -164,24 +165,23 @@ pub(super) struct Rewriting<'a> {
 impl Rewriting<'_> {
     /// Rewrites an expression for one moment; returns the reaches of its aggregates.
     pub(super) fn rewrite(self, expr: &mut Expr) -> Result<Vec<Reach>> {
-        let mut rewriter = Rewriter { rewriting: self, reaches: Vec::new() };
-        match expr.visit(&mut rewriter) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(rewriter.reaches),
-        }
+        let mut rewriter = Rewriter { rewriting: self, reaches: Vec::new(), outcome: Ok(()) };
+        let _ = expr.visit_mut(&mut rewriter);
+        rewriter.outcome.map(|()| rewriter.reaches)
     }
 }
 
 struct Rewriter<'a> {
     rewriting: Rewriting<'a>,
     reaches: Vec<Reach>,
+    outcome: Result<()>,
 }
 
 impl VisitorMut for Rewriter<'_> {
-    type Break = Error;
+    type Break = ();
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let rewritten = match expr {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.outcome = match expr {
             Expr::Function(call) if name_of(call) == "as_of" => parse_expr(&timestamp(self.rewriting.t)).map(|value| *expr = value),
             _ if aggregate_name(expr, self.rewriting.is_aggregate).is_some() => match expr {
                 Expr::Function(call) => self.aggregate(call),
@@ -189,7 +189,7 @@ impl VisitorMut for Rewriter<'_> {
             },
             _ => Ok(()),
         };
-        rewritten.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -222,20 +222,14 @@ impl Rewriter<'_> {
     /// time.
     fn replace_within(&self, filter: &mut Expr) -> Result<Option<Reach>> {
         let mut named: Option<Reach> = None;
-        let done = datafusion::sql::sqlparser::ast::visit_expressions_mut(filter, |expr| {
-            let replaced = match expr {
-                Expr::Function(call) if name_of(call) == "within" => self.comparison(call).map(|(side, span, condition)| {
-                    named.get_or_insert_with(|| self.rewriting.sides.reach(Span::ALL)).0[side] = span;
-                    *expr = condition;
-                }),
-                _ => Ok(()),
-            };
-            replaced.map_or_else(ControlFlow::Break, ControlFlow::Continue)
-        });
-        match done {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(named),
-        }
+        filter.visit_expressions_mut(|expr| match expr {
+            Expr::Function(call) if name_of(call) == "within" => self.comparison(call).map(|(side, span, condition)| {
+                named.get_or_insert_with(|| self.rewriting.sides.reach(Span::ALL)).0[side] = span;
+                *expr = condition;
+            }),
+            _ => Ok(()),
+        })?;
+        Ok(named)
     }
 
     fn comparison(&self, call: &Function) -> Result<(usize, Span, Expr)> {
@@ -261,7 +255,7 @@ impl Rewriter<'_> {
 /// `sum(x / y) FILTER (WHERE y <> 0)` would fail.
 fn guard_inputs(call: &mut Function, filter: &Expr) -> Result<()> {
     let guard = |input: &mut Expr| -> Result<()> {
-        let reads = visit_expressions(input, |expr| match expr {
+        let reads = input.visit_expressions(|expr| match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         });

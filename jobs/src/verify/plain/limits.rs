@@ -16,10 +16,10 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NullTreatment,
-    visit_expressions,
 };
 
 use definitions::durations::parse_duration;
+use definitions::syntax::SyntaxNode;
 use engine::functions::sums_to_verify;
 
 use super::calls::name_of;
@@ -57,7 +57,7 @@ pub fn register(session: &SessionContext) {
 /// bytes than this. `None` if neither can be.
 pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
     let mut conditions = Vec::new();
-    let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+    let _ = expr.visit_expressions(|expr| {
         if let Expr::Function(call) = expr {
             if let Some((bytes, limit_bytes)) = bytes_of(call).or_else(|| bytes_of_events(call)).zip(limit_bytes) {
                 conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, TableAlias, TableFactor, visit_expressions,
+    Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, TableAlias, TableFactor,
 };
+use definitions::syntax::SyntaxNode;
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -59,7 +60,7 @@ impl Sides {
     /// Returns the sides whose columns an expression names.
     pub(super) fn named_in(&self, expr: &Expr) -> BTreeSet<usize> {
         let mut named = BTreeSet::new();
-        let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+        let _ = expr.visit_expressions(|expr| {
             match expr {
                 Expr::Identifier(column) => named.extend(self.having(column)),
                 Expr::CompoundIdentifier(parts) => {

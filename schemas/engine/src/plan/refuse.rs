@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visit, Visitor,
+    self, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visitor,
 };
 
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
+use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
 
 /// Whether a SELECT keeps states or is inlined where it is used.
@@ -342,9 +343,14 @@ impl Visitor for Expressions<'_, '_> {
 impl Expressions<'_, '_> {
     /// The state of an aggregate must depend on its events alone, because it is merged for any time.
     fn no_time_inside(&mut self, aggregate: &ast::Function, name: &str) {
-        let mut calls = TimeCalls(Vec::new());
-        let _ = aggregate.visit(&mut calls);
-        for call in calls.0 {
+        let mut time_calls = Vec::new();
+        let _ = aggregate.visit_expressions(|expr| {
+            if matches!(expr, Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("as_of")) {
+                time_calls.push(expr.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        for call in time_calls {
             self.check.refuse(
                 &call,
                 format!("as_of() inside {name}(): what an aggregate keeps of its events does not change with the time of the answer"),
@@ -379,39 +385,14 @@ impl Expressions<'_, '_> {
     }
 }
 
-/// The calls of `as_of()`.
-struct TimeCalls(Vec<Expr>);
-
-impl Visitor for TimeCalls {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("as_of")) {
-            self.0.push(expr.clone());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// Whether an item contains an aggregate, by the names of the aggregates. If so, the view keeps states; otherwise it is
 /// inlined.
 fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
-    struct Finder<'a> {
-        functions: &'a Functions,
-        found: bool,
-    }
-    impl Visitor for Finder<'_> {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let Expr::Function(function) = expr {
-                self.found |= is_aggregate_call(function, self.functions);
-            }
-            if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-    }
-    let mut finder = Finder { functions, found: false };
-    let _ = item.visit(&mut finder);
-    finder.found
+    item.visit_expressions(|expr| match expr {
+        Expr::Function(function) if is_aggregate_call(function, functions) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 fn is_aggregate_call(function: &ast::Function, functions: &Functions) -> bool {

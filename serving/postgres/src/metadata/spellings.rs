@@ -1,13 +1,13 @@
 //! What clients ask the catalog in words that DataFusion does not plan, and what means the same here.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Expr, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use definitions::syntax::SyntaxNode;
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
 const SPELLINGS: [(&str, &str); 10] = [
@@ -79,7 +79,7 @@ const ABSENT: [&str; 4] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcoll
 
 /// Makes subqueries over what is not there NULL; their parameters stay.
 pub(super) fn without_absent(statement: &mut Statement) {
-    let _ = visit_expressions_mut(statement, |expr| {
+    let _ = statement.visit_expressions_mut(|expr| {
         if let Expr::Subquery(query) = expr {
             let text = query.to_string();
             if ABSENT.iter().any(|name| text.contains(name))
@@ -88,7 +88,7 @@ pub(super) fn without_absent(statement: &mut Statement) {
                 *expr = null;
             }
         }
-        ControlFlow::<()>::Continue(())
+        Ok(())
     });
 }
 

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{self, Spanned, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
 
 use super::{Planner, analysed, at_span, logical, parse};
 use crate::plan::refuse;
 use crate::plan::refuse::Shape;
+use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
 use types::Error;
 use types::sql_errors::{CAST, unknown_relation};
