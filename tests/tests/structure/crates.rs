@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use crate::graph::{Edge, Graph, cycles, reduced};
-use crate::source::{read, without_tests};
+use crate::source::{ModulePath, read, without_tests};
 use crate::{files_below, root};
 
 #[test]
@@ -84,6 +84,18 @@ fn the_decoding_of_events_needs_no_datafusion() {
     assert!(product.len() > 5, "found {} files", product.len());
     let needing: Vec<_> = product.into_iter().filter(|file| read(file).contains("datafusion")).collect();
     assert!(needing.is_empty(), "{needing:?}");
+}
+
+/// sqlparser's own traversal is generated again for each type of visitor.
+#[test]
+fn one_file_visits_the_syntax_trees_of_sql() {
+    let generates = |path: &ModulePath| {
+        let name = path.first().map_or("", String::as_str);
+        ["Visit", "VisitMut"].contains(&name) || name.starts_with("visit_")
+    };
+    let files = members().into_iter().flat_map(|member| files_below(&root().join(member).join("src"), ".rs"));
+    let found: Vec<_> = files.filter(|file| read(file).paths_after("ast::").iter().any(generates)).collect();
+    assert_eq!(found, [root().join("schemas/definitions/src/syntax.rs")], "the others: definitions::syntax::SyntaxNode");
 }
 
 /// The folders of the workspace's crates.

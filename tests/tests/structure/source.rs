@@ -71,6 +71,11 @@ impl Source {
         self.0.contains(text)
     }
 
+    /// The paths that go on after these words: `b` and `c::D` after `a::`, of `a::{b, c::D}`.
+    pub fn paths_after(&self, words: &str) -> Vec<ModulePath> {
+        self.0.match_indices(words).flat_map(|(at, _)| branches(&self.0[at + words.len()..]).0).collect()
+    }
+
     /// The paths that begin with `crate` or `super`, as they are from the crate's root, each with its line. `place` is
     /// the file's own path.
     pub fn paths(&self, place: &[String]) -> Vec<(ModulePath, usize)> {
