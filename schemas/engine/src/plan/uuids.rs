@@ -255,8 +255,11 @@ fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
 
 /// The items of an array that is made from some; any other expression is one itself.
 fn items_of(expr: &mut Expr) -> Vec<&mut Expr> {
+    if !matches!(expr, Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY) {
+        return vec![expr];
+    }
     match expr {
-        Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY => call.args.iter_mut().collect(),
+        Expr::ScalarFunction(call) => call.args.iter_mut().collect(),
         other => vec![other],
     }
 }
