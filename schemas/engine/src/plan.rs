@@ -51,7 +51,7 @@ pub(crate) use analyse::asks_for_time;
 pub use analyse::{Planned, Planner};
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use hidden::{node_name, strip_casts};
-pub(crate) use links::check_key_types;
+pub(crate) use links::check_on_types;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
 pub(crate) use written::{qualified_sql_of, sql_of};

@@ -33,7 +33,7 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    UuidColumns, ViewPlan, asks_for_time, check_expressions, check_key_types, node_name, planning_session, simplify_or_keep,
+    UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, node_name, planning_session, simplify_or_keep,
     unstable_function,
 };
 use crate::steps::Step;
@@ -223,7 +223,7 @@ pub(crate) async fn analysed(
     let used = put_in(query, sources.parameters).map_err(|(error, span)| Refused::Ours(error, span))?;
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
     if sources.is_strict {
-        check_key_types(&plan).map_err(|unlike| Refused::Ours(unlike.error, unlike.span))?;
+        check_on_types(&plan).map_err(|unlike| Refused::Ours(unlike.error, unlike.span))?;
     }
     Ok((state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?, used))
 }

@@ -34,7 +34,8 @@ mod edges;
 mod keys;
 mod split;
 
-pub(crate) use keys::check_key_types;
+pub(super) use keys::check_key_types;
+pub(crate) use keys::check_on_types;
 pub(super) use split::has_join;
 
 /// The number of neighbours that a walk follows from one node, unless WITH (max_degree = ..) sets it.

@@ -20,16 +20,29 @@ pub(crate) struct Unlike {
 /// Refuses equalities between a join's sides whose types cannot be compared exactly. `plan` must not be analysed yet:
 /// it holds only the user's own casts.
 pub(crate) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+    check_nodes(plan, |node| match node {
+        LogicalPlan::Filter(filter) => joined_below(&filter.input).map_or(Ok(()), |join| check(join, &equalities(&filter.predicate))),
+        other => check_join(other),
+    })
+}
+
+/// The same for the conditions of the joins alone, for a SELECT whose WHERE joins nothing.
+pub(crate) fn check_on_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+    check_nodes(plan, check_join)
+}
+
+fn check_nodes(plan: &LogicalPlan, of_node: impl Fn(&LogicalPlan) -> Result<(), Unlike>) -> Result<(), Unlike> {
     let mut found = Ok(());
     let _ = plan.apply(|node| {
-        found = match node {
-            LogicalPlan::Join(join) => check(join, &join_keys(join)),
-            LogicalPlan::Filter(filter) => joined_below(&filter.input).map_or(Ok(()), |join| check(join, &equalities(&filter.predicate))),
-            _ => Ok(()),
-        };
+        found = of_node(node);
         Ok(if found.is_err() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     found
+}
+
+fn check_join(node: &LogicalPlan) -> Result<(), Unlike> {
+    let LogicalPlan::Join(join) = node else { return Ok(()) };
+    check(join, &join_keys(join))
 }
 
 fn join_keys(join: &Join) -> Vec<(&Expr, &Expr)> {
