@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use engine::plan::{ColumnKind, ViewPlan};
 use engine::states::FailedValue;
+use types::failures::Failures;
 
 /// Prefixes the text of a DOUBLE. Text with it is compared as a number, all other text exactly.
 const FLOAT: char = '~';
@@ -52,6 +53,19 @@ pub fn mark_failed(rows: &mut BTreeMap<Vec<String>, Vec<(String, String)>>, plan
         assert_eq!(cell.1.trim_start_matches(FLOAT), "\u{2205}", "{name} of {key:?} has a value, and an error");
         cell.1 = PAST.to_owned();
     }
+}
+
+/// The partitions and offsets of the events that a view leaves out, in some parts of its stream. Each part lists all
+/// that it counts: a case has fewer than [`types::failures::LISTED`].
+pub fn positions<'a>(parts: impl IntoIterator<Item = &'a Failures>) -> Vec<(i32, i64)> {
+    let mut positions = Vec::new();
+    for part in parts {
+        let listed: Vec<(i32, i64)> = part.listed().map(|failure| (failure.partition.partition, failure.offset.0)).collect();
+        assert_eq!(part.count(), listed.len() as u64, "counted, and listed: {listed:?}");
+        positions.extend(listed);
+    }
+    positions.sort_unstable();
+    positions
 }
 
 /// Floats must be within 1e-9 of the sum of the absolute inputs (or, if the value is not a sum, within 1e-7 of

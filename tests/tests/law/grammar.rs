@@ -19,18 +19,16 @@ pub fn view_of_sequences() -> impl Strategy<Value = String> {
 fn view_with(aggregates: Vec<&'static str>) -> impl Strategy<Value = String> {
     let windows = prop::sample::subsequence(vec!["10s", "1h", "1d", "7d", "30d", "90d"], 0..4);
     let group = prop::sample::select(vec!["", "k", "k, j", "upper(k)", "b"]);
-    let filter = prop::sample::select(vec!["", "WHERE x > 0", "WHERE k IS NOT NULL AND (d < 500 OR b)", "WHERE u <> '3'"]);
+    let filter = prop::sample::select(FILTERS.map(|(filter, _)| filter).to_vec());
     let source = prop::sample::select(vec!["s", "(SELECT * FROM s WHERE j IS NOT NULL UNION ALL SELECT * FROM s WHERE j IS NULL) z", "c"]);
     let aggregates = prop::sample::subsequence(aggregates, 1..6);
-    let fails = prop::bool::weighted(0.2);
+    let failing = prop::option::weighted(0.3, prop::sample::select(FAILING.map(|(aggregate, _)| aggregate).to_vec()));
     let limit = prop::sample::select(vec!["", "", "24B", "100B", "400B"]);
     let strategy = prop::sample::select(vec!["", "", "strategy = 'full'", "strategy = 'stream'"]);
     let options = (windows, limit, strategy);
-    (options, group, filter, source, aggregates, fails).prop_map(|(options, group, filter, source, mut aggregates, fails)| {
+    (options, group, filter, source, aggregates, failing).prop_map(|(options, group, filter, source, mut aggregates, failing)| {
         let (windows, limit, strategy) = options;
-        if fails {
-            aggregates.push(FAILING);
-        }
+        aggregates.extend(failing);
         let mut sql = String::from("CREATE VIEW v ");
         let collects = aggregates.iter().any(|aggregate| COLLECTING.iter().any(|function| aggregate.contains(function)));
         let windows = (!windows.is_empty()).then(|| format!("windows = '{}'", windows.join(", ")));
@@ -57,12 +55,49 @@ fn view_with(aggregates: Vec<&'static str>) -> impl Strategy<Value = String> {
     })
 }
 
-/// An aggregate that fails on some events.
-const FAILING: &str = "sum(60 / j)";
+/// What WHEREs and failing aggregates read of an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    pub k: Option<&'static str>,
+    pub j: Option<i32>,
+    pub x: Option<i64>,
+    /// In hundredths.
+    pub d: Option<i64>,
+    pub u: Option<&'static str>,
+    pub b: Option<bool>,
+}
 
-/// Whether a view fails on an event with this `j`, unless its WHERE leaves the event out.
-pub fn fails(sql: &str, j: Option<i32>) -> bool {
-    sql.contains(FAILING) && j == Some(0)
+/// A part of a SELECT, and what it does with an event, computed without SQL.
+type Part = (&'static str, fn(&Event) -> bool);
+
+/// WHEREs, and whether an event passes.
+const FILTERS: [Part; 4] = [
+    ("", |_| true),
+    ("WHERE x > 0", |event| event.x.is_some_and(|x| x > 0)),
+    ("WHERE k IS NOT NULL AND (d < 500 OR b)", |event| event.k.is_some() && (event.d.is_some_and(|d| d < 50_000) || event.b == Some(true))),
+    ("WHERE u <> '3'", |event| event.u.is_some_and(|u| u != "3")),
+];
+
+/// Aggregates that fail on some events, and whether they fail on an event.
+const FAILING: [Part; 4] = [
+    ("sum(60 / j)", |event| event.j == Some(0)),
+    ("min(x * 12000000000000000)", |event| event.x.is_some_and(|x| x.checked_mul(12_000_000_000_000_000).is_none())),
+    ("max(x + 9223372036854775000)", |event| event.x.is_some_and(|x| x.checked_add(9_223_372_036_854_775_000).is_none())),
+    ("min(CAST(u AS BIGINT))", |event| event.u.is_some_and(|u| u.parse::<i64>().is_err())),
+];
+
+/// Whether a view fails on this event, unless its WHERE leaves the event out.
+pub fn fails(sql: &str, event: &Event) -> bool {
+    part_of(sql, &FAILING).is_some_and(|fails| fails(event))
+}
+
+/// Whether a view leaves this event out because it fails on it.
+pub fn leaves_out(sql: &str, event: &Event) -> bool {
+    fails(sql, event) && part_of(sql, &FILTERS).is_none_or(|passes| passes(event))
+}
+
+fn part_of(sql: &str, parts: &[Part]) -> Option<fn(&Event) -> bool> {
+    parts.iter().find(|(part, _)| !part.is_empty() && sql.contains(part)).map(|(_, outcome)| *outcome)
 }
 
 /// What is in the calls that collect values.

@@ -19,16 +19,19 @@ use engine::states::{Answered, KeyCodec, Partial, Pieces, StateRows, answer, at_
 use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
+use types::failures::Failures;
 use types::tiles::EdgesFrom;
 use types::tiles::{Level, Micros, finest_kept};
 
-use crate::compare::{Inputs, mark_failed, mark_past, rows_of, same};
-use crate::grammar::{fails, view, view_of_sequences};
+use crate::compare::{Inputs, mark_failed, mark_past, positions, rows_of, same};
+use crate::grammar::{Event, fails, leaves_out, view, view_of_sequences};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, u TEXT, b BOOLEAN) \
     WITH (format = 'json', event_time = 'ts')";
 const BASE: Micros = 1_772_366_400_000_000;
 const DAY: Micros = 86_400_000_000;
+/// The events of a case are spread over this many partitions.
+const PARTITIONS: usize = 3;
 const TEXTS: [&str; 5] = ["", "3", "\u{e9}\u{1F600}", "a \"quoted\" \\ one", "\u{0}"];
 
 #[derive(Debug, Clone)]
@@ -43,6 +46,16 @@ pub struct Row {
     pub b: Option<bool>,
     /// The checkpoint that the event belongs to.
     pub checkpoint: usize,
+}
+
+impl Row {
+    fn event(&self) -> Event {
+        Event { k: text(self.k), j: self.j, x: self.x, d: self.d, u: text(self.u), b: self.b }
+    }
+}
+
+fn text(at: Option<u8>) -> Option<&'static str> {
+    at.map(|at| TEXTS[at as usize])
 }
 
 fn row() -> impl Strategy<Value = Row> {
@@ -73,7 +86,6 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 fn batch(rows: &[Row], schema: arrow::datatypes::SchemaRef) -> RecordBatch {
-    let text = |value: Option<u8>| value.map(|value| TEXTS[value as usize]);
     let time = || TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.ts)).with_timezone("UTC");
     let decimals: Decimal128Array = rows.iter().map(|row| row.d.map(i128::from)).collect();
     let columns: Vec<ArrayRef> = vec![
@@ -87,10 +99,15 @@ fn batch(rows: &[Row], schema: arrow::datatypes::SchemaRef) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.b).collect::<BooleanArray>()),
         Arc::new(time()),
         Arc::new(StringArray::from(vec!["s"; rows.len()])),
-        Arc::new(Int32Array::from_iter_values(rows.iter().enumerate().map(|(i, _)| (i % 3) as i32))),
-        Arc::new(Int64Array::from_iter_values(0..rows.len() as i64)),
+        Arc::new(Int32Array::from_iter_values((0..rows.len()).map(|i| position(i).0))),
+        Arc::new(Int64Array::from_iter_values((0..rows.len()).map(|i| position(i).1))),
     ];
     RecordBatch::try_new(schema, columns).unwrap()
+}
+
+/// The partition and offset of a case's event.
+fn position(index: usize) -> (i32, i64) {
+    ((index % PARTITIONS) as i32, index as i64)
 }
 
 /// The result of the plain SELECT at `t`, and which of its values are past a limit.
@@ -131,7 +148,14 @@ enum Made {
 }
 
 /// The layers' answer: a snapshot of the checkpoints before the cut, made at `t_run`, and a layer for each later one.
-async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], (cut, made): (usize, Made), t_run: Micros, t: Micros) -> Answered {
+/// The second result is what they leave out.
+async fn served(
+    plan: &Arc<ViewPlan>,
+    events: &[(usize, RecordBatch)],
+    (cut, made): (usize, Made),
+    t_run: Micros,
+    t: Micros,
+) -> (Answered, [Failures; 2]) {
     let session = planning_session(&Functions::standard()).unwrap();
     let codec = KeyCodec::new(&plan.keys).unwrap();
     let mut partial = Partial::new(plan.clone(), &session).unwrap();
@@ -187,7 +211,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], (cut, mad
         }
     }
     let wanted: Vec<usize> = (0..plan.columns.len()).collect();
-    answer(plan, &codec, &keys, &pieces, t, &wanted).unwrap()
+    (answer(plan, &codec, &keys, &pieces, t, &wanted).unwrap(), [run.take_failures(), partial.take_failures()])
 }
 
 /// How much earlier the base of a snapshot with deltas was made.
@@ -210,16 +234,20 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
     let t = BASE + t_after;
     let session = planning_session(&functions).unwrap();
     plain::register(&session);
-    let is_counted = BooleanArray::from_iter(rows.iter().map(|row| Some(!fails(sql, row.j))));
+    let is_counted = BooleanArray::from_iter(rows.iter().map(|row| Some(!fails(sql, &row.event()))));
     let counted = filter_record_batch(&events, &is_counted).unwrap();
     let [expected, past] = expected(&session, &definitions, &counted, t).await;
     let mut expected = rows_of(&expected, None, plan.keys.len());
     mark_past(&mut expected, &past, plan.keys.len());
     let inputs = Inputs::from_rows(rows.iter().map(|row| (row.x, row.f)));
+    let mut left_out: Vec<(i32, i64)> =
+        rows.iter().enumerate().filter(|(_, row)| leaves_out(sql, &row.event())).map(|(i, _)| position(i)).collect();
+    left_out.sort_unstable();
     // Every way to split the same events between batch and speed.
     for cut in 0..=CHECKPOINTS {
         let made = [Made::InTiers, Made::Merged, Made::AtOnce][cut % 3];
-        let Answered { rows, found, failed } = served(&plan, &by_checkpoint, (cut, made), t - t_run_before, t).await;
+        let (Answered { rows, found, failed }, failures) = served(&plan, &by_checkpoint, (cut, made), t - t_run_before, t).await;
+        prop_assert_eq!(&positions(&failures), &left_out, "the events left out of {} cut at {}, {:?}", sql, cut, made);
         let mut served = rows_of(std::slice::from_ref(&rows), Some(&found), plan.keys.len());
         mark_failed(&mut served, &plan, &rows, &failed);
         prop_assert_eq!(
