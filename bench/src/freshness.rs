@@ -14,7 +14,7 @@ use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
 use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
-use crate::probe::{Asked, Http, Probe, Prober, Sink};
+use crate::probe::{Http, Probe, ProbedValue, Prober, Sink};
 use crate::report::Report;
 
 pub mod apart;
@@ -44,7 +44,7 @@ impl Default for Options {
 /// The aim: the highest p99, in milliseconds.
 const AIM_MS: f64 = 250.0;
 const AGGREGATES: usize = 5;
-const ASKED: Asked = Asked { view: VIEW, key: "account_id", value: "events_1h" };
+const PROBED: ProbedValue = ProbedValue { view: VIEW, key: "account_id", value: "events_1h" };
 /// How long events arrive before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.2;
 /// The longest time until everything is counted after the last event.
@@ -87,7 +87,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let topic = source.empty(&folder.join("log"), payments).await?;
     let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
-    let http = Http::new(&project.http, ASKED)?;
+    let http = Http::new(&project.http, PROBED)?;
     let (sink, to) = match source {
         Source::Embedded => (Sink::Http, STREAM.to_owned()),
         Source::Kafka(_) => (Sink::Log(topic.open().await?), topic.name.clone()),

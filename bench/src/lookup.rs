@@ -30,7 +30,7 @@ use ask::Ask;
 use busy::Busy;
 pub use case::Case;
 use prepare::{prepare, purchases_of, size_table};
-use table::{Asked, Row};
+use table::{Access, Row};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -116,13 +116,13 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
     let asking = Ask { stretches: options.stretches(), purchases: purchases.clone(), clients: options.clients, batch: options.batch };
     let expected = check::expected(&purchases, options.checked);
     check::node(&node, &expected).await?;
-    let mut idle = |asked: Asked, stretches| rows.push(Row::idle(case, asked, options, stretches));
-    idle(Asked::Library, asking.node(&node).await?);
+    let mut idle = |access: Access, stretches| rows.push(Row::idle(case, access, options, stretches));
+    idle(Access::Library, asking.node(&node).await?);
 
     let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     check::http(&installed.http, &expected)?;
-    idle(Asked::Http, asking.http(&installed.http).await?);
-    idle(Asked::HttpBatch, asking.http_batch(&installed.http).await?);
+    idle(Access::Http, asking.http(&installed.http).await?);
+    idle(Access::HttpBatch, asking.http_batch(&installed.http).await?);
     if options.rate > 0 {
         let busy = Busy::start(options, programs, &installed, &purchases, 1).await?;
         let from = asking.counted(&installed.http)?;
@@ -130,12 +130,12 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
         let batched = asking.http_batch(&installed.http).await?;
         let to = asking.counted(&installed.http)?;
         let found = busy.finish(from, to).await?;
-        rows.push(Row::busy(case, Asked::Http, options, single, found));
-        rows.push(Row::busy(case, Asked::HttpBatch, options, batched, found));
+        rows.push(Row::busy(case, Access::Http, options, single, found));
+        rows.push(Row::busy(case, Access::HttpBatch, options, batched, found));
     }
     up.stop().await?;
     if case.has_peers() {
-        peers(options, &asking, &node, &expected, folder, &mut |asked, stretches| rows.push(Row::idle(case, asked, options, stretches)))
+        peers(options, &asking, &node, &expected, folder, &mut |access, stretches| rows.push(Row::idle(case, access, options, stretches)))
             .await?;
     }
     drop(node);
@@ -146,7 +146,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
         let measured = asking.node(&layers.node).await?;
         let found = busy.finish(from, layers.counted()?).await?;
         layers.end().await?;
-        rows.push(Row::busy(case, Asked::Library, options, measured, found));
+        rows.push(Row::busy(case, Access::Library, options, measured, found));
     }
     installed.installation.close().await;
     Ok(())
@@ -159,21 +159,21 @@ async fn peers(
     node: &Node,
     expected: &check::Expected,
     folder: &Path,
-    add: &mut (dyn FnMut(Asked, Vec<Latencies>) + Send),
+    add: &mut (dyn FnMut(Access, Vec<Latencies>) + Send),
 ) -> Result<()> {
     if let Some(server) = redis::Server::start(&folder.join("redis"))? {
         server.fill(node).await?;
         server.check(expected)?;
-        add(Asked::Redis, server.ask(asking).await?);
-        add(Asked::RedisBatch, server.ask_batch(asking).await?);
+        add(Access::Redis, server.ask(asking).await?);
+        add(Access::RedisBatch, server.ask_batch(asking).await?);
     }
     if let Some(url) = &options.postgres {
         let database = postgres::Database::create(url).await?;
         let asked = database.fill_and_ask(asking, node, expected).await;
         database.remove().await?;
         let (single, batched) = asked?;
-        add(Asked::Postgres, single);
-        add(Asked::PostgresBatch, batched);
+        add(Access::Postgres, single);
+        add(Access::PostgresBatch, batched);
     }
     Ok(())
 }

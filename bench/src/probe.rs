@@ -32,7 +32,7 @@ pub struct Probe {
 
 /// What is queried: a view's value that is 0 until a key's probe counts, and 1 then.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct ProbedValue {
     pub view: &'static str,
     /// The key's column.
     pub key: &'static str,
@@ -62,7 +62,7 @@ pub struct Prober<P> {
 pub struct Http {
     client: reqwest::Client,
     address: String,
-    asked: Asked,
+    probed: ProbedValue,
 }
 
 #[derive(Deserialize)]
@@ -140,9 +140,9 @@ async fn time(sink: &Sink, http: &Http, probe: Probe) -> Result<Duration> {
 }
 
 impl Http {
-    pub fn new(address: &str, asked: Asked) -> Result<Http> {
+    pub fn new(address: &str, probed: ProbedValue) -> Result<Http> {
         let client = reqwest::Client::builder().build().map_err(failed)?;
-        Ok(Http { client, address: address.to_owned(), asked })
+        Ok(Http { client, address: address.to_owned(), probed })
     }
 
     /// The view's row of a key.
@@ -157,7 +157,7 @@ impl Http {
     }
 
     async fn ask(&self, key: &str) -> Result<RowAnswer> {
-        let Asked { view, key: column, .. } = self.asked;
+        let ProbedValue { view, key: column, .. } = self.probed;
         let row = format!("http://{}/v1/views/{view}/row?{column}={key}", self.address);
         let response = self.client.get(row).send().await.map_err(failed)?;
         let (status, body) = (response.status(), response.bytes().await.map_err(failed)?);

@@ -18,7 +18,7 @@ pub mod once;
 mod questions;
 
 use once::{Question, Reported};
-use questions::Asked;
+use questions::Query;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -36,7 +36,7 @@ impl Default for Options {
 }
 
 struct Row {
-    asked: Asked,
+    query: Query,
     reported: Reported,
     used: Used,
 }
@@ -51,17 +51,17 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = installed.close().await?;
     let truth = questions::truth(purchases);
     let mut rows = Vec::new();
-    for asked in questions::all() {
-        let (reported, used) = ask(options, programs, folder, &installed, &asked)?;
-        truth.hold(&asked, &reported)?;
-        rows.push(Row { asked, reported, used });
+    for query in questions::all() {
+        let (reported, used) = ask(options, programs, folder, &installed, &query)?;
+        truth.hold(&query, &reported)?;
+        rows.push(Row { query, reported, used });
     }
     let question = format!("How long does SQL take over a view of {} keys and {} windows?", truth.keys, FOUR_WINDOWS.len());
     Ok(Report { benchmark: "scan".into(), question, context: context.end(), tables: vec![table(options, &rows)] })
 }
 
-fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, asked: &Asked) -> Result<(Reported, Used)> {
-    let question = Question { config: installed.config.clone(), sql: asked.sql.clone(), repeats: options.repeats };
+fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, query: &Query) -> Result<(Reported, Used)> {
+    let question = Question { config: installed.config.clone(), sql: query.sql.clone(), repeats: options.repeats };
     let path = folder.join("question.json");
     std::fs::write(&path, json!(question).to_string())?;
     let finished = child::run(Command::new(&programs.bench).arg("scan-once").arg(path), &options.limits)?;
@@ -81,15 +81,15 @@ fn table(options: &Options, rows: &[Row]) -> Table {
         "peak MiB",
         "MiB above the node alone",
     ];
-    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::from_values(row.reported.seconds.iter().copied()));
-    let alone = rows.iter().find(|row| row.asked.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
+    let all = rows.iter().find(|row| row.query.is_all).and_then(|row| Spread::from_values(row.reported.seconds.iter().copied()));
+    let alone = rows.iter().find(|row| row.query.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
     let keys = rows.iter().map(|row| row.reported.rows).max().unwrap_or_default();
     let row = |row: &Row| {
         let seconds = Spread::from_values(row.reported.seconds.iter().copied());
-        let of_all = seconds.zip(all).filter(|_| row.asked.is_part).map(|(own, all)| own.median / all.median);
+        let of_all = seconds.zip(all).filter(|_| row.query.is_part).map(|(own, all)| own.median / all.median);
         vec![
-            Figure::text(row.asked.name),
-            Figure::text(row.asked.named),
+            Figure::text(row.query.name),
+            Figure::text(row.query.named),
             Figure::Count(row.reported.rows),
             Figure::seconds(seconds),
             at_most(of_all, 1.0),

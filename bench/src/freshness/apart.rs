@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use serde_json::Value;
 use types::{Error, Result};
 
-use super::{AGGREGATES, ASKED, WARM_UP, check};
+use super::{AGGREGATES, PROBED, WARM_UP, check};
 use crate::Programs;
 use crate::asking::Stretches;
 use crate::feed::Feed;
@@ -90,7 +90,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, rate: u6
             let payment = payments.probe(nth * of + number);
             Probe { sends: vec![(STREAM.to_owned(), payment.record())], key: payment.account() }
         };
-        probers.push(Prober::new(Sink::Http, Http::new(&node.http, ASKED)?, probe));
+        probers.push(Prober::new(Sink::Http, Http::new(&node.http, PROBED)?, probe));
     }
     let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
     let measuring = try_join_all(probers.iter_mut().map(|prober| prober.stretches(options.probes, stretches)));
@@ -99,7 +99,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, rate: u6
     let probes = probers.iter().map(Prober::sent).sum();
 
     let appended = feed.stop().await?;
-    let http = Http::new(&nodes[0].http, ASKED)?;
+    let http = Http::new(&nodes[0].http, PROBED)?;
     check(&http, &project, programs, worker, &Payments { records: appended, ..payments }, probes).await?;
     for node in nodes {
         node.layer.stop().await?;

@@ -13,7 +13,7 @@ use crate::graph::{Event, Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
 use crate::layer::Layer;
-use crate::probe::{Asked, Http, Probe, Prober, Sink};
+use crate::probe::{Http, Probe, ProbedValue, Prober, Sink};
 use crate::report::{Figure, Table};
 use crate::view::{VALUES, VIEW};
 
@@ -24,7 +24,7 @@ const AIM_MS: f64 = 1_000.0;
 const PER_SECOND: f64 = 50.0;
 /// How long probes are sent before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.4;
-const ASKED: Asked = Asked { view: VIEW, key: "device_id", value: "linked_devices_30d" };
+const PROBED: ProbedValue = ProbedValue { view: VIEW, key: "device_id", value: "linked_devices_30d" };
 
 pub(super) fn table(options: &Options) -> Table {
     let columns = ["degrees", "load", "probes", "p50 ms", "p99 ms", "p99 aim ms", "slowest ms", "arriving/s", "counted/s"];
@@ -48,7 +48,7 @@ pub(super) fn table(options: &Options) -> Table {
 /// Adds the rows of this measurement.
 pub(super) async fn measure(options: &Options, programs: &Programs, installed: &Installed, graph: Graph, table: &mut Table) -> Result<()> {
     let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
-    let http = Http::new(&installed.http, ASKED)?;
+    let http = Http::new(&installed.http, PROBED)?;
     let mut prober = Prober::new(Sink::Http, http.clone(), move |nth| probe(&graph, nth));
     table.rows.push(row("idle", &stretches(options, &mut prober).await?, None));
     if options.rate > 0 {

@@ -7,8 +7,9 @@ use crate::latencies::{self, Latencies, median_of, per_second};
 use crate::report::{Figure, Table, at_least, at_most};
 use crate::spread::Spread;
 
+/// The way by which keys are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Access {
     Library,
     Http,
     HttpBatch,
@@ -21,7 +22,7 @@ pub(super) enum Asked {
 /// One measurement.
 pub(super) struct Row {
     case: Case,
-    asked: Asked,
+    access: Access,
     clients: usize,
     /// Keys in one request.
     keys: usize,
@@ -29,32 +30,32 @@ pub(super) struct Row {
     meanwhile: Option<Meanwhile>,
 }
 
-impl Asked {
+impl Access {
     fn name(self) -> &'static str {
         match self {
-            Asked::Library => "in process",
-            Asked::Http => "HTTP, GET row",
-            Asked::HttpBatch => "HTTP, POST rows",
-            Asked::Redis => "Redis, GET",
-            Asked::RedisBatch => "Redis, MGET",
-            Asked::Postgres => "PostgreSQL, prepared SELECT",
-            Asked::PostgresBatch => "PostgreSQL, prepared SELECT of many keys",
+            Access::Library => "in process",
+            Access::Http => "HTTP, GET row",
+            Access::HttpBatch => "HTTP, POST rows",
+            Access::Redis => "Redis, GET",
+            Access::RedisBatch => "Redis, MGET",
+            Access::Postgres => "PostgreSQL, prepared SELECT",
+            Access::PostgresBatch => "PostgreSQL, prepared SELECT of many keys",
         }
     }
 
     fn is_batch(self) -> bool {
-        matches!(self, Asked::HttpBatch | Asked::RedisBatch | Asked::PostgresBatch)
+        matches!(self, Access::HttpBatch | Access::RedisBatch | Access::PostgresBatch)
     }
 }
 
 impl Row {
-    pub(super) fn idle(case: Case, asked: Asked, options: &Options, stretches: Vec<Latencies>) -> Row {
-        let clients = if asked == Asked::Library { ask::cores() } else { options.clients };
-        Row { case, asked, clients, keys: if asked.is_batch() { options.batch } else { 1 }, stretches, meanwhile: None }
+    pub(super) fn idle(case: Case, access: Access, options: &Options, stretches: Vec<Latencies>) -> Row {
+        let clients = if access == Access::Library { ask::cores() } else { options.clients };
+        Row { case, access, clients, keys: if access.is_batch() { options.batch } else { 1 }, stretches, meanwhile: None }
     }
 
-    pub(super) fn busy(case: Case, asked: Asked, options: &Options, stretches: Vec<Latencies>, meanwhile: Meanwhile) -> Row {
-        Row { meanwhile: Some(meanwhile), ..Row::idle(case, asked, options, stretches) }
+    pub(super) fn busy(case: Case, access: Access, options: &Options, stretches: Vec<Latencies>, meanwhile: Meanwhile) -> Row {
+        Row { meanwhile: Some(meanwhile), ..Row::idle(case, access, options, stretches) }
     }
 
     fn keys_per_second(&self) -> Option<Spread> {
@@ -66,7 +67,7 @@ impl Row {
         let of = |of: fn(&Meanwhile) -> Figure| self.meanwhile.as_ref().map_or(Figure::Absent, of);
         let mut row = vec![
             Figure::text(self.case.to_string()),
-            Figure::text(self.asked.name()),
+            Figure::text(self.access.name()),
             Figure::text(if self.meanwhile.is_some() { "events arrive, batch runs" } else { "idle" }),
             Figure::Count(self.clients as u64),
             Figure::Count(self.keys as u64),
@@ -112,17 +113,17 @@ pub(super) fn aims(rows: &[Row]) -> Table {
     let columns = ["views:windows:keys", "load", "in process: p99 ms, aim 1", "in process: rate / 200,000", "HTTP: rate / PostgreSQL"];
     let columns = columns.into_iter().chain(["HTTP, many keys: rate / Redis MGET", "HTTP, many keys: rate / Redis GET"]);
     let line = |(case, is_busy): (Case, bool)| {
-        let found = |asked: Asked| rows.iter().find(|row| (row.case, row.asked, row.meanwhile.is_some()) == (case, asked, is_busy));
-        let rate = |asked: Asked| found(asked).and_then(Row::keys_per_second).map(|rate| rate.median);
-        let over = |own: Asked, peer: Asked| at_least(rate(own).zip(rate(peer)).map(|(own, peer)| own / peer), 1.0);
+        let found = |access: Access| rows.iter().find(|row| (row.case, row.access, row.meanwhile.is_some()) == (case, access, is_busy));
+        let rate = |access: Access| found(access).and_then(Row::keys_per_second).map(|rate| rate.median);
+        let over = |own: Access, peer: Access| at_least(rate(own).zip(rate(peer)).map(|(own, peer)| own / peer), 1.0);
         vec![
             Figure::text(case.to_string()),
             Figure::text(if is_busy { "events arrive, batch runs" } else { "idle" }),
-            at_most(found(Asked::Library).and_then(|row| median_of(&row.stretches, 0.99)), MOST_P99_MS),
-            at_least(rate(Asked::Library).map(|rate| rate / LEAST_PER_SECOND), 1.0),
-            over(Asked::Http, Asked::Postgres),
-            over(Asked::HttpBatch, Asked::RedisBatch),
-            over(Asked::HttpBatch, Asked::Redis),
+            at_most(found(Access::Library).and_then(|row| median_of(&row.stretches, 0.99)), MOST_P99_MS),
+            at_least(rate(Access::Library).map(|rate| rate / LEAST_PER_SECOND), 1.0),
+            over(Access::Http, Access::Postgres),
+            over(Access::HttpBatch, Access::RedisBatch),
+            over(Access::HttpBatch, Access::Redis),
         ]
     };
     let mut situations: Vec<(Case, bool)> = Vec::new();
@@ -142,7 +143,7 @@ pub(super) fn aims(rows: &[Row]) -> Table {
 
 /// How the time of lookups in process grows with the keys of one view of four windows.
 pub(super) fn flat_in_keys(rows: &[Row]) -> Table {
-    let own = |row: &&Row| row.asked == Asked::Library && row.meanwhile.is_none() && row.case.has_peers();
+    let own = |row: &&Row| row.access == Access::Library && row.meanwhile.is_none() && row.case.has_peers();
     let mut sizes: Vec<(u64, &Row)> = rows.iter().filter(own).map(|row| (row.case.keys, row)).collect();
     sizes.sort_by_key(|(keys, _)| *keys);
     let measured: Vec<(Figure, &[Latencies])> = sizes.iter().map(|(keys, row)| (Figure::Count(*keys), &*row.stretches)).collect();

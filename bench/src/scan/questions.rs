@@ -9,7 +9,7 @@ use crate::purchases::question::{AGGREGATES, KEY};
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW};
 
 /// A query.
-pub(super) struct Asked {
+pub(super) struct Query {
     pub(super) name: &'static str,
     /// Windows and aggregates that it names.
     pub(super) named: &'static str,
@@ -24,13 +24,13 @@ pub(super) struct Asked {
 /// The number of rows in a query for the greatest.
 const GREATEST: u64 = 100;
 
-pub(super) fn all() -> Vec<Asked> {
+pub(super) fn all() -> Vec<Query> {
     let of = |aggregates: &[(&str, &str)], windows: &[&str]| -> String {
         let columns = windows.iter().flat_map(|window| aggregates.iter().map(move |(alias, _)| format!(", {alias}_{window}")));
         columns.collect()
     };
     let windows = FOUR_WINDOWS.map(|window| window.text);
-    let part = |name, named, columns: String| Asked {
+    let part = |name, named, columns: String| Query {
         name,
         named,
         sql: Some(format!("SELECT {KEY}{columns} FROM {VIEW}")),
@@ -38,11 +38,11 @@ pub(super) fn all() -> Vec<Asked> {
         is_part: true,
         rows: None,
     };
-    let other = |name, named, rows, sql: String| Asked { name, named, sql: Some(sql), is_all: false, is_part: false, rows: Some(rows) };
+    let other = |name, named, rows, sql: String| Query { name, named, sql: Some(sql), is_all: false, is_part: false, rows: Some(rows) };
     let counts: Vec<String> = windows.iter().map(|window| format!("sum(purchases_{window})::BIGINT AS events_{window}")).collect();
     vec![
-        Asked { name: "none: the node alone", named: "-", sql: None, is_all: false, is_part: false, rows: Some(0) },
-        Asked { is_all: true, is_part: false, ..part("all columns", "4 x 5", of(&AGGREGATES, &windows)) },
+        Query { name: "none: the node alone", named: "-", sql: None, is_all: false, is_part: false, rows: Some(0) },
+        Query { is_all: true, is_part: false, ..part("all columns", "4 x 5", of(&AGGREGATES, &windows)) },
         part("one sum, shortest window", "1 x 1", of(&AGGREGATES[1..2], &windows[..1])),
         part("one sum, longest window", "1 x 1", of(&AGGREGATES[1..2], &windows[3..])),
         part("all aggregates, longest window", "1 x 5", of(&AGGREGATES, &windows[3..])),
@@ -82,12 +82,12 @@ pub(super) fn truth(purchases: &Purchases) -> Truth {
 
 impl Truth {
     /// Errors on any difference.
-    pub(super) fn hold(&self, asked: &Asked, reported: &Reported) -> Result<()> {
-        let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
+    pub(super) fn hold(&self, query: &Query, reported: &Reported) -> Result<()> {
+        let rows = query.rows.unwrap_or(self.keys).min(self.keys.max(1));
         let is_sum = reported.last.get("events_1h").is_some();
         if reported.rows != rows || (is_sum && reported.last != self.events) {
             return Err(Error::internal("a scan differs from the events")
-                .with("asked", asked.name)
+                .with("query", query.name)
                 .with("rows", reported.rows)
                 .with("expected", rows)
                 .with("last", &reported.last)

@@ -109,9 +109,9 @@ async fn sequences_are_what_plain_sql_answers() {
 }
 
 /// An answer that was prepared earlier, and the schema that it was asked for.
-struct Asked(Answer, Mutex<Option<SchemaRef>>);
+struct SchemaRecorder(Answer, Mutex<Option<SchemaRef>>);
 
-impl Served for Asked {
+impl Served for SchemaRecorder {
     fn answer<'a>(&'a self, _: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
             *self.1.lock().unwrap() = Some(schema.clone());
@@ -123,12 +123,12 @@ impl Served for Asked {
 #[tokio::test]
 async fn the_served_side_is_asked_for_the_types_of_the_rows() {
     let world = filled(&[VIEW]).await;
-    let asked = Asked(world.states_answer("velocity", NOW).await.unwrap(), Mutex::default());
-    assert!(verify_view(&world.verifier, "velocity", &asked, NOW).await.unwrap().is_equal());
+    let served = SchemaRecorder(world.states_answer("velocity", NOW).await.unwrap(), Mutex::default());
+    assert!(verify_view(&world.verifier, "velocity", &served, NOW).await.unwrap().is_equal());
     let types =
         |schema: &SchemaRef| schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>();
-    let schema = asked.1.lock().unwrap().take().unwrap();
-    assert_eq!(types(&schema), types(&asked.0.rows[0].schema()), "JSON is read by these types");
+    let schema = served.1.lock().unwrap().take().unwrap();
+    assert_eq!(types(&schema), types(&served.0.rows[0].schema()), "JSON is read by these types");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ struct NodeCalls {
 }
 
 /// What a descriptor names.
-enum Asked {
+enum Requested {
     Rows(Question),
     /// What there is, with its columns.
     Listing(SchemaRef, Command),
@@ -80,11 +80,11 @@ impl FlightCalls for NodeCalls {
     fn get_flight_info(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<FlightInfo, Status>> {
         Box::pin(async move {
             let (_, node) = self.caller(&request)?;
-            let asked = asked(request.metadata(), &request.get_ref().cmd)?;
-            let schema = columns(&node, &asked).await.map_err(status)?;
-            let ticket = match &asked {
-                Asked::Rows(question) => question.ticket().map_err(status)?,
-                Asked::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
+            let requested = requested(request.metadata(), &request.get_ref().cmd)?;
+            let schema = columns(&node, &requested).await.map_err(status)?;
+            let ticket = match &requested {
+                Requested::Rows(question) => question.ticket().map_err(status)?,
+                Requested::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
             };
             let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| status(error.into()))?;
             // Without a location: a client redeems the ticket at the node that gave it.
@@ -95,8 +95,8 @@ impl FlightCalls for NodeCalls {
     fn get_schema(&self, request: Request<FlightDescriptor>) -> BoxFuture<'_, Result<SchemaResult, Status>> {
         Box::pin(async move {
             let (_, node) = self.caller(&request)?;
-            let asked = asked(request.metadata(), &request.get_ref().cmd)?;
-            let schema = columns(&node, &asked).await.map_err(status)?;
+            let requested = requested(request.metadata(), &request.get_ref().cmd)?;
+            let schema = columns(&node, &requested).await.map_err(status)?;
             Ok(SchemaResult { schema: schema_bytes(&schema).map_err(status)? })
         })
     }
@@ -170,28 +170,28 @@ fn caller_in(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| status(Error::internal("a call came without a caller")))
 }
 
-fn asked(metadata: &MetadataMap, cmd: &[u8]) -> Result<Asked, Status> {
+fn requested(metadata: &MetadataMap, cmd: &[u8]) -> Result<Requested, Status> {
     let question = match command(cmd).map_err(status)? {
         Command::CommandStatementQuery(statement) => refuse_transaction(statement.transaction_id.as_ref())
             .and_then(|()| as_of(metadata))
             .map(|as_of| Question::new(statement.query, as_of)),
         Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
         command => match metadata::schema(&command) {
-            Some(schema) => return Ok(Asked::Listing(schema, command)),
+            Some(schema) => return Ok(Requested::Listing(schema, command)),
             None => return Err(unsupported(name(&command))),
         },
     };
-    question.map(Asked::Rows).map_err(status)
+    question.map(Requested::Rows).map_err(status)
 }
 
 fn prepared(statement: &CommandPreparedStatementQuery) -> Result<Question> {
     Question::read(&statement.prepared_statement_handle)
 }
 
-async fn columns(node: &Node, asked: &Asked) -> Result<SchemaRef> {
-    match asked {
-        Asked::Rows(question) => Ok(wire_schema(&describe(node, question).await?.schema)),
-        Asked::Listing(schema, _) => Ok(schema.clone()),
+async fn columns(node: &Node, requested: &Requested) -> Result<SchemaRef> {
+    match requested {
+        Requested::Rows(question) => Ok(wire_schema(&describe(node, question).await?.schema)),
+        Requested::Listing(schema, _) => Ok(schema.clone()),
     }
 }
 

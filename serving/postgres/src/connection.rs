@@ -78,8 +78,8 @@ impl From<Gone> for Failure {
 
 type Answered<T = ()> = Result<T, Failure>;
 
-/// Which statement runs in which way.
-struct Asked<'a> {
+/// The statement that runs.
+struct RunningStatement<'a> {
     statement: &'a Statement,
     /// The whole text that it is part of.
     text: &'a str,

@@ -46,7 +46,7 @@ pub(super) async fn alerts(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let asked = Asked::read(query.as_deref().unwrap_or_default())?;
+    let asked = AlertsQuery::read(query.as_deref().unwrap_or_default())?;
     if !accepts_events(&headers) {
         return apart(async move { Ok(json_bytes(page(&app, &principal, asked).await?)) }).await;
     }
@@ -57,9 +57,9 @@ pub(super) async fn alerts(
     events::answer(&app, principal, (asked.alert, asked.after), &headers).await
 }
 
-/// What is asked.
+/// What the address asks for.
 #[derive(Debug, Default, PartialEq)]
-struct Asked {
+struct AlertsQuery {
     alert: Option<String>,
     limit: Option<u32>,
     /// The open alert after which the page begins.
@@ -68,9 +68,9 @@ struct Asked {
     after: Option<TransitionPlace>,
 }
 
-impl Asked {
-    fn read(query: &str) -> Result<Asked> {
-        let mut asked = Asked::default();
+impl AlertsQuery {
+    fn read(query: &str) -> Result<AlertsQuery> {
+        let mut asked = AlertsQuery::default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "alert" => asked.alert = Some(value.into_owned()),
@@ -101,7 +101,7 @@ fn read_cursor(text: &str) -> Result<OpenAlertName> {
     Ok(OpenAlertName { alert, version, keys })
 }
 
-async fn page(app: &App, principal: &Principal, asked: Asked) -> Result<Vec<u8>> {
+async fn page(app: &App, principal: &Principal, asked: AlertsQuery) -> Result<Vec<u8>> {
     if asked.after.is_some() {
         return Err(Error::input(format!("after goes with Accept: {EVENT_STREAM}; the next page is asked for with cursor")));
     }

@@ -55,13 +55,13 @@ pub(super) async fn put(
 fn value_of(body: &Body) -> Result<String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Asked<'a> {
+    struct SetRequest<'a> {
         #[serde(borrow)]
         value: &'a RawValue,
     }
     const EXPECTED: &str = "{\"value\": 30}: a number, a text, true or false";
-    let asked: Asked<'_> = parse(body, EXPECTED)?;
-    let text = asked.value.get();
+    let request: SetRequest<'_> = parse(body, EXPECTED)?;
+    let text = request.value.get();
     match serde_json::from_str::<Value>(text) {
         Ok(Value::String(text)) => Ok(text),
         Ok(Value::Number(_) | Value::Bool(_)) => Ok(text.to_owned()),

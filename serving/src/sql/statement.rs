@@ -16,12 +16,12 @@ use super::names::{DEFAULT_SCHEMA, possible_views};
 use crate::follower::WantedViews;
 
 /// A query and the time it names.
-pub(super) struct Asked {
+pub(super) struct ParsedQuery {
     pub(super) as_of: Option<Micros>,
     pub(super) statement: Statement,
 }
 
-pub(super) fn read(sql: &str) -> Result<Asked> {
+pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     check_depth(sql)?;
     let mut as_of = None;
     let mut query = None;
@@ -35,14 +35,14 @@ pub(super) fn read(sql: &str) -> Result<Asked> {
         }
     }
     match query {
-        Some(statement) => Ok(Asked { as_of, statement }),
+        Some(statement) => Ok(ParsedQuery { as_of, statement }),
         None => Err(Error::input("no query: expected a SELECT")),
     }
 }
 
 /// The views that a query reads: all for one that reads a system table, which describes them.
 pub fn views_read(sql: &str) -> WantedViews {
-    let tables = read(sql).and_then(|asked| Ok(resolve_table_references(&asked.statement, true)?.0));
+    let tables = read(sql).and_then(|query| Ok(resolve_table_references(&query.statement, true)?.0));
     let is_public = |table: &TableReference| table.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA);
     match tables {
         Ok(tables) if tables.iter().all(is_public) => {

@@ -29,12 +29,12 @@ const LONG_KEYS: usize = 10_000;
 const LITTLE_MEMORY_BYTES: usize = 8 << 20;
 
 /// Asks a running node, and remembers how much it has counted: no answer counts less than one before it.
-struct Asked {
+struct NodeClient {
     http: String,
     counted: i64,
 }
 
-impl Asked {
+impl NodeClient {
     async fn get(&self, path: &str) -> Option<(u16, Value)> {
         let reply = reqwest::get(format!("http://{}{path}", self.http)).await.ok()?;
         Some((reply.status().as_u16(), reply.json().await.ok()?))
@@ -48,7 +48,7 @@ impl Asked {
         counted
     }
 
-    async fn until(&mut self, what: &str, mut is_so: impl AsyncFnMut(&mut Asked) -> bool) {
+    async fn until(&mut self, what: &str, mut is_so: impl AsyncFnMut(&mut NodeClient) -> bool) {
         let begun = Instant::now();
         while !is_so(self).await {
             assert!(begun.elapsed() < LONG, "timed out: {what}; counted {}", self.counted);
@@ -81,24 +81,24 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     let project = Project::of_files(&files, http.clone()).unwrap();
     project.ok(&["apply"]).unwrap();
     let up = project.start("up").unwrap();
-    let mut asked = Asked { http, counted: 0 };
-    asked.until("ready", async |asked| asked.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
+    let mut client = NodeClient { http, counted: 0 };
+    client.until("ready", async |client| client.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
 
     disk.fill(ROOM_BYTES).unwrap();
     let events = project.folder.path().join("events.jsonl").display().to_string();
     let mut ingest = project.command(&["ingest", "payments", &events]).unwrap();
     let mut waiting = ingest.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    asked
-        .until("full", async |asked| {
-            asked.look_up().await;
-            asked.get("/readyz").await.is_some_and(|(status, _)| status == 503)
+    client
+        .until("full", async |client| {
+            client.look_up().await;
+            client.get("/readyz").await.is_some_and(|(status, _)| status == 503)
         })
         .await;
     let status: Value = serde_json::from_slice(&project.run(&["status", "--json"]).unwrap().stdout).unwrap();
     let faults: Vec<&str> = status["problems"].as_array().unwrap().iter().filter_map(|problem| problem["fault"].as_str()).collect();
     assert!(faults.iter().any(|fault| ["node_not_ready", "catalog_unreachable"].contains(fault)), "{faults:?}");
     for _ in 0..100 {
-        asked.look_up().await;
+        client.look_up().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
@@ -106,15 +106,15 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     // The first one ends by itself or gave up; another one sends what is missing, and nothing twice.
     waiting.wait().unwrap();
     project.ok(&["ingest", "payments", &events]).unwrap();
-    asked.until("all are counted", async |asked| asked.look_up().await == EVENTS as i64).await;
-    asked.until("ready", async |asked| asked.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
-    asked
+    client.until("all are counted", async |client| client.look_up().await == EVENTS as i64).await;
+    client.until("ready", async |client| client.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
+    client
         .until("committed", async |_| {
             let status: Value = serde_json::from_str(&project.ok(&["status", "--json"]).unwrap()).unwrap();
             status["partitions"].as_array().unwrap().iter().all(|partition| partition["lag"] == 0)
         })
         .await;
-    assert_eq!(asked.look_up().await, EVENTS as i64);
+    assert_eq!(client.look_up().await, EVENTS as i64);
     project.ok(&["verify", "counts"]).unwrap();
     assert_eq!(up.terminate().unwrap(), Some(0), "{}", project.log_of("up"));
 }

@@ -31,7 +31,7 @@ use types::sql_types::{sql_name, timestamp_type};
 use events::{Columns, Events, Question};
 use funnel::Funnel;
 use pattern::Pattern;
-use spans::{Asked, Spans};
+use spans::{SpanFunction, Spans};
 
 mod accumulate;
 mod event;
@@ -198,8 +198,8 @@ struct OfTimes {
 impl OfTimes {
     fn spans(&self, args: &AccumulatorArgs<'_>) -> Result<Spans> {
         refuse_distinct(self.name, args)?;
-        let asked = if self.name == SESSION_COUNT { Asked::Sessions } else { Asked::LongestGap };
-        Ok(Spans::new(asked, pause_us(self.name, &literals(args))?))
+        let function = if self.name == SESSION_COUNT { SpanFunction::Sessions } else { SpanFunction::LongestGap };
+        Ok(Spans::new(function, pause_us(self.name, &literals(args))?))
     }
 }
 

@@ -6,7 +6,7 @@ use pgwire::messages::copy::{CopyDone, CopyOutResponse};
 use pgwire::messages::response::CommandComplete;
 
 use super::answering::{self, Limits, Sent, Sink};
-use super::{Answered, Asked, Connection};
+use super::{Answered, Connection, RunningStatement};
 use crate::copy::{CopyFormat, copy};
 use crate::problem::{IN_FAILED_TRANSACTION, Problem};
 use crate::question::{Answer, Position};
@@ -27,7 +27,7 @@ impl Connection {
     }
 
     /// Plans a statement and begins it.
-    pub(super) async fn begin(&mut self, asked: &Asked<'_>, params: Vec<ScalarValue>, limits: &Limits) -> Answered<Answer> {
+    pub(super) async fn begin(&mut self, running: &RunningStatement<'_>, params: Vec<ScalarValue>, limits: &Limits) -> Answered<Answer> {
         let node = self.answerer.node.clone();
         let read_view = match self.session.in_transaction() {
             true => Some(self.session.read_view(|| node.read_view())?),
@@ -35,24 +35,30 @@ impl Connection {
         };
         let position = Position { read_view, as_of: self.session.as_of() };
         metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
-        let asking = self.answerer.ask(&asked.statement.sql, params, position);
+        let asking = self.answerer.ask(&running.statement.sql, params, position);
         match limits.first(asking, &mut self.socket).await? {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(Problem::from(error).within(asked.text, asked.statement.start).into()),
+            Err(error) => Err(Problem::from(error).within(running.text, running.statement.start).into()),
         }
     }
 
-    pub(super) async fn send_all(&mut self, asked: &Asked<'_>, mut answer: Answer, formats: Vec<i16>, limits: &Limits) -> Answered {
+    pub(super) async fn send_all(
+        &mut self,
+        running: &RunningStatement<'_>,
+        mut answer: Answer,
+        formats: Vec<i16>,
+        limits: &Limits,
+    ) -> Answered {
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
         let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut Sink::Rows(&format), 0, limits).await?;
-        self.complete(&tag(asked.statement, rows))
+        self.complete(&tag(running.statement, rows))
     }
 
-    pub(super) async fn copy_out(&mut self, asked: &Asked<'_>, limits: &Limits) -> Answered {
-        let copy = copy(&asked.statement.sql).map_err(|problem| problem.within(asked.text, asked.statement.start))?;
+    pub(super) async fn copy_out(&mut self, running: &RunningStatement<'_>, limits: &Limits) -> Answered {
+        let copy = copy(&running.statement.sql).map_err(|problem| problem.within(running.text, running.statement.start))?;
         let select = Statement { sql: copy.sql, start: 0, command: Command::Rows };
         // Its places are those of another text.
-        let mut answer = self.begin(&Asked { statement: &select, text: "" }, Vec::new(), limits).await?;
+        let mut answer = self.begin(&RunningStatement { statement: &select, text: "" }, Vec::new(), limits).await?;
         let value_format = copy.format.value_format();
         let formats = vec![value_format; answer.types.len()];
         let overall = i8::from(copy.format == CopyFormat::Binary);

@@ -10,7 +10,7 @@ use pgwire::messages::response::EmptyQueryResponse;
 use super::answering::{self, Sink};
 use super::asking::tag;
 use super::prepared::{self, Portal, Prepared, Progress};
-use super::{Answered, Asked, Connection};
+use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
 use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, Problem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
 use crate::question::Description;
@@ -143,10 +143,10 @@ impl Connection {
         };
         self.refuse_if_failed(&statement.command)?;
         let text = portal.prepared.sql.clone();
-        let asked = Asked { statement: &statement, text: &text };
+        let running = RunningStatement { statement: &statement, text: &text };
         let limits = self.limits();
         let answer = match (&statement.command, &mut portal.progress) {
-            (Command::Copy, _) => return self.copy_out(&asked, &limits).await,
+            (Command::Copy, _) => return self.copy_out(&running, &limits).await,
             (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Ended) => {
                 self.complete(&tag(&statement, 0))?;
                 self.portals.insert(name.to_owned(), portal);
@@ -154,7 +154,7 @@ impl Connection {
             }
             (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Begun(answer)) => answer,
             (Command::Rows, progress @ Progress::NotBegun) => {
-                let answer = self.begin(&asked, std::mem::take(&mut portal.params), &limits).await?;
+                let answer = self.begin(&running, std::mem::take(&mut portal.params), &limits).await?;
                 if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(shown, &answer.types)) {
                     return Err(Problem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
                 }

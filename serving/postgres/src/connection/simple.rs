@@ -3,7 +3,7 @@
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::EmptyQueryResponse;
 
-use super::{Answered, Asked, Connection, Failure};
+use super::{Answered, Connection, Failure, RunningStatement};
 use crate::columns::row_description;
 use crate::rows::TEXT;
 use crate::statement::{Command, Statement, statements};
@@ -36,13 +36,13 @@ impl Connection {
     async fn statements_in_turn(&mut self, text: &str, statements: &[Statement]) -> Answered {
         let mut implicit = statements.len() > 1 && self.session.begin_transaction();
         for statement in statements {
-            let asked = Asked { statement, text };
+            let running = RunningStatement { statement, text };
             if implicit && statement.command == Command::Begin {
                 implicit = false;
                 self.complete("BEGIN")?;
                 continue;
             }
-            if let Err(failure) = self.run_simple(&asked).await {
+            if let Err(failure) = self.run_simple(&running).await {
                 if implicit {
                     self.session.end_transaction(false);
                 }
@@ -56,22 +56,22 @@ impl Connection {
         Ok(())
     }
 
-    async fn run_simple(&mut self, asked: &Asked<'_>) -> Answered {
-        self.refuse_if_failed(&asked.statement.command)?;
+    async fn run_simple(&mut self, running: &RunningStatement<'_>) -> Answered {
+        self.refuse_if_failed(&running.statement.command)?;
         let limits = self.limits();
-        match &asked.statement.command {
+        match &running.statement.command {
             Command::Rows => {
-                let answer = self.begin(asked, Vec::new(), &limits).await?;
+                let answer = self.begin(running, Vec::new(), &limits).await?;
                 let formats = vec![TEXT; answer.types.len()];
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
-                self.send_all(asked, answer, formats, &limits).await
+                self.send_all(running, answer, formats, &limits).await
             }
-            Command::Copy => self.copy_out(asked, &limits).await,
+            Command::Copy => self.copy_out(running, &limits).await,
             Command::Show { .. } | Command::ShowAll => {
-                let answer = self.shown(&asked.statement.command)?;
+                let answer = self.shown(&running.statement.command)?;
                 let formats = vec![TEXT; answer.types.len()];
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
-                self.send_all(asked, answer, formats, &limits).await
+                self.send_all(running, answer, formats, &limits).await
             }
             command => self.change(command),
         }

@@ -25,7 +25,7 @@ const PARTITIONS: u32 = 8;
 
 /// A log that counts what it is asked about its topics.
 #[derive(Debug)]
-struct Asked {
+struct CountingLog {
     log: Arc<dyn Log>,
     identities: AtomicUsize,
     bounds: AtomicUsize,
@@ -36,7 +36,7 @@ struct Asked {
 }
 
 #[async_trait]
-impl Log for Asked {
+impl Log for CountingLog {
     async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
         self.log.create_topic(topic, partitions).await
     }
@@ -90,14 +90,14 @@ async fn define(catalog: &Catalog, kind: DefinitionKind, name: &str, sql: &str) 
 }
 
 /// A speed layer over a new log, and that log.
-async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<Asked>, Speed) {
+async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<CountingLog>, Speed) {
     let url = |name: &str| format!("file://{}", folder.join(name).display());
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
     define(&catalog, DefinitionKind::Stream, "pay", STREAM).await;
     let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();
     log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| catalog.clone());
-    let log = Arc::new(Asked { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner, is_silent });
+    let log = Arc::new(CountingLog { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner, is_silent });
     let speed = Speed {
         catalog,
         storage: ObjectStorage::open(&url("storage")).unwrap(),
@@ -134,7 +134,7 @@ fn all_partitions() -> Vec<TopicPartition> {
 }
 
 /// Lets a worker take all partitions over; answers the log, and where they start.
-async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPartition, Offset)>>) {
+async fn assigned(is_owned_elsewhere: bool) -> (Arc<CountingLog>, Result<Vec<(TopicPartition, Offset)>>) {
     let folder = tempfile::tempdir().unwrap();
     let (log, speed) = speed_layer(folder.path(), is_owned_elsewhere, false).await;
     let session = planning_session(&speed.functions).unwrap();

@@ -41,8 +41,9 @@ struct Span {
     end: i64,
 }
 
+/// Which function computes its value from the spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum SpanFunction {
     Sessions,
     LongestGap,
 }
@@ -50,7 +51,7 @@ pub(super) enum Asked {
 /// The spans of every group.
 #[derive(Debug)]
 pub(super) struct Spans {
-    asked: Asked,
+    function: SpanFunction,
     /// The longest pause within a span.
     pause_us: i64,
     spans: Vec<Span>,
@@ -59,8 +60,8 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    pub(super) fn new(asked: Asked, pause_us: i64) -> Self {
-        Self { asked, pause_us, spans: Vec::new(), joined: 0 }
+    pub(super) fn new(function: SpanFunction, pause_us: i64) -> Self {
+        Self { function, pause_us, spans: Vec::new(), joined: 0 }
     }
 
     fn add(&mut self, span: Span) {
@@ -86,7 +87,7 @@ impl Spans {
 
 impl Collected for Spans {
     fn empty(&self) -> Self {
-        Self::new(self.asked, self.pause_us)
+        Self::new(self.function, self.pause_us)
     }
 
     /// The columns: the time; of sessions their gap.
@@ -156,9 +157,9 @@ impl Collected for Spans {
 
     fn values(&self, groups: u32) -> Result<ArrayRef> {
         let gap = |pair: &[Span]| pair[1].start.saturating_sub(pair[0].end);
-        Ok(match self.asked {
-            Asked::Sessions => Arc::new((0..groups).map(|group| self.of_group(group).len() as i64).collect::<Int64Array>()),
-            Asked::LongestGap => {
+        Ok(match self.function {
+            SpanFunction::Sessions => Arc::new((0..groups).map(|group| self.of_group(group).len() as i64).collect::<Int64Array>()),
+            SpanFunction::LongestGap => {
                 // Events of the same time are one span.
                 let longest = |group| self.of_group(group).windows(2).map(gap).max();
                 Arc::new((0..groups).map(longest).collect::<DurationMicrosecondArray>())

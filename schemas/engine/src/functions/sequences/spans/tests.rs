@@ -4,7 +4,7 @@ use super::*;
 const MINUTE: i64 = 60_000_000;
 
 fn spans(pause_us: i64, times: &[i64]) -> Spans {
-    let mut spans = Spans::new(Asked::Sessions, pause_us);
+    let mut spans = Spans::new(SpanFunction::Sessions, pause_us);
     times.iter().for_each(|time| spans.add(Span { group: 0, start: *time, end: *time }));
     spans.settle();
     spans
@@ -21,7 +21,7 @@ const FIXTURE: &[u8] = &[
 fn a_state_is_laid_out_as_it_was() {
     let of = spans(2 * MINUTE, &[-MINUTE, MINUTE, 119_000_000, 244_000_001]);
     assert_eq!(state_of(&of, 0).unwrap(), FIXTURE);
-    let mut merged = Spans::new(Asked::Sessions, 2 * MINUTE);
+    let mut merged = Spans::new(SpanFunction::Sessions, 2 * MINUTE);
     merged.merge(FIXTURE, 0).unwrap();
     merged.settle();
     assert_eq!(merged.spans, of.spans);
@@ -39,7 +39,7 @@ fn a_pause_as_long_as_the_gap_is_none() {
 
 #[test]
 fn many_events_of_one_session_take_no_room() {
-    let mut spans = Spans::new(Asked::Sessions, MINUTE);
+    let mut spans = Spans::new(SpanFunction::Sessions, MINUTE);
     for time in 0..1_000_000 {
         spans.add(Span { group: 0, start: time, end: time });
     }
@@ -49,7 +49,7 @@ fn many_events_of_one_session_take_no_room() {
 
 #[test]
 fn a_damaged_state_is_refused() {
-    let merge = |state: &[u8]| Spans::new(Asked::Sessions, MINUTE).merge(state, 0);
+    let merge = |state: &[u8]| Spans::new(SpanFunction::Sessions, MINUTE).merge(state, 0);
     for length in 0..FIXTURE.len() {
         assert!(merge(&FIXTURE[..length]).is_err(), "{length} bytes");
     }
