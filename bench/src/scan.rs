@@ -17,7 +17,7 @@ use crate::spread::Spread;
 pub mod once;
 mod questions;
 
-use once::{Question, Reported};
+use once::{Reported, ScanTask};
 use questions::Query;
 
 #[derive(Debug, Clone)]
@@ -61,9 +61,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 }
 
 fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, query: &Query) -> Result<(Reported, Used)> {
-    let question = Question { config: installed.config.clone(), sql: query.sql.clone(), repeats: options.repeats };
-    let path = folder.join("question.json");
-    std::fs::write(&path, json!(question).to_string())?;
+    let task = ScanTask { config: installed.config.clone(), sql: query.sql.clone(), repeats: options.repeats };
+    let path = folder.join("task.json");
+    std::fs::write(&path, json!(task).to_string())?;
     let finished = child::run(Command::new(&programs.bench).arg("scan-once").arg(path), &options.limits)?;
     let reported = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;

@@ -10,7 +10,7 @@ use types::{Error, Result};
 
 use super::answer::{self, Answer, Shape};
 use super::parts::{self, Parts, Step};
-use super::plain::Question;
+use super::plain::SelectTask;
 use crate::Programs;
 use crate::child::{self, Limits, Used};
 use crate::installed::Pristine;
@@ -165,7 +165,7 @@ fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
         How::PlainSelect(sql) => {
             let mut command = Command::new(&site.programs.bench);
             command.arg("plain-select");
-            let question = Question {
+            let question = SelectTask {
                 config: site.installed.config.clone(),
                 view: site.view.to_owned(),
                 sql: sql.clone(),

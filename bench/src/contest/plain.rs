@@ -15,7 +15,7 @@ use serde_json::json;
 use types::{Error, Result};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Question {
+pub struct SelectTask {
     /// The installation's settings.
     pub config: PathBuf,
     /// The view whose streams are queried.
@@ -26,24 +26,24 @@ pub struct Question {
     pub answer: Option<PathBuf>,
 }
 
-/// Answers the question in a file. Returns the text to print, with the seconds that it took.
+/// Answers the task in a file. Returns the text to print, with the seconds that it took.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
-    let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;
-    let settings = Settings::load(&question.config, &Variables::from_process())?;
+    let task: SelectTask = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no task: {error}")))?;
+    let settings = Settings::load(&task.config, &Variables::from_process())?;
     let installation = Installation::open(&settings, Functions::standard()).await?;
     let verifier = Verifier {
         catalog: installation.catalog.clone(),
         storage: installation.storage.clone(),
         functions: installation.functions.clone(),
-        memory_limit: question.memory_bytes as usize,
+        memory_limit: task.memory_bytes as usize,
     };
     let began = Instant::now();
     let state = installation.catalog.state().await?;
-    let expected = Expected::new(&verifier, &state, &question.view)?;
-    let batches: Vec<RecordBatch> = expected.run(&question.sql, &state.vector()).await?.try_collect().await?;
+    let expected = Expected::new(&verifier, &state, &task.view)?;
+    let batches: Vec<RecordBatch> = expected.run(&task.sql, &state.vector()).await?.try_collect().await?;
     let seconds = began.elapsed().as_secs_f64();
-    if let Some((path, schema)) = question.answer.zip(batches.first().map(RecordBatch::schema)) {
+    if let Some((path, schema)) = task.answer.zip(batches.first().map(RecordBatch::schema)) {
         let mut writer = ArrowWriter::try_new(std::fs::File::create(path)?, schema, None)?;
         batches.iter().try_for_each(|batch| writer.write(batch))?;
         writer.close()?;

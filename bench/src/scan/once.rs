@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use types::{Error, Result};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Question {
+pub struct ScanTask {
     /// The installation's settings.
     pub config: PathBuf,
     /// `None`: the node is opened without a query.
@@ -32,12 +32,12 @@ pub struct Reported {
 /// Runs the query in a file as often as the file says, and returns the text to print.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
-    let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;
-    let settings = Settings::load(&question.config, &Variables::from_process())?;
+    let task: ScanTask = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no task: {error}")))?;
+    let settings = Settings::load(&task.config, &Variables::from_process())?;
     let installation = Installation::open(&settings, Functions::standard()).await?;
     let node = installation.node(None).await?;
     let mut reported = Reported { seconds: Vec::new(), rows: 0, last: Value::Null };
-    for sql in question.sql.iter().flat_map(|sql| std::iter::repeat_n(sql, question.repeats.max(1))) {
+    for sql in task.sql.iter().flat_map(|sql| std::iter::repeat_n(sql, task.repeats.max(1))) {
         let began = Instant::now();
         let mut response = node.query(sql, Vec::new()).await?;
         let (mut rows, mut last) = (0, None);

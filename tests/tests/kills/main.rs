@@ -36,7 +36,7 @@ use types::failpoint::{ALERTS, BATCH, COLLECTOR, COMPACTION, INGEST, SERVING, SP
 use types::{Error, Result};
 
 use disk::Disk;
-use oracle::Question;
+use oracle::OracleInput;
 use producer::Acknowledged;
 use proof::{Quiet, replay, same};
 use reader::{Sample, Seen};
@@ -129,8 +129,8 @@ async fn prove((site, disk): (&Site, Option<&mut Disk>), replayed: Urls, seed: u
     } else {
         let samples = [seen.samples.as_slice(), &served].concat();
         let (once, at_least_once) = (&seen.appended, &file_ids);
-        let question = Question { site, records: &records, samples: &samples, ledger: &ledger, once, at_least_once };
-        say(format!("kills: the oracle: {}", oracle::ask(&question)?));
+        let input = OracleInput { site, records: &records, samples: &samples, ledger: &ledger, once, at_least_once };
+        say(format!("kills: the oracle: {}", oracle::ask(&input)?));
     }
     say(format!("kills: proven in {:.0} s, seed {seed}", began.elapsed().as_secs_f64()));
     Ok(())

@@ -14,7 +14,7 @@ use crate::reader::Sample;
 use crate::site::{STREAMS, Site};
 
 /// The oracle's input.
-pub struct Question<'a> {
+pub struct OracleInput<'a> {
     pub site: &'a Site,
     pub records: &'a [LoggedRecord],
     pub samples: &'a [Sample],
@@ -25,20 +25,20 @@ pub struct Question<'a> {
 }
 
 /// Runs the oracle; returns its findings.
-pub fn ask(question: &Question<'_>) -> Result<Value> {
+pub fn ask(input: &OracleInput<'_>) -> Result<Value> {
     let python = basestream_tests::oracle::needed();
-    let folder = question.site.project.folder.path();
+    let folder = input.site.project.folder.path();
     let mut log = serde_json::Map::new();
     for stream in STREAMS {
-        log.insert(stream.to_owned(), source(question, stream, folder)?);
+        log.insert(stream.to_owned(), source(input, stream, folder)?);
     }
-    let answers = question.samples.iter();
+    let answers = input.samples.iter();
     let answers: Vec<Value> = answers
         .map(|sample| json!({"view": sample.view, "of": sample.of, "cut": sample.cut, "as_of": sample.as_of, "rows": sample.rows}))
         .collect();
     let asked = json!({
-        "log": log, "answers": answers, "ledger": sums(question.ledger),
-        "ids": {"once": question.once, "at_least_once": question.at_least_once},
+        "log": log, "answers": answers, "ledger": sums(input.ledger),
+        "ids": {"once": input.once, "at_least_once": input.at_least_once},
     });
     let path = folder.join("question.json");
     std::fs::write(&path, asked.to_string())?;
@@ -51,14 +51,14 @@ pub fn ask(question: &Question<'_>) -> Result<Value> {
 }
 
 /// The oracle reads Kafka's log with its own client. The embedded log can only be read by the product's reader.
-fn source(question: &Question<'_>, stream: &str, folder: &Path) -> Result<Value> {
-    if let Some(servers) = question.site.urls.log.strip_prefix("kafka://") {
-        return Ok(json!({"kafka": servers, "topic": question.site.topic_of(stream)}));
+fn source(input: &OracleInput<'_>, stream: &str, folder: &Path) -> Result<Value> {
+    if let Some(servers) = input.site.urls.log.strip_prefix("kafka://") {
+        return Ok(json!({"kafka": servers, "topic": input.site.topic_of(stream)}));
     }
     use base64::Engine;
     let path = folder.join(format!("{stream}.ndjson"));
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
-    for record in question.records.iter().filter(|record| record.stream == stream) {
+    for record in input.records.iter().filter(|record| record.stream == stream) {
         let value = record.value.as_ref().map(|value| base64::engine::general_purpose::STANDARD.encode(value));
         let record = json!({"partition": record.partition, "offset": record.offset.0, "timestamp": record.timestamp, "value": value});
         writeln!(file, "{record}")?;

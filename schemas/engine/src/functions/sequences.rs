@@ -28,7 +28,7 @@ use datafusion::physical_plan::expressions::Literal;
 use definitions::durations::parse_duration;
 use types::sql_types::{sql_name, timestamp_type};
 
-use events::{Columns, Events, Question};
+use events::{Columns, Events, SequenceFunction};
 use funnel::Funnel;
 use pattern::Pattern;
 use spans::{SpanFunction, Spans};
@@ -88,7 +88,7 @@ pub(super) fn state_bytes(state: &[u8]) -> u64 {
 /// Checks the literals of a call: the pattern, the window and its modes, the gap.
 pub(super) fn check(function: &str, literals: &[Option<&ScalarValue>]) -> Result<()> {
     match function {
-        SEQUENCE_MATCH | SEQUENCE_COUNT | WINDOW_FUNNEL => question(function, literals).map(drop),
+        SEQUENCE_MATCH | SEQUENCE_COUNT | WINDOW_FUNNEL => sequence_function(function, literals).map(drop),
         SESSION_COUNT | LONGEST_GAP => pause_us(function, literals).map(drop),
         _ => Ok(()),
     }
@@ -120,7 +120,7 @@ impl OfEvents {
         if !is_position(args)? {
             return plan_err!("{} takes no ORDER BY: its events are in the order of their time", self.name);
         }
-        Ok(Events::new(question(self.name, &literals)?, Columns { time: texts, conditions: literals.len() - texts - 1 }))
+        Ok(Events::new(sequence_function(self.name, &literals)?, Columns { time: texts, conditions: literals.len() - texts - 1 }))
     }
 }
 
@@ -249,14 +249,14 @@ impl AggregateUDFImpl for OfTimes {
     }
 }
 
-/// What a call asks of its events, by its literals.
-fn question(function: &str, literals: &[Option<&ScalarValue>]) -> Result<Question> {
+/// The function of a call, with its literals.
+fn sequence_function(function: &str, literals: &[Option<&ScalarValue>]) -> Result<SequenceFunction> {
     let texts: Vec<&str> = literals.iter().map_while(|literal| text(*literal)).collect();
     let conditions = literals.len().saturating_sub(texts.len() + 1);
     match (function, texts.as_slice()) {
-        (WINDOW_FUNNEL, [window, modes @ ..]) => Ok(Question::Funnel(Funnel::new(window, modes, conditions)?)),
-        (SEQUENCE_MATCH, [pattern]) => Ok(Question::Match(Pattern::parse(function, pattern, conditions)?)),
-        (SEQUENCE_COUNT, [pattern]) => Ok(Question::Count(Pattern::parse(function, pattern, conditions)?)),
+        (WINDOW_FUNNEL, [window, modes @ ..]) => Ok(SequenceFunction::Funnel(Funnel::new(window, modes, conditions)?)),
+        (SEQUENCE_MATCH, [pattern]) => Ok(SequenceFunction::Match(Pattern::parse(function, pattern, conditions)?)),
+        (SEQUENCE_COUNT, [pattern]) => Ok(SequenceFunction::Count(Pattern::parse(function, pattern, conditions)?)),
         _ => {
             let wanted = if function == WINDOW_FUNNEL { "the window, such as '1h'" } else { "the pattern, such as '(?1)(?2)'" };
             plan_err!("the first argument of {function} is {}: expected {wanted}, as a literal text", found(literals.first()))

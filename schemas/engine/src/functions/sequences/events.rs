@@ -43,18 +43,18 @@ const FORMAT: u8 = 1;
 const SHORTEST_EVENT: u64 = 5;
 const SHORTEST_PLACE: u64 = 2;
 
-/// What is asked of the events of a group.
+/// Which function computes its value from the events of a group.
 #[derive(Debug, Clone)]
-pub(super) enum Question {
+pub(super) enum SequenceFunction {
     Match(Pattern),
     Count(Pattern),
     Funnel(Funnel),
 }
 
-impl Question {
+impl SequenceFunction {
     /// Whether events that hold no condition matter.
-    fn asks_for_all(&self) -> bool {
-        matches!(self, Question::Funnel(funnel) if funnel.modes().order)
+    fn needs_all(&self) -> bool {
+        matches!(self, SequenceFunction::Funnel(funnel) if funnel.modes().order)
     }
 }
 
@@ -69,15 +69,15 @@ pub(super) struct Columns {
 /// The events of every group.
 #[derive(Debug)]
 pub(super) struct Events {
-    question: Question,
+    function: SequenceFunction,
     columns: Columns,
     places: Places,
     events: Vec<Event>,
 }
 
 impl Events {
-    pub(super) fn new(question: Question, columns: Columns) -> Self {
-        Self { question, columns, places: Places::default(), events: Vec::new() }
+    pub(super) fn new(function: SequenceFunction, columns: Columns) -> Self {
+        Self { function, columns, places: Places::default(), events: Vec::new() }
     }
 
     fn push(&mut self, event: Event) {
@@ -94,7 +94,7 @@ impl Events {
 
 impl Collected for Events {
     fn empty(&self) -> Self {
-        Self::new(self.question.clone(), self.columns)
+        Self::new(self.function.clone(), self.columns)
     }
 
     /// The columns: texts, time, conditions; then event time, source, partition and offset, or nothing.
@@ -105,7 +105,7 @@ impl Collected for Events {
         };
         let masks = masks(&columns[time + 1..][..conditions], times.len())?;
         let position = Position::from_columns(&columns[time + 1 + conditions..])?;
-        let keeps_all = self.question.asks_for_all();
+        let keeps_all = self.function.needs_all();
         for (row, mask) in masks.into_iter().enumerate() {
             if times.is_null(row) || (mask == 0 && !keeps_all) || !counts(row) {
                 continue;
@@ -205,17 +205,17 @@ impl Collected for Events {
 
     fn values(&self, groups: u32) -> Result<ArrayRef> {
         let numbered = 0..groups;
-        Ok(match &self.question {
-            Question::Match(pattern) => {
+        Ok(match &self.function {
+            SequenceFunction::Match(pattern) => {
                 let mut search = Search::new(pattern);
                 let values = numbered.map(|group| Some(search.matches(self.of_group(group))));
                 Arc::new(values.collect::<BooleanArray>())
             }
-            Question::Count(pattern) => {
+            SequenceFunction::Count(pattern) => {
                 let mut search = Search::new(pattern);
                 Arc::new(numbered.map(|group| search.count(self.of_group(group))).collect::<Int64Array>())
             }
-            Question::Funnel(funnel) => Arc::new(numbered.map(|group| funnel.level(self.of_group(group))).collect::<Int64Array>()),
+            SequenceFunction::Funnel(funnel) => Arc::new(numbered.map(|group| funnel.level(self.of_group(group))).collect::<Int64Array>()),
         })
     }
 
