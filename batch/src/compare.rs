@@ -86,7 +86,7 @@ async fn compare(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context:
         writer: SnapshotWriter { floors: greater(&before.floors, &attempt.inputs.floors), ..attempt.writer(Rows::OfTiers) },
         edges_from: later(&before.edges_from, &attempt.inputs.edges_from),
     };
-    let kept = sides.kept(before, &checkpoints, base.bucket_count, context).await?;
+    let kept = sides.kept_states(before, &checkpoints, base.bucket_count, context).await?;
     failpoint::hit("run.compared")?;
     let buckets = stream::iter((0u32..).zip(kept)).map(|(bucket, kept)| sides.compare_bucket(kept, base.file_of(bucket)));
     let mut buckets = std::pin::pin!(buckets.buffered(attempt.batch.settings.thread_count()));
@@ -107,7 +107,7 @@ struct Sides<'r> {
 
 impl Sides<'_> {
     /// The states that are kept up to the cut, by the recomputation's buckets.
-    async fn kept(
+    async fn kept_states(
         &self,
         before: &Manifest,
         checkpoints: &[&CheckpointRecord],

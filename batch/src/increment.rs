@@ -176,7 +176,7 @@ impl Output<'_> {
         match (self.linked, delta.copied.clone()) {
             (Some(linked), Some(copied)) => {
                 let added = merged.into_iter().chain([delta]).filter_map(WrittenTier::pair);
-                let copies = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
+                let copies = not_empty(linked.kept_tiers(kept.len()).into_iter().chain(added), |(tier, _)| tier);
                 let join = linked.join(self.attempt, before, &copies, &copied).await?;
                 carried_over.extend(join.carried_over);
                 self.written.add(join.files);

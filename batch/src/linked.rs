@@ -41,7 +41,7 @@ impl LinkedRun {
     }
 
     /// The copies of those tiers of the snapshot before that the new one has as well.
-    pub(crate) fn kept(&self, count: usize) -> Vec<CopiedTier> {
+    pub(crate) fn kept_tiers(&self, count: usize) -> Vec<CopiedTier> {
         self.before[..count].to_vec()
     }
 

@@ -202,7 +202,7 @@ impl Checked {
         let planner = Planner::new(definitions, functions.clone()).strict();
         for view in &definitions.views {
             match planner.plan(view).await {
-                Ok(Planned::Kept(plan)) => {
+                Ok(Planned::Stateful(plan)) => {
                     self.diagnostics.extend(retention::mistakes(view, &plan));
                     self.diagnostics.extend(idle_precision(view, &plan));
                     self.views.push(report_view(view, &plan, now));

@@ -39,7 +39,7 @@ pub(crate) struct QueryRuntime {
     of_query: Option<Arc<QueryMemory>>,
     lookups: BlockingPool,
     scans: BlockingPool,
-    kept: Arc<KeptKeys>,
+    kept_keys: Arc<KeptKeys>,
     hot: Arc<HotKeys>,
     rows: Arc<RowCache>,
 }
@@ -61,7 +61,7 @@ impl QueryRuntime {
             .build_arc()?;
         storage.register(&runtime);
         let (functions, catalog, storage) = (functions.clone(), catalog.clone(), storage.clone());
-        let kept = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
+        let kept_keys = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
         let (lookups, scans) = (BlockingPool::new(&threads::QUESTIONS), BlockingPool::new(&threads::SCANS));
         let (admission, limits) = (Admission::new(limits), Arc::new(limits.clone()));
         let rows = Arc::new(RowCache::new(hot.row_cache_bytes, &runtime.memory_pool));
@@ -77,7 +77,7 @@ impl QueryRuntime {
             of_query: None,
             lookups,
             scans,
-            kept,
+            kept_keys,
             hot,
             rows,
         })
@@ -135,8 +135,8 @@ impl QueryRuntime {
     }
 
     /// What was merged of hot keys.
-    pub(crate) fn kept(&self) -> &KeptKeys {
-        &self.kept
+    pub(crate) fn kept_keys(&self) -> &KeptKeys {
+        &self.kept_keys
     }
 
     /// The rows of hot keys.

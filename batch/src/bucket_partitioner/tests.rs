@@ -29,7 +29,7 @@ pub(crate) const BUCKETS: usize = 4;
 pub(crate) async fn planned(view: &str) -> Arc<ViewPlan> {
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
-    let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
+    let Planned::Stateful(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
     plan
 }
 

@@ -57,7 +57,7 @@ fn planned(argument: &str) -> Arc<ViewPlan> {
     let definitions = Definitions { streams: vec![StreamDefinition::clone(stream)], ..Definitions::default() };
     let functions = site.installed.installation.functions.clone();
     match site.runtime.block_on(Planner::new(&definitions, functions).plan(&view)).expect("a plan") {
-        Planned::Kept(plan) => plan,
+        Planned::Stateful(plan) => plan,
         Planned::Staging => panic!("the view aggregates"),
     }
 }

@@ -16,7 +16,7 @@ fn per_event(outcome: &Outcome, bytes: u64) -> f64 {
 }
 
 /// What is kept of an event: archive and states.
-fn kept(outcome: &Outcome) -> f64 {
+fn kept_per_event(outcome: &Outcome) -> f64 {
     per_event(outcome, outcome.stored.archive + outcome.stored.states)
 }
 
@@ -33,12 +33,12 @@ pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
     let row = |outcome: &Outcome| {
         let stored = &outcome.stored;
         let per_key = |number: u64| Figure::number(number as f64 / stored.keys.max(1) as f64);
-        let of_first = outcomes.first().map(|first| kept(outcome) / kept(first));
+        let of_first = outcomes.first().map(|first| kept_per_event(outcome) / kept_per_event(first));
         let figures = [
             Figure::number(per_event(outcome, stored.log)),
             Figure::number(per_event(outcome, stored.archive)),
             Figure::number(per_event(outcome, stored.states)),
-            Figure::number(kept(outcome)),
+            Figure::number(kept_per_event(outcome)),
             Figure::ratio(of_first.and_then(|ratio| Spread::from_values([ratio]))),
             per_key(stored.snapshot),
             per_key(stored.state_rows),

@@ -79,7 +79,7 @@ impl Expected {
         let session = session(&self.functions, self.memory_limit, None)?;
         self.archive.storage.register(&session.runtime_env());
         let planned = Planner::new(&self.definitions, self.functions.clone()).plan(&self.view).await;
-        let Ok(Planned::Kept(plan)) = planned else { return Ok(()) };
+        let Ok(Planned::Stateful(plan)) = planned else { return Ok(()) };
         if plan.on_error == OnError::Skip {
             let scan = |stream: &StreamDefinition, columns: &[usize]| {
                 ArchiveTable::new(&self.archive, stream, vector, &LeftOut::default())

@@ -304,7 +304,7 @@ async fn live_views(state: &CatalogState, streams: &BTreeMap<Arc<str>, LiveStrea
         let planned = planned.map_err(|found| {
             Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name).with("version", record.version)
         })?;
-        let Planned::Kept(plan) = planned else { continue };
+        let Planned::Stateful(plan) = planned else { continue };
         let codec = Arc::new(KeyCodec::for_plan(&plan)?);
         let (name, version, status) = (record.name.clone(), record.version, record.status);
         views.push(LiveView { name, version, status, definition: Arc::new(definition.clone()), plan, codec });

@@ -68,7 +68,7 @@ impl KeyRows {
     }
 
     async fn answer_anew(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
-        if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())? {
+        if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept_keys())? {
             return Ok(answers);
         }
         let runtime = runtime.clone();
@@ -86,12 +86,12 @@ impl KeyRows {
             false => None,
         };
         let turn = match self.kept_key(&columns)?.filter(|_| !needs_archive) {
-            Some(key) => Some(runtime.kept().turn(&key).lock_owned().await),
+            Some(key) => Some(runtime.kept_keys().turn(&key).lock_owned().await),
             None => None,
         };
         // An earlier lookup of the same key may have merged it in the meantime.
         if turn.is_some()
-            && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())?
+            && let Some(answers) = self.rows_if_quick(&columns, runtime.kept_keys())?
         {
             return Ok(answers);
         }
@@ -99,7 +99,7 @@ impl KeyRows {
         let merge = move |cancelled: &CancelOnDrop| {
             // Held until the merge has ended, even if the client has gone.
             let _turn = turn;
-            self.rows(&columns, archive.as_ref(), Some(runtime.kept()), &|| cancelled.check())
+            self.rows(&columns, archive.as_ref(), Some(runtime.kept_keys()), &|| cancelled.check())
         };
         pool.run(merge).await
     }

@@ -228,7 +228,7 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
         ..Definitions::default()
     };
     let planned = Planner::new(&definitions, functions.clone()).plan(&definitions.views[0]).await;
-    let Planned::Kept(plan) = planned.unwrap_or_else(|found| panic!("{sql}\n{found}")) else { panic!("{sql} keeps nothing") };
+    let Planned::Stateful(plan) = planned.unwrap_or_else(|found| panic!("{sql}\n{found}")) else { panic!("{sql} keeps nothing") };
     let events = batch(rows, plan_schema(&definitions.streams[0]));
     let by_checkpoint: Vec<(usize, RecordBatch)> = rows.iter().enumerate().map(|(i, row)| (row.checkpoint, events.slice(i, 1))).collect();
     let t = BASE + t_after;

@@ -39,7 +39,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
         let definition = parse::parse_view(sql).unwrap();
         let project = Definitions { streams: streams.clone(), views: vec![definition.clone()], ..Definitions::default() };
         let planned = Planner::new(&project, Functions::standard()).plan(&definition).await;
-        let Ok(Planned::Kept(plan)) = planned else { panic!("{sql} is not planned") };
+        let Ok(Planned::Stateful(plan)) = planned else { panic!("{sql} is not planned") };
         let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
         let (name, status) = (view.into(), DefinitionStatus::Active);
         views.insert(view, LiveView { name, version: 1, status, definition: Arc::new(definition), plan, codec });

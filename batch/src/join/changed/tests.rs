@@ -36,7 +36,7 @@ impl World {
         let view = parse::parse_view(&sql).unwrap();
         let project =
             Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
-        let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
+        let Planned::Stateful(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
         let (codec, links) = (Arc::new(KeyCodec::for_plan(&plan).unwrap()), plan.links().cloned().unwrap());
         let view = LiveView { name: "links".into(), version: 1, status: DefinitionStatus::Active, definition: Arc::new(view), plan, codec };
         World { view, links }

@@ -10,7 +10,7 @@ async fn every_view_plans_without_a_complaint() {
     let planner = Planner::new(&definitions, Functions::standard());
     for view in &definitions.views {
         match planner.plan(view).await {
-            Ok(Planned::Kept(plan)) => assert!(plan.columns.len() > 4, "{}", view.name),
+            Ok(Planned::Stateful(plan)) => assert!(plan.columns.len() > 4, "{}", view.name),
             Ok(_) => panic!("{} keeps nothing", view.name),
             Err(found) => panic!("{}: {found}", view.name),
         }

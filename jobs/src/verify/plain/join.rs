@@ -36,7 +36,7 @@ pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
 /// Returns how far back each side is kept. Links that keep when they were last seen: as far as any column reads that
 /// side. If repeated values count, or an upper edge excludes the newest events: every tile of the longest window of
 /// either side.
-pub(super) fn kept(reaches: &[Reach], existence: &Reach, repeated: bool, sides: &Sides) -> Reach {
+pub(super) fn kept_reach(reaches: &[Reach], existence: &Reach, repeated: bool, sides: &Sides) -> Reach {
     let spans = || reaches.iter().flat_map(|reach| reach.0.iter().copied());
     let by_tile = repeated || spans().any(|span| span.until.is_some());
     if by_tile { sides.reach(longest(spans())) } else { existence.clone() }

@@ -60,7 +60,7 @@ pub(super) fn rewrite(
         fan.item(item)?;
     }
     let existence = fan.existence()?;
-    let kept = if sides.is_joined() { join::kept(&fan.reaches, &existence, fan.repeated, sides) } else { existence.clone() };
+    let kept = if sides.is_joined() { join::kept_reach(&fan.reaches, &existence, fan.repeated, sides) } else { existence.clone() };
     select.projection = fan.items;
     select.projection.append(&mut fan.helpers);
     bound_above(select, sides, moment)?;

@@ -32,7 +32,9 @@ async fn planned_over(view: &str, select: &str, value: &str) -> Result<AlertPlan
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
     let functions = Functions::standard();
-    let Planned::Kept(plan) = Planner::new(&project, functions.clone()).plan(&view).await.unwrap() else { panic!("the view is planned") };
+    let Planned::Stateful(plan) = Planner::new(&project, functions.clone()).plan(&view).await.unwrap() else {
+        panic!("the view is planned")
+    };
     let (streams, views) = ([Arc::new(project.streams[0].clone())], [plan]);
     let staging = BTreeSet::from(["bare".into()]);
     let sources = Sources { streams: &streams, views: &views, staging: &staging, parameters: &parameters, is_strict: true };

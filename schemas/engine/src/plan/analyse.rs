@@ -30,7 +30,7 @@ mod refusal;
 #[derive(Debug, Clone)]
 pub enum Planned {
     /// The view aggregates: its states are kept.
-    Kept(Arc<ViewPlan>),
+    Stateful(Arc<ViewPlan>),
     /// The view has no aggregate: it is inlined where it is used.
     Staging,
 }
@@ -65,7 +65,7 @@ impl Planner {
         let mut found = Diagnostics::default();
         for view in self.views.values() {
             match self.plan(view).await {
-                Ok(Planned::Kept(plan)) => plans.push(plan),
+                Ok(Planned::Stateful(plan)) => plans.push(plan),
                 Ok(Planned::Staging) => {}
                 Err(diagnostics) => found.extend(diagnostics.0),
             }
@@ -93,7 +93,7 @@ impl Planner {
         if shape == Shape::Staging {
             return self.staging(view, &plan);
         }
-        let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
+        let mut plan = self.plan_with_states(view, &session, &plan).map_err(|error| at_select(view, &error))?;
         if self.is_strict {
             check_events(&plan.prepare, &session).map_err(|error| at_select(view, &error))?;
         }
@@ -107,7 +107,7 @@ impl Planner {
         if respelled.happened() {
             plan.add_to_stamps(uuids::STAMP);
         }
-        Ok(Planned::Kept(Arc::new(plan)))
+        Ok(Planned::Stateful(Arc::new(plan)))
     }
 
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
@@ -123,7 +123,7 @@ impl Planner {
         Ok(Planned::Staging)
     }
 
-    fn kept(&self, view: &ViewDefinition, session: &SessionContext, plan: &LogicalPlan) -> Result<ViewPlan> {
+    fn plan_with_states(&self, view: &ViewDefinition, session: &SessionContext, plan: &LogicalPlan) -> Result<ViewPlan> {
         let LogicalPlan::Projection(top) = plan else {
             return Err(Error::input(format!(
                 "{} is not supported above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",

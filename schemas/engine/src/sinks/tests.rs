@@ -31,7 +31,7 @@ async fn planned_with(select: &str, parameters: &[(&str, &str)]) -> Result<SinkP
     let planner = Planner::new(&project, functions.clone());
     let mut plans = Vec::new();
     for view in &views {
-        let Ok(Planned::Kept(plan)) = planner.plan(view).await else { panic!("{} is planned", view.name) };
+        let Ok(Planned::Stateful(plan)) = planner.plan(view).await else { panic!("{} is planned", view.name) };
         plans.push(plan);
     }
     let streams: Vec<_> = streams.into_iter().map(Arc::new).collect();

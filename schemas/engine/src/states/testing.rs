@@ -30,7 +30,7 @@ pub(super) fn planned(view: &str) -> ViewPlan {
     let planner = Planner::new(&project, Functions::standard());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match runtime.block_on(planner.plan(&view)) {
-        Ok(Planned::Kept(plan)) => (*plan).clone(),
+        Ok(Planned::Stateful(plan)) => (*plan).clone(),
         other => panic!("{:?}", other.err()),
     }
 }

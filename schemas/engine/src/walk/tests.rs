@@ -77,7 +77,7 @@ impl World {
         let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
         let view = parse::parse_view(view_sql).unwrap();
         let project = Definitions { streams: streams.clone(), views: vec![view.clone()], ..Definitions::default() };
-        let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
+        let Planned::Stateful(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
         let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
         let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
         let mut states = partial.states("created", &[events(&streams[0], created)]).await.unwrap();

@@ -81,8 +81,8 @@ impl RecentOutcomes {
         let due = self.waiting.range(place(Offset(i64::MIN))..place(decided.end)).map(|(place, _)| place.clone());
         for place in due.collect::<Vec<_>>() {
             let Some((asked, _)) = self.waiting.remove(&place) else { continue };
-            if let Some(kept) = kept(decided, &asked.sink, place.1) {
-                self.keep(asked, kept);
+            if let Some(outcome) = recent_outcome(decided, &asked.sink, place.1) {
+                self.keep(asked, outcome);
             }
         }
     }
@@ -118,7 +118,7 @@ impl RecentOutcomes {
 }
 
 /// `None` for an event that was not accepted, or whose record is not known.
-fn kept(decided: &DecidedBatch, sink: &str, offset: Offset) -> Option<RecentOutcome> {
+fn recent_outcome(decided: &DecidedBatch, sink: &str, offset: Offset) -> Option<RecentOutcome> {
     let (by, outcome) = decided.outcome(sink, &decided.source, offset)?;
     let at = decided.accepted.binary_search(&offset.0).ok()?;
     Some(RecentOutcome { offset, by: by?, outcome, identity: decided.identity.clone(), timestamp: *decided.timestamps.get(at)? })

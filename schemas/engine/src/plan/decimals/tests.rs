@@ -155,7 +155,7 @@ async fn states_behind_a_division_with_a_decimal_have_a_stamp_of_their_own() {
         let project =
             Definitions { streams: vec![parse::parse_stream(stream).unwrap()], views: vec![view.clone()], ..Definitions::default() };
         match Planner::new(&project, Functions::standard()).plan(&view).await {
-            Ok(Planned::Kept(plan)) => plan.stamp.clone(),
+            Ok(Planned::Stateful(plan)) => plan.stamp.clone(),
             other => panic!("{select}: {:?}", other.err()),
         }
     };

@@ -21,7 +21,7 @@ async fn plan(options: &str, select: &str) -> Result<Arc<ViewPlan>, String> {
     let view = parse::parse_view(&format!("CREATE VIEW v {options} AS {select}")).map_err(|error| error.to_string())?;
     let project = Definitions { streams, views: vec![view.clone()], ..Definitions::default() };
     match Planner::new(&project, Functions::standard()).plan(&view).await {
-        Ok(Planned::Kept(plan)) => Ok(plan),
+        Ok(Planned::Stateful(plan)) => Ok(plan),
         Ok(Planned::Staging) => Err("inlined".into()),
         Err(found) => Err(found.to_string()),
     }

@@ -96,7 +96,7 @@ async fn planned(views: &[&str]) -> Arc<ViewPlan> {
     let views: Vec<_> = views.iter().map(|view| parse::parse_view(view).unwrap()).collect();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: views.clone(), ..Definitions::default() };
     match Planner::new(&project, Functions::standard()).plan(&views[0]).await {
-        Ok(Planned::Kept(plan)) => plan,
+        Ok(Planned::Stateful(plan)) => plan,
         other => panic!("{:?}", other.err()),
     }
 }

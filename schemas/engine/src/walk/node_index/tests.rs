@@ -49,7 +49,7 @@ fn planned(view: &str) -> Arc<ViewPlan> {
     let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
     let project = Definitions { streams, views: vec![view.clone()], ..Definitions::default() };
     let planner = Planner::new(&project, Functions::standard());
-    let Planned::Kept(plan) = RUNTIME.block_on(planner.plan(&view)).unwrap() else { panic!("inlined") };
+    let Planned::Stateful(plan) = RUNTIME.block_on(planner.plan(&view)).unwrap() else { panic!("inlined") };
     plan
 }
 
