@@ -27,7 +27,7 @@ mod tokens;
 mod workers;
 
 /// A catalog of one engine, made for one test.
-struct Place {
+struct TestCatalog {
     catalog: Catalog,
     url: String,
     engine: Kind,
@@ -41,16 +41,16 @@ enum Kind {
     Postgres { server: String, database: String },
 }
 
-impl Place {
+impl TestCatalog {
     async fn memory() -> Self {
         let url = "sqlite::memory:".to_owned();
-        Place { catalog: Catalog::open(&url).await.unwrap(), url, engine: Kind::Memory, _folder: None }
+        TestCatalog { catalog: Catalog::open(&url).await.unwrap(), url, engine: Kind::Memory, _folder: None }
     }
 
     async fn file() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/new folder/catalog.db", folder.path().display());
-        Place { catalog: Catalog::open(&url).await.unwrap(), url, engine: Kind::File, _folder: Some(folder) }
+        TestCatalog { catalog: Catalog::open(&url).await.unwrap(), url, engine: Kind::File, _folder: Some(folder) }
     }
 
     /// A database of its own on the test server.
@@ -62,7 +62,7 @@ impl Place {
         url.set_path(&database);
         let url = url.to_string();
         let catalog = Catalog::open(&url).await.unwrap();
-        Place { catalog, url, engine: Kind::Postgres { server, database }, _folder: None }
+        TestCatalog { catalog, url, engine: Kind::Postgres { server, database }, _folder: None }
     }
 
     /// Another handle, with connections of its own where the engine allows it.
@@ -94,32 +94,32 @@ async fn administer(server: &str, sql: String) {
     connection.close().await.unwrap();
 }
 
-/// Makes each of the named functions (`async fn(&Place)`) a test on each engine.
+/// Makes each of the named functions (`async fn(&TestCatalog)`) a test on each engine.
 macro_rules! on_every_engine {
     ($($name:ident),* $(,)?) => {
         mod sqlite_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                let place = crate::sql::tests::Place::memory().await;
-                super::$name(&place).await;
-                place.remove().await;
+                let test = crate::sql::tests::TestCatalog::memory().await;
+                super::$name(&test).await;
+                test.remove().await;
             })*
         }
         mod sqlite_file {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                let place = crate::sql::tests::Place::file().await;
-                super::$name(&place).await;
-                place.remove().await;
+                let test = crate::sql::tests::TestCatalog::file().await;
+                super::$name(&test).await;
+                test.remove().await;
             })*
         }
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "needs services: just test-services"]
             async fn $name() {
-                let place = crate::sql::tests::Place::postgres().await;
-                super::$name(&place).await;
-                place.remove().await;
+                let test = crate::sql::tests::TestCatalog::postgres().await;
+                super::$name(&test).await;
+                test.remove().await;
             })*
         }
     };

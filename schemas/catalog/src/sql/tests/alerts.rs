@@ -33,83 +33,83 @@ fn transition(alert: &str, seq: i64, kind: TransitionKind, key: &str) -> AlertTr
     }
 }
 
-async fn add(place: &Place, transitions: &[AlertTransition]) -> Revision {
+async fn add(test: &TestCatalog, transitions: &[AlertTransition]) -> Revision {
     let adds_of = transitions.iter().map(|transition| Add::AlertTransition(Box::new(transition.clone())));
-    place.catalog.commit(adds(adds_of.collect())).await.unwrap()
+    test.catalog.commit(adds(adds_of.collect())).await.unwrap()
 }
 
-async fn open_keys(place: &Place, alert: Option<&str>) -> Vec<(String, i64)> {
-    let open = place.another().await.open_alerts(alert, None, 100).await.unwrap();
+async fn open_keys(test: &TestCatalog, alert: Option<&str>) -> Vec<(String, i64)> {
+    let open = test.another().await.open_alerts(alert, None, 100).await.unwrap();
     open.into_iter().map(|open| (format!("{}{}", open.alert, open.keys), open.seq)).collect()
 }
 
-async fn open_alerts_follow_from_the_transitions(place: &Place) {
+async fn open_alerts_follow_from_the_transitions(test: &TestCatalog) {
     use TransitionKind::{Began, Repeated, Resolved};
-    add(place, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
-    add(place, &[transition("b", 0, Began, "x")]).await;
-    add(place, &[transition("a", 2, Resolved, "x"), transition("a", 3, Repeated, "y")]).await;
-    assert_eq!(open_keys(place, Some("a")).await, [("a{\"k\":\"y\"}".to_owned(), 3)]);
-    assert_eq!(open_keys(place, None).await, [("a{\"k\":\"y\"}".to_owned(), 3), ("b{\"k\":\"x\"}".to_owned(), 0)]);
-    let first = place.catalog.open_alerts(None, None, 1).await.unwrap();
+    add(test, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
+    add(test, &[transition("b", 0, Began, "x")]).await;
+    add(test, &[transition("a", 2, Resolved, "x"), transition("a", 3, Repeated, "y")]).await;
+    assert_eq!(open_keys(test, Some("a")).await, [("a{\"k\":\"y\"}".to_owned(), 3)]);
+    assert_eq!(open_keys(test, None).await, [("a{\"k\":\"y\"}".to_owned(), 3), ("b{\"k\":\"x\"}".to_owned(), 0)]);
+    let first = test.catalog.open_alerts(None, None, 1).await.unwrap();
     assert_eq!((first[0].since, first[0].last_put_out, &*first[0].record), (5, 8, "{\"k\":\"y\",\"n\":3}"));
-    let next = place.catalog.open_alerts(None, first.first(), 1).await.unwrap();
+    let next = test.catalog.open_alerts(None, first.first(), 1).await.unwrap();
     assert_eq!(&*next[0].alert, "b");
-    assert_eq!(place.catalog.open_alerts(Some("a"), first.first(), 1).await.unwrap(), []);
+    assert_eq!(test.catalog.open_alerts(Some("a"), first.first(), 1).await.unwrap(), []);
 }
 
-async fn a_sequence_number_is_given_once(place: &Place) {
+async fn a_sequence_number_is_given_once(test: &TestCatalog) {
     let first = transition("a", 0, TransitionKind::Began, "x");
-    add(place, std::slice::from_ref(&first)).await;
+    add(test, std::slice::from_ref(&first)).await;
     for seq in [0, 2] {
         let again = adds(vec![Add::AlertTransition(Box::new(AlertTransition { seq, ..first.clone() }))]);
-        assert_eq!(place.catalog.commit(again).await.unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(test.catalog.commit(again).await.unwrap_err().kind(), ErrorKind::Conflict);
     }
     let expect = |next| vec![Expect::AlertSequence { alert: "a".into(), version: 1, next }];
-    place.catalog.commit(Commit { expect: expect(1), ..Commit::default() }).await.unwrap();
-    let behind = place.catalog.commit(Commit { expect: expect(0), ..Commit::default() }).await.unwrap_err();
+    test.catalog.commit(Commit { expect: expect(1), ..Commit::default() }).await.unwrap();
+    let behind = test.catalog.commit(Commit { expect: expect(0), ..Commit::default() }).await.unwrap_err();
     assert_eq!(behind.kind(), ErrorKind::Conflict);
     let mut position = Vector::new();
     position.set(partition(0), Offset(7));
     let made_from = Add::AlertPosition { alert: "a".into(), version: 1, position: position.clone(), at: 9 };
     let published = Add::AlertPublished { alert: "a".into(), version: 1, before: 1 };
-    place.catalog.commit(adds(vec![made_from, published])).await.unwrap();
+    test.catalog.commit(adds(vec![made_from, published])).await.unwrap();
     let expected = AlertProgress { alert: "a".into(), version: 1, next_seq: 1, published: 1, position, at: 9 };
-    assert_eq!(place.another().await.alert_progress().await.unwrap(), [expected]);
+    assert_eq!(test.another().await.alert_progress().await.unwrap(), [expected]);
 }
 
-async fn transitions_of_all_alerts_are_in_one_order(place: &Place) {
+async fn transitions_of_all_alerts_are_in_one_order(test: &TestCatalog) {
     use TransitionKind::Began;
     let (b, a) = (transition("b", 0, Began, "x"), [transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]);
-    add(place, std::slice::from_ref(&b)).await;
-    let revision = add(place, &a).await;
-    let all = place.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap();
+    add(test, std::slice::from_ref(&b)).await;
+    let revision = add(test, &a).await;
+    let all = test.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap();
     let of_all: Vec<AlertTransition> = all.transitions.iter().map(|committed| committed.transition.clone()).collect();
     assert_eq!((of_all, all.revision), (vec![b.clone(), a[0].clone(), a[1].clone()], revision));
     // After each of them, and after all of a revision, comes the rest; as far as it is asked for.
     for (count, committed) in (1..).zip(&all.transitions) {
-        let rest = place.catalog.transitions_after(committed.place(), 10).await.unwrap();
+        let rest = test.catalog.transitions_after(committed.place(), 10).await.unwrap();
         assert_eq!(rest.transitions, all.transitions[count..]);
         assert_eq!(committed.place().to_string().parse::<TransitionPlace>().unwrap(), committed.place());
     }
     for (after, expected) in [(revision - 1, &all.transitions[1..]), (revision, &[])] {
-        assert_eq!(place.catalog.transitions_after(TransitionPlace::after(after), 10).await.unwrap().transitions, expected);
+        assert_eq!(test.catalog.transitions_after(TransitionPlace::after(after), 10).await.unwrap().transitions, expected);
     }
-    assert_eq!(place.catalog.transitions_after(TransitionPlace::after(0), 2).await.unwrap().transitions, all.transitions[..2]);
-    assert_eq!(place.catalog.alert_transitions("a", 1, 1, 10).await.unwrap(), [a[1].clone()]);
+    assert_eq!(test.catalog.transitions_after(TransitionPlace::after(0), 2).await.unwrap().transitions, all.transitions[..2]);
+    assert_eq!(test.catalog.alert_transitions("a", 1, 1, 10).await.unwrap(), [a[1].clone()]);
     // Two alerts in one commit would have no order.
     let two = [transition("a", 2, Began, "z"), transition("b", 1, Began, "z")].map(|of| Add::AlertTransition(Box::new(of)));
-    assert_eq!(place.catalog.commit(adds(two.into())).await.unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!(test.catalog.commit(adds(two.into())).await.unwrap_err().kind(), ErrorKind::Internal);
 }
 
-async fn a_place_before_what_is_forgotten_is_not_kept(place: &Place) {
+async fn a_place_before_what_is_forgotten_is_not_kept(test: &TestCatalog) {
     use TransitionKind::Began;
-    let first = add(place, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
-    let second = add(place, &[transition("b", 0, Began, "x")]).await;
-    let forgotten = async || place.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap().forgotten;
+    let first = add(test, &[transition("a", 0, Began, "x"), transition("a", 1, Began, "y")]).await;
+    let second = add(test, &[transition("b", 0, Began, "x")]).await;
+    let forgotten = async || test.catalog.transitions_after(TransitionPlace::after(0), 10).await.unwrap().forgotten;
     assert_eq!(forgotten().await, 0);
-    place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
     let remove = vec![Remove::AlertTransitions { alert: "a".into(), version: 1, before: i64::MAX, most: 1 }];
-    place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
     assert_eq!(forgotten().await, first);
     let kept = |seq| TransitionPlace { revision: first, seq }.is_kept(first);
     assert!(!kept(0) && !kept(1) && !TransitionPlace::after(first - 1).is_kept(first), "the one at 0 is gone");
@@ -117,7 +117,7 @@ async fn a_place_before_what_is_forgotten_is_not_kept(place: &Place) {
     // Subscribers still hold keys of a removed version as open, so they have to begin again.
     let removed = async || {
         let remove = vec![Remove::Alert { alert: "b".into(), version: 1, most: 10 }];
-        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap()
+        test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap()
     };
     removed().await;
     assert_eq!(forgotten().await, second);
@@ -125,19 +125,19 @@ async fn a_place_before_what_is_forgotten_is_not_kept(place: &Place) {
     assert_eq!(forgotten().await, last);
 }
 
-async fn open_alerts_of_versions_come_in_pages(place: &Place) {
+async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
     use TransitionKind::Began;
     for (alert, count) in [("a", 3), ("b", 2), ("c", 2)] {
         let made: Vec<AlertTransition> = (0..count).map(|seq| transition(alert, seq, Began, &format!("k{seq}"))).collect();
-        add(place, &made).await;
+        add(test, &made).await;
     }
     let asked: [(std::sync::Arc<str>, u32); 4] = [("a".into(), 1), ("b".into(), 2), ("c".into(), 1), ("d".into(), 1)];
     for limit in 1..7 {
         let (mut found, mut after): (Vec<String>, Option<OpenAlert>) = (Vec::new(), None);
         loop {
             let after_it = after.as_ref().map(|open| (&*open.alert, open.version, &*open.keys));
-            let (revision, page) = place.catalog.open_alerts_of(&asked, after_it, limit).await.unwrap();
-            assert_eq!(revision, place.catalog.revision().await.unwrap());
+            let (revision, page) = test.catalog.open_alerts_of(&asked, after_it, limit).await.unwrap();
+            assert_eq!(revision, test.catalog.revision().await.unwrap());
             found.extend(page.iter().map(|open| format!("{}{}", open.alert, open.keys)));
             if page.len() < limit as usize {
                 break;
@@ -146,82 +146,82 @@ async fn open_alerts_of_versions_come_in_pages(place: &Place) {
         }
         assert_eq!(found, ["a{\"k\":\"k0\"}", "a{\"k\":\"k1\"}", "a{\"k\":\"k2\"}", "c{\"k\":\"k0\"}", "c{\"k\":\"k1\"}"], "{limit}");
     }
-    let counts = place.catalog.open_alert_counts().await.unwrap();
+    let counts = test.catalog.open_alert_counts().await.unwrap();
     assert_eq!(counts, [("a".into(), 1, 3), ("b".into(), 1, 2), ("c".into(), 1, 2)]);
 }
 
-async fn a_runner_says_one_thing_of_an_alert(place: &Place) {
+async fn a_runner_says_one_thing_of_an_alert(test: &TestCatalog) {
     let runner = AlertRunner { alert: "a".into(), version: 1, owner: "w".into(), looked_at: None, at: None, waits: None };
     let later = AlertRunner { looked_at: Some(7), at: Some(5), waits: Some("the log is another".into()), ..runner.clone() };
     for runner in [runner, later] {
-        place.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
-        assert_eq!(place.another().await.alert_runners().await.unwrap(), [runner]);
+        test.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
+        assert_eq!(test.another().await.alert_runners().await.unwrap(), [runner]);
     }
     for version in [2, 1] {
-        assert_eq!(place.catalog.alert_runners().await.unwrap().len(), 1);
+        assert_eq!(test.catalog.alert_runners().await.unwrap().len(), 1);
         let remove = vec![Remove::Alert { alert: "a".into(), version, most: 10 }];
-        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+        test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
     }
-    assert_eq!(place.catalog.alert_runners().await.unwrap(), []);
+    assert_eq!(test.catalog.alert_runners().await.unwrap(), []);
 }
 
-async fn numbers_go_on_after_what_is_in_the_topic(place: &Place) {
+async fn numbers_go_on_after_what_is_in_the_topic(test: &TestCatalog) {
     let published = async |before| {
-        place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before }])).await.unwrap();
-        let progress = place.another().await.alert_progress().await.unwrap();
+        test.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before }])).await.unwrap();
+        let progress = test.another().await.alert_progress().await.unwrap();
         (progress[0].next_seq, progress[0].published)
     };
     let began = |seq| [transition("a", seq, TransitionKind::Began, "x")];
     assert_eq!(published(3).await, (3, 3));
-    add(place, &began(3)).await;
+    add(test, &began(3)).await;
     assert_eq!(published(2).await, (4, 3));
     assert_eq!(published(4).await, (4, 4));
     assert_eq!(published(7).await, (7, 7));
-    add(place, &began(7)).await;
+    add(test, &began(7)).await;
 }
 
-async fn what_is_not_in_the_topic_stays(place: &Place) {
+async fn what_is_not_in_the_topic_stays(test: &TestCatalog) {
     let made: Vec<AlertTransition> = (0..5).map(|seq| transition("a", seq, TransitionKind::Began, &format!("k{seq}"))).collect();
-    add(place, &made).await;
+    add(test, &made).await;
     let published = Add::AlertPublished { alert: "a".into(), version: 1, before: 4 };
-    place.catalog.commit(adds(vec![published])).await.unwrap();
+    test.catalog.commit(adds(vec![published])).await.unwrap();
     let forget = |before, most| async move {
         let remove = vec![Remove::AlertTransitions { alert: "a".into(), version: 1, before, most }];
-        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
-        place.catalog.alert_transitions("a", 1, 0, 10).await.unwrap().first().map(|transition| transition.seq)
+        test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+        test.catalog.alert_transitions("a", 1, 0, 10).await.unwrap().first().map(|transition| transition.seq)
     };
     assert_eq!(forget(i64::MAX, 2).await, Some(2));
     assert_eq!(forget(8, 10).await, Some(3), "the one at 8 is not older than that");
     assert_eq!(forget(i64::MAX, 10).await, Some(4), "it is not in the topic yet");
-    assert_eq!(open_keys(place, Some("a")).await.len(), 5);
+    assert_eq!(open_keys(test, Some("a")).await.len(), 5);
 }
 
-async fn what_ceased_at_the_time_of_the_last_look_stays(place: &Place) {
+async fn what_ceased_at_the_time_of_the_last_look_stays(test: &TestCatalog) {
     use TransitionKind::{Began, Resolved};
     let at_once = |seq, kind| AlertTransition { at: 5, ..transition("a", seq, kind, "x") };
-    add(place, &[at_once(0, Began), at_once(1, Resolved)]).await;
-    place.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
+    add(test, &[at_once(0, Began), at_once(1, Resolved)]).await;
+    test.catalog.commit(adds(vec![Add::AlertPublished { alert: "a".into(), version: 1, before: 2 }])).await.unwrap();
     let left_at = async |at: i64| {
         let looked = Add::AlertPosition { alert: "a".into(), version: 1, position: Vector::new(), at };
-        place.catalog.commit(adds(vec![looked])).await.unwrap();
+        test.catalog.commit(adds(vec![looked])).await.unwrap();
         let remove = vec![Remove::AlertTransitions { alert: "a".into(), version: 1, before: i64::MAX, most: 10 }];
-        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
-        place.catalog.alert_transitions("a", 1, 0, 10).await.unwrap().iter().map(|left| left.seq).collect::<Vec<_>>()
+        test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+        test.catalog.alert_transitions("a", 1, 0, 10).await.unwrap().iter().map(|left| left.seq).collect::<Vec<_>>()
     };
     assert_eq!(left_at(5).await, [1]);
     assert_eq!(left_at(6).await, [0i64; 0], "a later begin has another id");
 }
 
-async fn a_dropped_version_goes_in_parts(place: &Place) {
+async fn a_dropped_version_goes_in_parts(test: &TestCatalog) {
     let made: Vec<AlertTransition> = (0..5).map(|seq| transition("a", seq, TransitionKind::Began, &format!("k{seq}"))).collect();
-    add(place, &made).await;
-    add(place, &[transition("b", 0, TransitionKind::Began, "x")]).await;
+    add(test, &made).await;
+    add(test, &[transition("b", 0, TransitionKind::Began, "x")]).await;
     for expected in [3, 1, 0, 0] {
-        assert!(place.catalog.alert_progress().await.unwrap().iter().any(|progress| &*progress.alert == "a"));
+        assert!(test.catalog.alert_progress().await.unwrap().iter().any(|progress| &*progress.alert == "a"));
         let remove = vec![Remove::Alert { alert: "a".into(), version: 1, most: 2 }];
-        place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
-        assert_eq!(open_keys(place, Some("a")).await.len(), expected);
+        test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+        assert_eq!(open_keys(test, Some("a")).await.len(), expected);
     }
-    let left = place.catalog.alert_progress().await.unwrap();
+    let left = test.catalog.alert_progress().await.unwrap();
     assert_eq!(left.iter().map(|progress| &*progress.alert).collect::<Vec<_>>(), ["b"]);
 }

@@ -32,10 +32,10 @@ on_every_engine!(
     a_compaction_of_files_that_were_decoded_again_is_refused,
 );
 
-async fn of_concurrent_advances_exactly_one_wins(place: &Place) {
+async fn of_concurrent_advances_exactly_one_wins(test: &TestCatalog) {
     let mut rivals = Vec::new();
     for _ in 0..6 {
-        rivals.push(place.another().await);
+        rivals.push(test.another().await);
     }
     for round in 0..5 {
         let commits = rivals.iter().map(|rival| {
@@ -48,17 +48,17 @@ async fn of_concurrent_advances_exactly_one_wins(place: &Place) {
             conflict(outcome);
         }
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!((state.revision, state.checkpoints.len(), state.files.len()), (5, 5, 5));
     assert_eq!(state.vector().get(&partition(0)), Offset(50));
 }
 
-async fn a_checkpoint_advances_and_is_read_back(place: &Place) {
+async fn a_checkpoint_advances_and_is_read_back(test: &TestCatalog) {
     let record = checkpoint(vec![range(0, 0, 4), range(1, 0, 6)]);
     let identities = BTreeMap::from([(partition(0), "log-1".to_owned())]);
     let files = vec![FileRecord { checkpoint: Some(record.id), ..file("archive/a") }];
-    let revision = place.catalog.commit(checkpoint_commit(record.clone(), files.clone(), &identities)).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    let revision = test.catalog.commit(checkpoint_commit(record.clone(), files.clone(), &identities)).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!(state.checkpoints, Checkpoints::from_iter([CheckpointRecord { revision, ..record }]));
     assert_eq!(state.files, files.into_iter().collect());
     assert_eq!(state.vector(), "payments/0:4,payments/1:6".parse().unwrap());
@@ -66,27 +66,27 @@ async fn a_checkpoint_advances_and_is_read_back(place: &Place) {
     assert_eq!((first.log_identity.as_str(), first.clock, first.max_event_time, first.complete_to), ("log-1", Some(4), Some(5), None));
 }
 
-async fn a_stale_start_fails_and_changes_nothing(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
-    let before = place.catalog.state().await.unwrap();
+async fn a_stale_start_fails_and_changes_nothing(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let before = test.catalog.state().await.unwrap();
     // As a checkpoint, and as a bare advance whose caller expects nothing.
-    let text = conflict(place.catalog.commit(checkpoint_of(5, 20)).await);
+    let text = conflict(test.catalog.commit(checkpoint_of(5, 20)).await);
     assert!(text.contains("payments/0") && text.contains("expected offset: 5") && text.contains("found offset: 10"), "{text}");
     let bare = Commit { expect: vec![], ..checkpoint_of(5, 20) };
-    conflict(place.catalog.commit(bare).await);
-    assert_eq!(place.catalog.state().await.unwrap(), before);
+    conflict(test.catalog.commit(bare).await);
+    assert_eq!(test.catalog.state().await.unwrap(), before);
 }
 
-async fn a_lost_reply_is_recognised_by_its_id(place: &Place) {
+async fn a_lost_reply_is_recognised_by_its_id(test: &TestCatalog) {
     let commit = checkpoint_of(0, 10);
-    let first = place.catalog.commit(commit.clone()).await.unwrap();
-    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
-    let before = place.catalog.state().await.unwrap();
-    assert_eq!(place.another().await.commit_with_retry(commit).await.unwrap(), first);
-    assert_eq!(place.catalog.state().await.unwrap(), before);
+    let first = test.catalog.commit(commit.clone()).await.unwrap();
+    test.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    let before = test.catalog.state().await.unwrap();
+    assert_eq!(test.another().await.commit_with_retry(commit).await.unwrap(), first);
+    assert_eq!(test.catalog.state().await.unwrap(), before);
 }
 
-async fn an_absent_partition_starts_at_zero_or_after_an_accepted_gap(place: &Place) {
+async fn an_absent_partition_starts_at_zero_or_after_an_accepted_gap(test: &TestCatalog) {
     let advance = |start, end| Advance {
         partition: partition(3),
         start: Offset(start),
@@ -100,59 +100,59 @@ async fn an_absent_partition_starts_at_zero_or_after_an_accepted_gap(place: &Pla
         let (start, end) = (Offset::ZERO, Offset(end));
         Add::Gap(GapRecord { partition: partition(3), start, end, reason: "expired".into(), accepted_at: 1 })
     };
-    conflict(place.catalog.commit(Commit { advance: vec![advance(100, 110)], ..Commit::default() }).await);
+    conflict(test.catalog.commit(Commit { advance: vec![advance(100, 110)], ..Commit::default() }).await);
     let wrong_gap = Commit { add: vec![gap(99)], advance: vec![advance(100, 110)], ..Commit::default() };
-    conflict(place.catalog.commit(wrong_gap).await);
-    assert!(place.catalog.state().await.unwrap().gaps.is_empty());
+    conflict(test.catalog.commit(wrong_gap).await);
+    assert!(test.catalog.state().await.unwrap().gaps.is_empty());
     let accepted = Commit { add: vec![gap(100)], advance: vec![advance(100, 110)], ..Commit::default() };
-    place.catalog.commit(accepted).await.unwrap();
+    test.catalog.commit(accepted).await.unwrap();
     // A gap in the middle is an advance over it.
-    place.catalog.commit(Commit { advance: vec![advance(110, 120), advance(120, 120)], ..Commit::default() }).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    test.catalog.commit(Commit { advance: vec![advance(110, 120), advance(120, 120)], ..Commit::default() }).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!((state.gaps.len(), state.vector().get(&partition(3))), (1, Offset(120)));
 }
 
-async fn a_position_of_another_log_is_refused(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+async fn a_position_of_another_log_is_refused(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     let other = BTreeMap::from([(partition(0), "log-2".to_owned())]);
     let commit = checkpoint_commit(checkpoint(vec![range(0, 10, 20)]), vec![], &other);
-    let text = conflict(place.catalog.commit(commit.clone()).await);
+    let text = conflict(test.catalog.commit(commit.clone()).await);
     assert!(text.contains("log-1") && text.contains("log-2"), "{text}");
-    conflict(place.catalog.commit(Commit { expect: vec![], ..commit }).await);
+    conflict(test.catalog.commit(Commit { expect: vec![], ..commit }).await);
     // A log without identity matches, and leaves the known one in place.
     let unnamed = checkpoint_commit(checkpoint(vec![range(0, 10, 20)]), vec![], &BTreeMap::new());
-    place.catalog.commit(unnamed).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().partitions[&partition(0)].log_identity, "log-1");
+    test.catalog.commit(unnamed).await.unwrap();
+    assert_eq!(test.catalog.state().await.unwrap().partitions[&partition(0)].log_identity, "log-1");
 }
 
-async fn a_cut_that_goes_back_is_refused(place: &Place) {
-    place.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", "payments/0:10,payments/1:5"))])).await.unwrap();
+async fn a_cut_that_goes_back_is_refused(test: &TestCatalog) {
+    test.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", "payments/0:10,payments/1:5"))])).await.unwrap();
     let not_behind = |cut: &str| expects(Expect::CutNotBehind { view: "v".into(), version: 1, cut: cut.parse().unwrap() });
-    place.catalog.commit(not_behind("payments/0:10,payments/1:5,payments/2:1")).await.unwrap();
-    let text = conflict(place.catalog.commit(not_behind("payments/0:99,payments/1:4")).await);
+    test.catalog.commit(not_behind("payments/0:10,payments/1:5,payments/2:1")).await.unwrap();
+    let text = conflict(test.catalog.commit(not_behind("payments/0:99,payments/1:4")).await);
     assert!(text.contains("payments/1") && text.contains("cut: 4") && text.contains("published: 5"), "{text}");
     let unpublished = Expect::CutNotBehind { view: "v".into(), version: 2, cut: Vector::new() };
-    place.catalog.commit(expects(unpublished)).await.unwrap();
+    test.catalog.commit(expects(unpublished)).await.unwrap();
 }
 
-async fn a_name_marked_for_deletion_is_refused(place: &Place) {
-    place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b"))])).await.unwrap();
-    place.catalog.commit(adds(vec![Add::File(FileRecord { bytes: 11, ..file("a") })])).await.unwrap();
-    place.catalog.commit(Commit { remove: vec![Remove::MarkForDeletion("a".into())], ..Commit::default() }).await.unwrap();
+async fn a_name_marked_for_deletion_is_refused(test: &TestCatalog) {
+    test.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b"))])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::File(FileRecord { bytes: 11, ..file("a") })])).await.unwrap();
+    test.catalog.commit(Commit { remove: vec![Remove::MarkForDeletion("a".into())], ..Commit::default() }).await.unwrap();
     let not_marked_for_deletion =
         |paths: &[&str]| expects(Expect::NotMarkedForDeletion { paths: paths.iter().map(|path| path.to_string()).collect() });
-    place.catalog.commit(not_marked_for_deletion(&["b", "unknown"])).await.unwrap();
-    assert!(conflict(place.catalog.commit(not_marked_for_deletion(&["b", "a"])).await).contains("path: a"));
-    conflict(place.catalog.commit(adds(vec![Add::File(file("c")), Add::File(file("a"))])).await);
+    test.catalog.commit(not_marked_for_deletion(&["b", "unknown"])).await.unwrap();
+    assert!(conflict(test.catalog.commit(not_marked_for_deletion(&["b", "a"])).await).contains("path: a"));
+    conflict(test.catalog.commit(adds(vec![Add::File(file("c")), Add::File(file("a"))])).await);
     let together = Commit { remove: vec![Remove::MarkForDeletion("b".into())], add: vec![Add::File(file("b"))], ..Commit::default() };
-    conflict(place.catalog.commit(together).await);
-    let state = place.catalog.state().await.unwrap();
+    conflict(test.catalog.commit(together).await);
+    let state = test.catalog.state().await.unwrap();
     assert_eq!(state.files, Files::from_iter([FileRecord { bytes: 11, marked_for_deletion: true, ..file("a") }, file("b")]));
-    place.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().files, Files::from_iter([file("b")]));
+    test.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
+    assert_eq!(test.catalog.state().await.unwrap().files, Files::from_iter([file("b")]));
 }
 
-async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
+async fn an_unmet_version_or_revision_is_a_conflict(test: &TestCatalog) {
     let newest = |version| expects(Expect::NewestVersion { kind: DefinitionKind::View, name: "v".into(), version });
     let definition = |kind, version| {
         let status = DefinitionStatus::Building;
@@ -168,18 +168,18 @@ async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
             rolled_back: false,
         })
     };
-    place.catalog.commit(newest(None)).await.unwrap();
-    place.catalog.commit(adds(vec![definition(DefinitionKind::View, 2), definition(DefinitionKind::Stream, 9)])).await.unwrap();
-    let revision = place.catalog.commit(newest(Some(2))).await.unwrap();
-    assert!(conflict(place.catalog.commit(newest(Some(1))).await).contains("found version: 2"));
-    assert!(conflict(place.catalog.commit(newest(None)).await).contains("expected version: none"));
-    assert_eq!(place.catalog.revision().await.unwrap(), revision);
-    let next = place.catalog.commit(expects(Expect::Revision(revision))).await.unwrap();
+    test.catalog.commit(newest(None)).await.unwrap();
+    test.catalog.commit(adds(vec![definition(DefinitionKind::View, 2), definition(DefinitionKind::Stream, 9)])).await.unwrap();
+    let revision = test.catalog.commit(newest(Some(2))).await.unwrap();
+    assert!(conflict(test.catalog.commit(newest(Some(1))).await).contains("found version: 2"));
+    assert!(conflict(test.catalog.commit(newest(None)).await).contains("expected version: none"));
+    assert_eq!(test.catalog.revision().await.unwrap(), revision);
+    let next = test.catalog.commit(expects(Expect::Revision(revision))).await.unwrap();
     assert_eq!(next, revision + 1);
-    conflict(place.catalog.commit(expects(Expect::Revision(revision))).await);
+    conflict(test.catalog.commit(expects(Expect::Revision(revision))).await);
 }
 
-async fn a_version_whose_archive_was_decoded_again_commits_no_more(place: &Place) {
+async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCatalog) {
     let stream = |version, status| DefinitionRecord {
         kind: DefinitionKind::Stream,
         name: "s".into(),
@@ -192,72 +192,72 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(place: &Place
         rolled_back: false,
     };
     let decoded_by = |version| expects(Expect::NotRedecoded { stream: "s".into(), version });
-    place.catalog.commit(decoded_by(1)).await.unwrap();
-    place.catalog.commit(adds(vec![Add::Definition(stream(1, DefinitionStatus::Active))])).await.unwrap();
-    place.catalog.commit(decoded_by(1)).await.unwrap();
+    test.catalog.commit(decoded_by(1)).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Definition(stream(1, DefinitionStatus::Active))])).await.unwrap();
+    test.catalog.commit(decoded_by(1)).await.unwrap();
     let old = FileRecord { subject: Some("s".into()), ..file("old") };
-    place.catalog.commit(adds(vec![Add::File(old.clone())])).await.unwrap();
-    let before = place.catalog.state().await.unwrap();
+    test.catalog.commit(adds(vec![Add::File(old.clone())])).await.unwrap();
+    let before = test.catalog.state().await.unwrap();
 
     let redecoded = Redecoded { stream: "s".into(), version: 2, files: vec![(old.clone(), FileRecord { path: "new".into(), ..old })] };
     let mut switch = adds(vec![Add::Definition(stream(2, DefinitionStatus::Active))]);
     switch.id = Uuid::now_v7();
     add_redecoded(&mut switch, &before, &redecoded);
-    place.catalog.commit(adds(vec![])).await.unwrap();
-    conflict(place.catalog.commit(switch.clone()).await);
+    test.catalog.commit(adds(vec![])).await.unwrap();
+    conflict(test.catalog.commit(switch.clone()).await);
     let mut switch = Commit { expect: vec![], ..switch };
-    add_redecoded(&mut switch, &place.catalog.state().await.unwrap(), &redecoded);
-    place.catalog.commit(switch.clone()).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    add_redecoded(&mut switch, &test.catalog.state().await.unwrap(), &redecoded);
+    test.catalog.commit(switch.clone()).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!(state.active(DefinitionKind::Stream, "s").unwrap().version, 2);
     assert_eq!(state.files.get("old").map(|file| (file.kind, file.run)), Some((FileKind::Superseded, Some(switch.id))));
     assert_eq!(state.files.get("new").map(|file| file.kind), before.files.get("old").map(|file| file.kind));
-    place.catalog.commit(decoded_by(2)).await.unwrap();
-    assert!(conflict(place.catalog.commit(decoded_by(1)).await).contains("decoded again by a later version"));
+    test.catalog.commit(decoded_by(2)).await.unwrap();
+    assert!(conflict(test.catalog.commit(decoded_by(1)).await).contains("decoded again by a later version"));
 }
 
-async fn counts_that_do_not_add_up_are_refused(place: &Place) {
+async fn counts_that_do_not_add_up_are_refused(test: &TestCatalog) {
     let lossy = CheckpointRange { archived: 9, ..range(0, 0, 10) };
     let commit = checkpoint_commit(checkpoint(vec![lossy]), vec![], &BTreeMap::new());
-    let error = place.catalog.commit(commit).await.unwrap_err();
+    let error = test.catalog.commit(commit).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
     assert!(error.to_string().contains("counted: 9"), "{error}");
-    assert_eq!(place.catalog.revision().await.unwrap(), 0);
+    assert_eq!(test.catalog.revision().await.unwrap(), 0);
 }
 
-async fn an_advance_backwards_is_wrong_input(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+async fn an_advance_backwards_is_wrong_input(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     let mut commit = checkpoint_of(10, 20);
     commit.advance[0].end = Offset(9);
-    assert_eq!(place.catalog.commit(commit).await.unwrap_err().kind(), ErrorKind::Input);
-    assert_eq!(place.catalog.revision().await.unwrap(), 1);
+    assert_eq!(test.catalog.commit(commit).await.unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(test.catalog.revision().await.unwrap(), 1);
 }
 
-async fn a_refused_commit_can_be_asked_again_under_its_id(place: &Place) {
+async fn a_refused_commit_can_be_asked_again_under_its_id(test: &TestCatalog) {
     let commit = checkpoint_of(10, 20);
     // To try again for ten seconds takes about as long each time; a machine that stands still for seconds does so now
     // and then.
     let mut least = std::time::Duration::MAX;
     for _ in 0..3 {
         let started = std::time::Instant::now();
-        conflict(place.catalog.commit_with_retry(commit.clone()).await);
+        conflict(test.catalog.commit_with_retry(commit.clone()).await);
         least = least.min(started.elapsed());
     }
     assert!(least < std::time::Duration::from_secs(5), "a conflict is not tried again");
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
-    assert_eq!(place.catalog.commit_with_retry(commit).await.unwrap(), 2);
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    assert_eq!(test.catalog.commit_with_retry(commit).await.unwrap(), 2);
 }
 
-async fn a_commit_that_is_dropped_half_way_happened_or_not(place: &Place) {
+async fn a_commit_that_is_dropped_half_way_happened_or_not(test: &TestCatalog) {
     let mut at = 0;
     let mut dropped = 0;
     for polls in 0..60 {
         let commit = checkpoint_of(at, at + 10);
-        dropped += u32::from(dropped_after(polls, place.catalog.commit(commit.clone())).await.is_none());
+        dropped += u32::from(dropped_after(polls, test.catalog.commit(commit.clone())).await.is_none());
         // Whatever became of it: asking again under its id makes it happen once.
-        place.catalog.commit_with_retry(commit).await.unwrap();
+        test.catalog.commit_with_retry(commit).await.unwrap();
         at += 10;
-        let state = place.catalog.state().await.unwrap();
+        let state = test.catalog.state().await.unwrap();
         assert_eq!((state.vector().get(&partition(0)), state.checkpoints.len() as i64), (Offset(at), at / 10));
         assert_eq!(state.revision, at / 10);
     }
@@ -283,12 +283,12 @@ fn made_at_second(second: u64) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(second * 1_000, &[7; 10]).into_uuid()
 }
 
-async fn a_name_that_was_given_up_is_refused(place: &Place) {
+async fn a_name_that_was_given_up_is_refused(test: &TestCatalog) {
     let day = ORPHAN_AGE.as_secs();
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let given_up = orphans_commit(&state, Uuid::now_v7(), (2 * day as i64) * 1_000_000).unwrap();
-    place.catalog.commit(given_up).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    test.catalog.commit(given_up).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!(state.orphaned_before, day as i64 * 1_000_000);
     // It never goes back.
     assert_eq!(orphans_commit(&state, Uuid::now_v7(), day as i64 * 1_000_000), None);
@@ -297,13 +297,13 @@ async fn a_name_that_was_given_up_is_refused(place: &Place) {
         let path = ObjectName::Archive { stream: "payments".into(), checkpoint: id }.to_string();
         checkpoint_commit(record, vec![FileRecord { checkpoint: Some(id), ..file(&path) }], &BTreeMap::new())
     };
-    let text = conflict(place.catalog.commit(naming(made_at_second(day - 1))).await);
+    let text = conflict(test.catalog.commit(naming(made_at_second(day - 1))).await);
     assert!(text.contains("may have deleted") && text.contains("archive/payments/"), "{text}");
-    place.catalog.commit(naming(made_at_second(day))).await.unwrap();
+    test.catalog.commit(naming(made_at_second(day))).await.unwrap();
 }
 
-async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &Place) {
-    let catalog = &place.catalog;
+async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(test: &TestCatalog) {
+    let catalog = &test.catalog;
     let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let state = catalog.state().await.unwrap();
@@ -325,8 +325,8 @@ async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &
     );
 }
 
-async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(place: &Place) {
-    let catalog = &place.catalog;
+async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(test: &TestCatalog) {
+    let catalog = &test.catalog;
     let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let named: Vec<FileRecord> = ["a", "b", "c's \"quoted\" name"].map(|path| FileRecord { run: Some(Uuid::nil()), ..file(path) }).to_vec();
@@ -348,8 +348,8 @@ async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(pl
     assert_eq!(owners, [("a", true), ("b", false), ("c's \"quoted\" name", true)]);
 }
 
-async fn a_skipped_run_moves_the_published_cut(place: &Place) {
-    let catalog = &place.catalog;
+async fn a_skipped_run_moves_the_published_cut(test: &TestCatalog) {
+    let catalog = &test.catalog;
     let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, first) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let cut = first.cut.clone().unwrap();
@@ -390,11 +390,11 @@ fn run_of(view: &str) -> RunRecord {
 }
 
 /// What it takes the place of must be as it was when it was planned.
-async fn a_compaction_replaces_what_it_was_planned_on(place: &Place) {
+async fn a_compaction_replaces_what_it_was_planned_on(test: &TestCatalog) {
     for step in 0..3 {
-        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        test.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let of: Vec<&CheckpointRecord> = state.checkpoints.iter().take(2).collect();
     let ids: Vec<Uuid> = of.iter().map(|checkpoint| checkpoint.id).collect();
     let plan = || {
@@ -402,33 +402,33 @@ async fn a_compaction_replaces_what_it_was_planned_on(place: &Place) {
         let files = vec![FileRecord { checkpoint: Some(record.id), ..file(&format!("archive/{}", record.id)) }];
         compaction_commit(Uuid::now_v7(), &state, record, &ids, files)
     };
-    place.catalog.commit(plan()).await.unwrap();
-    let after = place.catalog.state().await.unwrap();
+    test.catalog.commit(plan()).await.unwrap();
+    let after = test.catalog.state().await.unwrap();
     let ranges: Vec<_> = after.checkpoints.iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(|r| (r.start.0, r.end.0))).collect();
     assert_eq!(ranges, [(0, 20), (20, 30)], "in the order of commits");
     let kinds: Vec<FileKind> = after.files.of_checkpoint(after.checkpoints.first().unwrap().id).map(|file| file.kind).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == FileKind::Superseded).count(), 2);
     assert_eq!(after.vector(), state.vector());
 
-    let late = place.catalog.commit(plan()).await.unwrap_err();
+    let late = test.catalog.commit(plan()).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Conflict, "its checkpoints are gone: {late}");
-    assert_eq!(place.catalog.state().await.unwrap(), after);
+    assert_eq!(test.catalog.state().await.unwrap(), after);
 }
 
 /// Else the events that were decoded again would be lost, and the others counted twice.
-async fn a_compaction_of_files_that_were_decoded_again_is_refused(place: &Place) {
+async fn a_compaction_of_files_that_were_decoded_again_is_refused(test: &TestCatalog) {
     for step in 0..2 {
-        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        test.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let of: Vec<&CheckpointRecord> = state.checkpoints.iter().collect();
     let ids: Vec<Uuid> = of.iter().map(|checkpoint| checkpoint.id).collect();
     let old = state.files.of_checkpoint(ids[0]).next().unwrap().clone();
     let new = FileRecord { path: "decoded again".into(), ..old.clone() };
     let superseded = FileRecord { kind: FileKind::Superseded, run: Some(Uuid::now_v7()), ..old };
-    place.catalog.commit(adds(vec![Add::File(superseded), Add::File(new)])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::File(superseded), Add::File(new)])).await.unwrap();
     let record = compacted(Uuid::now_v7(), &of).unwrap();
-    let refused = place.catalog.commit(compaction_commit(Uuid::now_v7(), &state, record, &ids, Vec::new())).await.unwrap_err();
+    let refused = test.catalog.commit(compaction_commit(Uuid::now_v7(), &state, record, &ids, Vec::new())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
-    assert_eq!(place.catalog.state().await.unwrap().checkpoints, state.checkpoints);
+    assert_eq!(test.catalog.state().await.unwrap().checkpoints, state.checkpoints);
 }

@@ -24,54 +24,54 @@ fn under(lease: &LeaseRecord, now: Micros) -> Expect {
     Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now }
 }
 
-async fn a_lease_has_one_holder_until_it_expires(place: &Place) {
-    let lease = acquire(&place.catalog, "a", 100).await.unwrap();
+async fn a_lease_has_one_holder_until_it_expires(test: &TestCatalog) {
+    let lease = acquire(&test.catalog, "a", 100).await.unwrap();
     assert_eq!(lease.expires_at, 110);
-    assert_eq!(place.catalog.state().await.unwrap().leases, vec![lease.clone()]);
-    assert_eq!(acquire(&place.catalog, "b", 109).await, None);
+    assert_eq!(test.catalog.state().await.unwrap().leases, vec![lease.clone()]);
+    assert_eq!(acquire(&test.catalog, "b", 109).await, None);
     let free = Expect::LeaseFree { name: "run/v".into(), owner: "b".into(), now: 109 };
-    assert!(conflict(place.catalog.commit(expects(free)).await).contains("found holder: a at epoch"));
-    place.catalog.commit(expects(under(&lease, 109))).await.unwrap();
-    let renewed = place.catalog.renew_lease(&lease, TTL, 105).await.unwrap();
+    assert!(conflict(test.catalog.commit(expects(free)).await).contains("found holder: a at epoch"));
+    test.catalog.commit(expects(under(&lease, 109))).await.unwrap();
+    let renewed = test.catalog.renew_lease(&lease, TTL, 105).await.unwrap();
     assert_eq!((renewed.expires_at, renewed.epoch), (115, lease.epoch));
-    assert_eq!(acquire(&place.catalog, "b", 114).await, None);
-    assert!(acquire(&place.catalog, "b", 115).await.is_some());
+    assert_eq!(acquire(&test.catalog, "b", 114).await, None);
+    assert!(acquire(&test.catalog, "b", 115).await.is_some());
 }
 
-async fn a_zombie_of_an_expired_lease_changes_nothing(place: &Place) {
-    let zombie = acquire(&place.catalog, "a", 100).await.unwrap();
+async fn a_zombie_of_an_expired_lease_changes_nothing(test: &TestCatalog) {
+    let zombie = acquire(&test.catalog, "a", 100).await.unwrap();
     // Expired, even though nobody else has taken it yet.
-    conflict(place.catalog.renew_lease(&zombie, TTL, 110).await);
-    let held = acquire(&place.catalog, "b", 110).await.unwrap();
+    conflict(test.catalog.renew_lease(&zombie, TTL, 110).await);
+    let held = acquire(&test.catalog, "b", 110).await.unwrap();
     assert!(held.epoch > zombie.epoch);
     // The zombie's own clock stands still: it believes that it holds the lease.
     let write = Commit { add: vec![Add::Run(run("v"))], ..expects(under(&zombie, 101)) };
-    assert!(conflict(place.catalog.commit(write).await).contains("found holder: b"));
-    conflict(place.catalog.renew_lease(&zombie, TTL, 101).await);
-    conflict(place.catalog.begin_run(run("v"), vec![under(&zombie, 101)]).await);
-    place.catalog.release_lease(&zombie).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    assert!(conflict(test.catalog.commit(write).await).contains("found holder: b"));
+    conflict(test.catalog.renew_lease(&zombie, TTL, 101).await);
+    conflict(test.catalog.begin_run(run("v"), vec![under(&zombie, 101)]).await);
+    test.catalog.release_lease(&zombie).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!((&state.leases, &state.runs), (&vec![held], &vec![]));
 }
 
-async fn a_released_lease_never_repeats_an_epoch(place: &Place) {
-    let first = acquire(&place.catalog, "a", 100).await.unwrap();
-    place.catalog.release_lease(&first).await.unwrap();
-    assert!(place.catalog.state().await.unwrap().leases.is_empty());
-    let second = acquire(&place.catalog, "a", 100).await.unwrap();
+async fn a_released_lease_never_repeats_an_epoch(test: &TestCatalog) {
+    let first = acquire(&test.catalog, "a", 100).await.unwrap();
+    test.catalog.release_lease(&first).await.unwrap();
+    assert!(test.catalog.state().await.unwrap().leases.is_empty());
+    let second = acquire(&test.catalog, "a", 100).await.unwrap();
     assert!(second.epoch > first.epoch);
-    conflict(place.catalog.commit(expects(under(&first, 101))).await);
+    conflict(test.catalog.commit(expects(under(&first, 101))).await);
     // Also the owner's own earlier self is fenced off.
-    let third = acquire(&place.catalog, "a", 101).await.unwrap();
-    conflict(place.catalog.renew_lease(&second, TTL, 102).await);
-    place.catalog.release_lease(&second).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().leases, vec![third]);
+    let third = acquire(&test.catalog, "a", 101).await.unwrap();
+    conflict(test.catalog.renew_lease(&second, TTL, 102).await);
+    test.catalog.release_lease(&second).await.unwrap();
+    assert_eq!(test.catalog.state().await.unwrap().leases, vec![third]);
 }
 
-async fn of_concurrent_acquisitions_exactly_one_wins(place: &Place) {
+async fn of_concurrent_acquisitions_exactly_one_wins(test: &TestCatalog) {
     let mut tasks = Vec::new();
     for number in 0..6 {
-        let catalog = place.another().await;
+        let catalog = test.another().await;
         tasks.push(tokio::spawn(async move { acquire(&catalog, &format!("owner {number}"), 100).await }));
     }
     let mut holders = Vec::new();
@@ -79,20 +79,20 @@ async fn of_concurrent_acquisitions_exactly_one_wins(place: &Place) {
         holders.extend(task.await.unwrap());
     }
     assert_eq!(holders.len(), 1);
-    assert_eq!(place.catalog.state().await.unwrap().leases, holders);
+    assert_eq!(test.catalog.state().await.unwrap().leases, holders);
 }
 
-async fn a_holder_moves_its_pin_by_renewing(place: &Place) {
+async fn a_holder_moves_its_pin_by_renewing(test: &TestCatalog) {
     let pin = |text: &str| Some(text.parse().unwrap());
-    let lease = place.catalog.acquire_lease("serve/1", "node", TTL, 0, pin("payments/0:3")).await.unwrap().unwrap();
+    let lease = test.catalog.acquire_lease("serve/1", "node", TTL, 0, pin("payments/0:3")).await.unwrap().unwrap();
     let moved = LeaseRecord { pin: pin("payments/0:8"), ..lease };
-    let renewed = place.catalog.renew_lease(&moved, TTL, 5).await.unwrap();
+    let renewed = test.catalog.renew_lease(&moved, TTL, 5).await.unwrap();
     assert_eq!(renewed.pin, pin("payments/0:8"));
-    assert_eq!(place.catalog.state().await.unwrap().leases, vec![renewed]);
+    assert_eq!(test.catalog.state().await.unwrap().leases, vec![renewed]);
 }
 
-async fn several_leases_are_renewed_together_or_none_of_them(place: &Place) {
-    let catalog = &place.catalog;
+async fn several_leases_are_renewed_together_or_none_of_them(test: &TestCatalog) {
+    let catalog = &test.catalog;
     let acquire = async |name: &str, owner: &str, now: Micros| catalog.acquire_lease(name, owner, TTL, now, None).await.unwrap().unwrap();
     let (one, two, other) = (acquire("alert/one", "a", 100).await, acquire("alert/two", "a", 100).await, acquire("run/v", "b", 100).await);
     let revision = catalog.revision().await.unwrap();

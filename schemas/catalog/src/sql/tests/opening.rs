@@ -11,26 +11,26 @@ on_every_engine!(
     a_commit_without_room_does_not_happen_and_the_next_one_does,
 );
 
-async fn an_opened_catalog_keeps_its_identity(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+async fn an_opened_catalog_keeps_its_identity(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert!(state.identity.parse::<Uuid>().is_ok());
-    let again = place.another().await;
+    let again = test.another().await;
     assert_eq!(again.identity(), state.identity);
     assert_eq!(again.state().await.unwrap(), state);
 }
 
-async fn concurrent_first_openings_agree_on_one_identity(place: &Place) {
-    if place.engine == Kind::Memory {
+async fn concurrent_first_openings_agree_on_one_identity(test: &TestCatalog) {
+    if test.engine == Kind::Memory {
         return;
     }
-    let fresh = match &place.engine {
+    let fresh = match &test.engine {
         Kind::Postgres { .. } => {
-            place.tamper("DROP SCHEMA public CASCADE").await;
-            place.tamper("CREATE SCHEMA public").await;
-            place.url.clone()
+            test.tamper("DROP SCHEMA public CASCADE").await;
+            test.tamper("CREATE SCHEMA public").await;
+            test.url.clone()
         }
-        _ => place.url.replace("catalog.db", "fresh.db"),
+        _ => test.url.replace("catalog.db", "fresh.db"),
     };
     let openings = (0..6).map(|_| {
         let url = fresh.clone();
@@ -40,22 +40,22 @@ async fn concurrent_first_openings_agree_on_one_identity(place: &Place) {
     assert!(identities.iter().all(|identity| *identity == identities[0]), "{identities:?}");
 }
 
-async fn a_newer_format_is_refused(place: &Place) {
-    place.tamper("UPDATE meta SET format = 99").await;
+async fn a_newer_format_is_refused(test: &TestCatalog) {
+    test.tamper("UPDATE meta SET format = 99").await;
     // A process that has it open must not write to a format that it does not know either.
-    let open = place.catalog.commit(checkpoint_of(0, 10)).await.unwrap_err();
+    let open = test.catalog.commit(checkpoint_of(0, 10)).await.unwrap_err();
     assert_eq!(open.kind(), ErrorKind::Corrupt);
-    if place.engine == Kind::Memory {
+    if test.engine == Kind::Memory {
         return;
     }
-    let error = Catalog::open(&place.url).await.unwrap_err();
+    let error = Catalog::open(&test.url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("newer version") && error.to_string().contains("99"), "{error}");
 }
 
 /// A catalog as the first release left it: its records stay, and what came later can be written.
-async fn an_older_format_is_migrated(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+async fn an_older_format_is_migrated(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     let later = [
         "DROP TABLE replay",
         "DROP TABLE damage",
@@ -89,15 +89,15 @@ async fn an_older_format_is_migrated(place: &Place) {
         "ALTER TABLE run DROP COLUMN differences",
     ];
     for drop in later {
-        place.tamper(drop).await;
+        test.tamper(drop).await;
     }
-    place.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
-    place.tamper("ALTER TABLE run DROP COLUMN strategy").await;
-    place.tamper("UPDATE meta SET format = 1").await;
-    if place.engine == Kind::Memory {
+    test.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
+    test.tamper("ALTER TABLE run DROP COLUMN strategy").await;
+    test.tamper("UPDATE meta SET format = 1").await;
+    if test.engine == Kind::Memory {
         return;
     }
-    let migrated = Catalog::open(&place.url).await.unwrap();
+    let migrated = Catalog::open(&test.url).await.unwrap();
     assert_eq!(migrated.state().await.unwrap().vector().get(&partition(0)), Offset(10));
     let replay = ReplayedDeadLetters { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
     migrated.commit(adds(vec![Add::ReplayedDeadLetters(replay.clone())])).await.unwrap();
@@ -107,17 +107,17 @@ async fn an_older_format_is_migrated(place: &Place) {
 
 #[tokio::test]
 async fn a_catalog_in_a_file_outlives_a_power_loss() {
-    let place = Place::file().await;
+    let test = TestCatalog::file().await;
     // 2 is FULL.
     for (sql, expected) in [("PRAGMA synchronous", 2), ("PRAGMA foreign_keys", 1), ("PRAGMA busy_timeout", 10_000)] {
-        let super::super::Engine::Sqlite { write, .. } = &place.catalog.engine else { unreachable!() };
+        let super::super::Engine::Sqlite { write, .. } = &test.catalog.engine else { unreachable!() };
         let found: i64 = sqlx::query_scalar(sql).fetch_one(write).await.unwrap();
         assert_eq!(found, expected, "{sql}");
     }
-    let super::super::Engine::Sqlite { read, .. } = &place.catalog.engine else { unreachable!() };
+    let super::super::Engine::Sqlite { read, .. } = &test.catalog.engine else { unreachable!() };
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(read).await.unwrap();
     assert_eq!(mode, "wal");
-    place.remove().await;
+    test.remove().await;
 }
 
 #[tokio::test]
@@ -133,8 +133,8 @@ async fn a_file_that_is_no_catalog_is_corrupt() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs services: just test-services"]
 async fn retried_commits_happen_once_while_connections_are_killed() {
-    let place = Place::postgres().await;
-    let Kind::Postgres { server, database } = &place.engine else { unreachable!() };
+    let test = TestCatalog::postgres().await;
+    let Kind::Postgres { server, database } = &test.engine else { unreachable!() };
     let (server, database) = (server.clone(), database.clone());
     let killing = tokio::spawn(async move {
         let mut connection = PgConnection::connect(&server).await.unwrap();
@@ -152,68 +152,68 @@ async fn retried_commits_happen_once_while_connections_are_killed() {
     let (mut step, began) = (0, std::time::Instant::now());
     while !killing.is_finished() || step < 50 {
         assert!(began.elapsed() < std::time::Duration::from_secs(120), "timed out: fewer than five connections were killed");
-        place.catalog.commit_with_retry(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        test.catalog.commit_with_retry(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
         step += 1;
     }
     killing.await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!((state.revision, state.checkpoints.len() as i64), (step, step));
-    place.remove().await;
+    test.remove().await;
 }
 
 /// Makes every commit of a checkpoint fail as on a full disk, or no longer.
-async fn fill_disk(place: &Place, is_full: bool) {
-    match (&place.engine, is_full) {
+async fn fill_disk(test: &TestCatalog, is_full: bool) {
+    match (&test.engine, is_full) {
         // Of the connection that writes: no page can be added to the file.
-        (Kind::File, true) => place.tamper("PRAGMA max_page_count = 1").await,
+        (Kind::File, true) => test.tamper("PRAGMA max_page_count = 1").await,
         (Kind::Postgres { .. }, true) => {
             let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$";
-            place.tamper(full).await;
-            place.tamper("CREATE TRIGGER full_disk BEFORE INSERT ON checkpoint EXECUTE FUNCTION full_disk()").await;
+            test.tamper(full).await;
+            test.tamper("CREATE TRIGGER full_disk BEFORE INSERT ON checkpoint EXECUTE FUNCTION full_disk()").await;
         }
-        (Kind::Postgres { .. }, false) => place.tamper("DROP FUNCTION full_disk CASCADE").await,
+        (Kind::Postgres { .. }, false) => test.tamper("DROP FUNCTION full_disk CASCADE").await,
         _ => {}
     }
 }
 
 /// SQLite ends a transaction by itself on a full disk, and its connection is of no use after that.
-async fn a_commit_without_room_does_not_happen_and_the_next_one_does(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+async fn a_commit_without_room_does_not_happen_and_the_next_one_does(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     // A database in memory has one connection for as long as it lives.
-    if place.engine == Kind::Memory {
+    if test.engine == Kind::Memory {
         return;
     }
-    let before = place.catalog.state().await.unwrap();
+    let before = test.catalog.state().await.unwrap();
     for _ in 0..3 {
-        fill_disk(place, true).await;
+        fill_disk(test, true).await;
         let mut commit = checkpoint_of(10, 20);
         commit.add.extend((0..2_000).map(|number| Add::File(file(&format!("archive/{number}")))));
-        let error = place.catalog.commit(commit).await.unwrap_err();
+        let error = test.catalog.commit(commit).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert_eq!(place.catalog.outages()[0].what, "the catalog cannot be written");
-        fill_disk(place, false).await;
-        assert_eq!(place.catalog.state().await.unwrap(), before);
+        assert_eq!(test.catalog.outages()[0].what, "the catalog cannot be written");
+        fill_disk(test, false).await;
+        assert_eq!(test.catalog.state().await.unwrap(), before);
     }
-    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
-    assert!(place.catalog.outages().is_empty());
-    assert_eq!(place.catalog.state().await.unwrap().vector().get(&partition(0)), Offset(20));
+    test.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    assert!(test.catalog.outages().is_empty());
+    assert_eq!(test.catalog.state().await.unwrap().vector().get(&partition(0)), Offset(20));
 }
 
 /// What a reader pays for a commit follows the commit, not the history: nothing is found by going through a table.
 #[tokio::test]
 async fn what_is_new_is_found_by_an_index() {
-    let place = Place::memory().await;
+    let test = TestCatalog::memory().await;
     for step in 0..50 {
-        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        test.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
     }
-    place.tamper("ANALYZE").await;
-    let super::super::Engine::Sqlite { read, .. } = &place.catalog.engine else { unreachable!() };
+    test.tamper("ANALYZE").await;
+    let super::super::Engine::Sqlite { read, .. } = &test.catalog.engine else { unreachable!() };
     for sql in [super::super::checkpoint::SINCE, super::super::file::SINCE] {
         let explained = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind(49_i64).fetch_all(read).await.unwrap();
         let steps: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();
         assert!(!steps.is_empty() && steps.iter().all(|step| step.starts_with("SEARCH")), "{sql}: {steps:?}");
     }
-    place.remove().await;
+    test.remove().await;
 }

@@ -22,7 +22,7 @@ on_every_engine!(
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
 );
 
-async fn every_record_is_read_back_as_it_was_written(place: &Place) {
+async fn every_record_is_read_back_as_it_was_written(test: &TestCatalog) {
     let definition = |kind, status| DefinitionRecord {
         kind,
         name: "näme \"x'".into(),
@@ -85,11 +85,11 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
     add.extend(workers.iter().cloned().map(Add::Worker));
     add.extend(gaps.iter().cloned().map(Add::Gap));
     add.push(Add::Run(full_run.clone()));
-    place.catalog.commit(adds(add)).await.unwrap();
-    place.catalog.commit(adds(vec![Add::Run(bare_run.clone())])).await.unwrap();
+    test.catalog.commit(adds(add)).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(bare_run.clone())])).await.unwrap();
     let expected = CatalogState {
         revision: 2,
-        identity: place.catalog.identity().to_owned(),
+        identity: test.catalog.identity().to_owned(),
         definitions,
         files: files.into_iter().collect(),
         snapshots,
@@ -99,40 +99,40 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         gaps,
         ..CatalogState::default()
     };
-    assert_eq!(place.another().await.state().await.unwrap(), Arc::new(expected));
+    assert_eq!(test.another().await.state().await.unwrap(), Arc::new(expected));
 }
 
-async fn a_record_of_the_same_key_is_replaced(place: &Place) {
+async fn a_record_of_the_same_key_is_replaced(test: &TestCatalog) {
     let (first, second) = (run("v"), run("v"));
     let older = snapshot("v", "payments/0:1");
-    place.catalog.commit(adds(vec![Add::Run(first.clone()), Add::Snapshot(older)])).await.unwrap();
-    place.catalog.commit(adds(vec![Add::Run(second.clone())])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(first.clone()), Add::Snapshot(older)])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(second.clone())])).await.unwrap();
     let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(70), ..first };
     let newer = snapshot("v", "payments/0:2");
-    place.catalog.commit(adds(vec![Add::Run(ended.clone()), Add::Snapshot(newer.clone())])).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(ended.clone()), Add::Snapshot(newer.clone())])).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!(state.runs, vec![second, ended]);
     assert_eq!(state.snapshots, vec![newer]);
 }
 
-async fn a_removed_record_is_gone(place: &Place) {
+async fn a_removed_record_is_gone(test: &TestCatalog) {
     let commit = checkpoint_of(0, 10);
     let id = commit.id;
-    place.catalog.commit(commit).await.unwrap();
-    place.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", ""))])).await.unwrap();
+    test.catalog.commit(commit).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", ""))])).await.unwrap();
     let remove = vec![Remove::Checkpoint(id), Remove::Snapshot { view: "v".into(), version: 1 }, Remove::File(format!("archive/{id}"))];
-    place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
-    let state = place.catalog.state().await.unwrap();
+    test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert!(state.checkpoints.is_empty() && state.snapshots.is_empty() && state.files.is_empty());
     // Its ranges went with it: the same id can be stored again.
     let again = CheckpointRecord { id, ..checkpoint(vec![range(0, 10, 12)]) };
-    place.catalog.commit(adds(vec![Add::Checkpoint(again)])).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().checkpoints.first().unwrap().ranges, vec![range(0, 10, 12)]);
+    test.catalog.commit(adds(vec![Add::Checkpoint(again)])).await.unwrap();
+    assert_eq!(test.catalog.state().await.unwrap().checkpoints.first().unwrap().ranges, vec![range(0, 10, 12)]);
 }
 
 /// Two partitions move together, ten offsets a commit; a state that mixes two commits would show it.
-async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
-    let writer = place.another().await;
+async fn states_are_of_one_moment_while_commits_go_on(test: &TestCatalog) {
+    let writer = test.another().await;
     let writing = tokio::spawn(async move {
         for step in 0..60 {
             let ranges = vec![range(0, step * 10, step * 10 + 10), range(1, step * 10, step * 10 + 10)];
@@ -141,7 +141,7 @@ async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
     });
     let (mut seen, mut last) = (0, 0);
     while !writing.is_finished() {
-        let state = place.catalog.state().await.unwrap();
+        let state = test.catalog.state().await.unwrap();
         let vector = state.vector();
         assert_eq!(vector.get(&partition(0)), Offset(state.revision * 10));
         assert_eq!(vector.get(&partition(1)), Offset(state.revision * 10));
@@ -156,30 +156,30 @@ async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
     assert!(seen > 1, "the reader saw no commit go by");
 }
 
-async fn a_run_begins_on_the_state_it_pins(place: &Place) {
-    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
-    let (state, begun) = place.catalog.begin_run(run("v"), vec![]).await.unwrap();
+async fn a_run_begins_on_the_state_it_pins(test: &TestCatalog) {
+    test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let (state, begun) = test.catalog.begin_run(run("v"), vec![]).await.unwrap();
     assert_eq!(begun.status, RunStatus::Running);
     assert_eq!(begun.cut, Some("payments/0:10".parse().unwrap()));
     assert_eq!((state.vector(), state.revision), (begun.cut.clone().unwrap(), 2));
     assert_eq!(state.runs, vec![begun.clone()]);
-    assert_eq!(place.catalog.state().await.unwrap(), state);
+    assert_eq!(test.catalog.state().await.unwrap(), state);
     // It is retried after a lost reply: the same run, on a newer state.
-    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
-    let (state, again) = place.catalog.begin_run(begun, vec![]).await.unwrap();
+    test.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    let (state, again) = test.catalog.begin_run(begun, vec![]).await.unwrap();
     assert_eq!((state.runs.len(), again.cut), (1, Some("payments/0:20".parse().unwrap())));
 }
 
-async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
+async fn a_run_that_has_ended_does_not_begin_again(test: &TestCatalog) {
     for ended in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Dropped, RunStatus::Skipped] {
         let asked_for = run("v");
-        place.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
-        let (_, begun) = place.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();
+        test.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
+        let (_, begun) = test.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();
         let closed = RunRecord { status: ended, ..begun };
-        place.catalog.commit(adds(vec![Add::Run(closed.clone())])).await.unwrap();
+        test.catalog.commit(adds(vec![Add::Run(closed.clone())])).await.unwrap();
         // A scheduler that still has it on its list.
-        assert_eq!(place.catalog.begin_run(asked_for, vec![]).await.unwrap_err().kind(), ErrorKind::Conflict);
-        let state = place.catalog.state().await.unwrap();
+        assert_eq!(test.catalog.begin_run(asked_for, vec![]).await.unwrap_err().kind(), ErrorKind::Conflict);
+        let state = test.catalog.state().await.unwrap();
         assert_eq!(state.runs.iter().find(|run| run.id == closed.id), Some(&closed));
     }
 }
@@ -198,9 +198,9 @@ fn comparison(differences: i64, error: Option<&str>) -> Comparison {
 }
 
 /// An alarm stays until a comparison says otherwise, however many runs follow it.
-async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
+async fn a_state_holds_the_newest_run_that_was_compared(test: &TestCatalog) {
     let compared = |version, comparison| RunRecord { version, status: RunStatus::Succeeded, comparison: Some(comparison), ..run("v") };
-    let put = async |run: &RunRecord| place.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
+    let put = async |run: &RunRecord| test.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
     let (older, alarm, of_another) = (compared(1, comparison(0, None)), compared(1, comparison(3, None)), compared(2, comparison(0, None)));
     for run in [&older, &alarm, &of_another] {
         put(run).await;
@@ -210,13 +210,13 @@ async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
     for _ in 0..25 {
         put(&RunRecord { status: RunStatus::Succeeded, ..run("v") }).await;
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.comparison.is_some()).collect();
     assert_eq!((state.runs.len(), held), (22, vec![&of_another, &alarm]));
 }
 
 /// Of each version the newest thousand stay.
-async fn old_runs_are_forgotten_but_for_those_that_were_compared(place: &Place) {
+async fn old_runs_are_forgotten_but_for_those_that_were_compared(test: &TestCatalog) {
     let mut now = 0;
     let mut ended = |version| {
         now += 2 * super::super::run::RECENT_FOR.as_micros() as i64;
@@ -224,79 +224,79 @@ async fn old_runs_are_forgotten_but_for_those_that_were_compared(place: &Place) 
     };
     let compared = RunRecord { comparison: Some(comparison(0, None)), ..ended(1) };
     let open = run("v");
-    place.catalog.commit(adds(vec![Add::Run(compared.clone()), Add::Run(open.clone()), Add::Run(ended(2))])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(compared.clone()), Add::Run(open.clone()), Add::Run(ended(2))])).await.unwrap();
     for _ in 0..11 {
-        place.catalog.commit(adds((0..100).map(|_| Add::Run(ended(1))).collect())).await.unwrap();
+        test.catalog.commit(adds((0..100).map(|_| Add::Run(ended(1))).collect())).await.unwrap();
     }
-    let history = place.catalog.runs(None, 10_000).await.unwrap();
+    let history = test.catalog.runs(None, 10_000).await.unwrap();
     assert_eq!(history.len(), 1_003);
     assert!([compared.id, open.id].iter().all(|id| history.iter().any(|run| run.id == *id)));
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let of_version = |version| state.runs.iter().filter(|run| run.version == version && run.ended_at.is_some()).count();
     assert_eq!((of_version(1), of_version(2)), (101, 1), "of one commit all are as new");
 }
 
-async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {
+async fn a_state_holds_open_runs_and_the_newest_ended_ones(test: &TestCatalog) {
     let requested = run("v");
     let mut ended = Vec::new();
-    place.catalog.commit(adds(vec![Add::Run(requested.clone())])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Run(requested.clone())])).await.unwrap();
     for _ in 0..25 {
         let one = RunRecord { status: RunStatus::Succeeded, ..run("v") };
-        place.catalog.commit(adds(vec![Add::Run(one.clone())])).await.unwrap();
+        test.catalog.commit(adds(vec![Add::Run(one.clone())])).await.unwrap();
         ended.insert(0, one);
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     assert_eq!((state.runs.len(), &state.runs[..20]), (21, &ended[..20]));
     assert_eq!(state.runs[20], requested);
-    assert_eq!(place.catalog.runs(Some("v"), 100).await.unwrap().len(), 26);
-    assert_eq!(place.catalog.runs(None, 3).await.unwrap(), ended[..3]);
-    assert!(place.catalog.runs(Some("w"), 100).await.unwrap().is_empty());
+    assert_eq!(test.catalog.runs(Some("v"), 100).await.unwrap().len(), 26);
+    assert_eq!(test.catalog.runs(None, 3).await.unwrap(), ended[..3]);
+    assert!(test.catalog.runs(Some("w"), 100).await.unwrap().is_empty());
 }
 
 /// However many there are: the collector needs each to know when its snapshot was replaced.
-async fn a_state_holds_the_runs_of_the_last_minutes(place: &Place) {
+async fn a_state_holds_the_runs_of_the_last_minutes(test: &TestCatalog) {
     let window = super::super::run::RECENT_FOR.as_micros() as i64;
     let ended = |at| RunRecord { status: RunStatus::Succeeded, ended_at: Some(at), ..run("v") };
     let newest = 100 * window;
     let ends = [newest - window - 1, newest - window].into_iter().chain((0..60).map(|step| newest - 59 + step));
     for at in ends {
-        place.catalog.commit(adds(vec![Add::Run(ended(at))])).await.unwrap();
+        test.catalog.commit(adds(vec![Add::Run(ended(at))])).await.unwrap();
     }
-    let state = place.catalog.state().await.unwrap();
+    let state = test.catalog.state().await.unwrap();
     let oldest = state.runs.iter().filter_map(|run| run.ended_at).min();
     assert_eq!((state.runs.len(), oldest), (61, Some(newest - window)));
 }
 
-async fn ingest_remembers_its_place(place: &Place) {
+async fn ingest_remembers_its_place(test: &TestCatalog) {
     let record = |records_done| IngestRecord { stream: "payments".into(), fingerprint: "f".into(), records_done, updated_at: 3 };
-    assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), None);
+    assert_eq!(test.catalog.ingest_progress("payments", "f").await.unwrap(), None);
     for done in [10, 20] {
-        place.catalog.commit(adds(vec![Add::Ingest(record(done))])).await.unwrap();
-        assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), Some(record(done)));
+        test.catalog.commit(adds(vec![Add::Ingest(record(done))])).await.unwrap();
+        assert_eq!(test.catalog.ingest_progress("payments", "f").await.unwrap(), Some(record(done)));
     }
-    assert_eq!(place.catalog.ingest_progress("other", "f").await.unwrap(), None);
+    assert_eq!(test.catalog.ingest_progress("other", "f").await.unwrap(), None);
     let more = IngestRecord { fingerprint: "f-left-out-7".into(), ..record(1) };
     let others = [IngestRecord { fingerprint: "g".into(), ..record(2) }, IngestRecord { stream: "other".into(), ..record(3) }];
-    place.catalog.commit(adds(others.into_iter().chain([more.clone()]).map(Add::Ingest).collect())).await.unwrap();
-    let mut found = place.catalog.ingest_progress_of("payments", "f").await.unwrap();
+    test.catalog.commit(adds(others.into_iter().chain([more.clone()]).map(Add::Ingest).collect())).await.unwrap();
+    let mut found = test.catalog.ingest_progress_of("payments", "f").await.unwrap();
     found.sort_by(|a, b| a.fingerprint.cmp(&b.fingerprint));
     assert_eq!(found, [record(20), more]);
 }
 
-async fn replayed_dead_letters_are_remembered(place: &Place) {
+async fn replayed_dead_letters_are_remembered(test: &TestCatalog) {
     let record =
         |number, start, end| ReplayedDeadLetters { partition: partition(number), start: Offset(start), end: Offset(end), replayed_at: 3 };
     let other = ReplayedDeadLetters { partition: PartitionId::new("other", 0), ..record(0, 0, 1) };
     let written = [record(1, 4, 5), record(0, 7, 9), record(0, 2, 6), record(0, 2, 3), other];
-    place.catalog.commit(adds(written.into_iter().map(Add::ReplayedDeadLetters).collect())).await.unwrap();
-    let found = place.catalog.replayed_dead_letters("payments").await.unwrap();
+    test.catalog.commit(adds(written.into_iter().map(Add::ReplayedDeadLetters).collect())).await.unwrap();
+    let found = test.catalog.replayed_dead_letters("payments").await.unwrap();
     assert_eq!(found, [record(0, 2, 6), record(0, 7, 9), record(1, 4, 5)], "the longer of two that begin alike stays");
-    assert!(place.catalog.replayed_dead_letters("unknown").await.unwrap().is_empty());
+    assert!(test.catalog.replayed_dead_letters("unknown").await.unwrap().is_empty());
 }
 
 /// One handle reads after each commit, always on top of what it read before; a fresh one reads everything.
-async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
-    let commits = place.another().await;
+async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatalog) {
+    let commits = test.another().await;
     let paths = ["b", "B", "a/1", "a-1", "é", "a"];
     for step in 0..80usize {
         let path = paths[step % paths.len()];
@@ -314,12 +314,12 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
         if step % 20 == 19 {
-            place.tamper("UPDATE removed SET removed_at = 0").await;
+            test.tamper("UPDATE removed SET removed_at = 0").await;
         }
         // A path that is marked for deletion is refused now and then; that is as well.
         let _ = commits.commit(commit).await;
-        let state = place.catalog.state().await.unwrap();
-        let mut session = place.catalog.engine.read().await.unwrap();
+        let state = test.catalog.state().await.unwrap();
+        let mut session = test.catalog.engine.read().await.unwrap();
         let whole = super::super::state::read(&mut session, None).await.unwrap();
         session.rollback().await.unwrap();
         assert_eq!(state, whole, "after step {step}");
@@ -329,7 +329,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
             assert!(state.files.of_checkpoint(checkpoint.id).eq(expected), "after step {step}");
         }
     }
-    assert!(place.catalog.state().await.unwrap().checkpoints.len() > 2);
+    assert!(test.catalog.state().await.unwrap().checkpoints.len() > 2);
 }
 
 /// Of the second and the third checkpoint, so that their place in the order counts.
@@ -348,14 +348,14 @@ mod measured {
     #[tokio::test]
     #[ignore = "prints times: `just measure`"]
     async fn a_state_of_ten_thousand_checkpoints() {
-        measure("sqlite memory", Place::memory().await).await;
-        measure("sqlite file", Place::file().await).await;
+        measure("sqlite memory", TestCatalog::memory().await).await;
+        measure("sqlite file", TestCatalog::file().await).await;
         if std::env::var("BASESTREAM_TEST_POSTGRES").is_ok() {
-            measure("postgres", Place::postgres().await).await;
+            measure("postgres", TestCatalog::postgres().await).await;
         }
     }
 
-    async fn measure(engine: &str, place: Place) {
+    async fn measure(engine: &str, test: TestCatalog) {
         let started = std::time::Instant::now();
         for batch in 0..100 {
             let mut add = Vec::new();
@@ -364,23 +364,23 @@ mod measured {
                 add.extend((0..3).map(|n| Add::File(FileRecord { checkpoint: Some(record.id), ..file(&format!("archive/{step}/{n}")) })));
                 add.push(Add::Checkpoint(record));
             }
-            place.catalog.commit(adds(add)).await.unwrap();
+            test.catalog.commit(adds(add)).await.unwrap();
         }
         let written = started.elapsed();
         let started = std::time::Instant::now();
-        let state = place.catalog.state().await.unwrap();
+        let state = test.catalog.state().await.unwrap();
         let read = started.elapsed();
         assert_eq!((state.checkpoints.len(), state.files.len()), (10_000, 30_000));
         let started = std::time::Instant::now();
         let commits = 200;
         for step in 0..commits {
-            place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+            test.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
         }
         let checkpoint_time = started.elapsed() / commits as u32;
         let started = std::time::Instant::now();
-        place.catalog.state().await.unwrap();
+        test.catalog.state().await.unwrap();
         let read_again = started.elapsed();
         println!("{engine}: written {written:?}, read {read:?}, read 200 commits later {read_again:?}, a checkpoint {checkpoint_time:?}");
-        place.remove().await;
+        test.remove().await;
     }
 }

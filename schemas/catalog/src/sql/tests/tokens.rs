@@ -28,32 +28,32 @@ fn revoked(name: &str, at: i64) -> Commit {
     Commit { id: Uuid::new_v4(), expect, remove, ..Commit::default() }
 }
 
-async fn a_token_is_read_as_it_was_written(place: &Place) {
+async fn a_token_is_read_as_it_was_written(test: &TestCatalog) {
     let unlimited = TokenRecord { role: Role::Admin, only: None, expires_at: None, ..token("b", "2") };
     for token in [token("c", "3"), unlimited.clone(), token("a", "1")] {
-        place.catalog.commit(created(&token)).await.unwrap();
+        test.catalog.commit(created(&token)).await.unwrap();
     }
-    assert_eq!(place.another().await.tokens().await.unwrap(), [token("a", "1"), unlimited, token("c", "3")]);
+    assert_eq!(test.another().await.tokens().await.unwrap(), [token("a", "1"), unlimited, token("c", "3")]);
 }
 
-async fn a_name_has_one_token_that_may_be_used(place: &Place) {
-    place.catalog.commit(created(&token("grafana", "1"))).await.unwrap();
-    let error = place.catalog.commit(created(&token("grafana", "2"))).await.unwrap_err();
+async fn a_name_has_one_token_that_may_be_used(test: &TestCatalog) {
+    test.catalog.commit(created(&token("grafana", "1"))).await.unwrap();
+    let error = test.catalog.commit(created(&token("grafana", "2"))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert_eq!(place.catalog.tokens().await.unwrap(), [token("grafana", "1")]);
+    assert_eq!(test.catalog.tokens().await.unwrap(), [token("grafana", "1")]);
 
-    place.catalog.commit(revoked("grafana", 7)).await.unwrap();
-    let found = place.catalog.tokens().await.unwrap();
+    test.catalog.commit(revoked("grafana", 7)).await.unwrap();
+    let found = test.catalog.tokens().await.unwrap();
     assert_eq!(found, [TokenRecord { revoked_at: Some(7), ..token("grafana", "1") }]);
     assert!(!found[0].is_valid(0));
-    assert_eq!(place.catalog.commit(revoked("grafana", 8)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(test.catalog.commit(revoked("grafana", 8)).await.unwrap_err().kind(), ErrorKind::Conflict);
 
-    place.catalog.commit(created(&token("grafana", "2"))).await.unwrap();
-    assert_eq!(place.catalog.tokens().await.unwrap(), [token("grafana", "2")]);
+    test.catalog.commit(created(&token("grafana", "2"))).await.unwrap();
+    assert_eq!(test.catalog.tokens().await.unwrap(), [token("grafana", "2")]);
 }
 
-async fn a_token_that_is_not_there_is_not_revoked(place: &Place) {
-    let before = place.catalog.revision().await.unwrap();
-    assert_eq!(place.catalog.commit(revoked("nobody", 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(place.catalog.revision().await.unwrap(), before);
+async fn a_token_that_is_not_there_is_not_revoked(test: &TestCatalog) {
+    let before = test.catalog.revision().await.unwrap();
+    assert_eq!(test.catalog.commit(revoked("nobody", 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(test.catalog.revision().await.unwrap(), before);
 }

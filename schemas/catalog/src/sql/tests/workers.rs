@@ -12,32 +12,32 @@ fn worker(name: &str, epoch: i64, expires_at: Micros) -> WorkerRecord {
     WorkerRecord { name: name.into(), address: format!("http://{name}:7"), epoch, expires_at }
 }
 
-async fn put(place: &Place, record: WorkerRecord) -> Revision {
-    place.catalog.commit(adds(vec![Add::Worker(record)])).await.unwrap()
+async fn put(test: &TestCatalog, record: WorkerRecord) -> Revision {
+    test.catalog.commit(adds(vec![Add::Worker(record)])).await.unwrap()
 }
 
-async fn listed(place: &Place) -> Vec<WorkerRecord> {
-    place.another().await.state().await.unwrap().workers.clone()
+async fn listed(test: &TestCatalog) -> Vec<WorkerRecord> {
+    test.another().await.state().await.unwrap().workers.clone()
 }
 
-async fn a_takeover_has_a_greater_epoch_than_every_earlier_one(place: &Place) {
-    let first = put(place, worker("a", 0, 10)).await;
-    let second = put(place, worker("b", 0, 10)).await;
+async fn a_takeover_has_a_greater_epoch_than_every_earlier_one(test: &TestCatalog) {
+    let first = put(test, worker("a", 0, 10)).await;
+    let second = put(test, worker("b", 0, 10)).await;
     assert!(second > first);
-    assert_eq!(listed(place).await, vec![worker("a", first, 10), worker("b", second, 10)]);
-    put(place, worker("a", first, 20)).await;
-    assert_eq!(listed(place).await[0], worker("a", first, 20), "a renewal keeps it");
+    assert_eq!(listed(test).await, vec![worker("a", first, 10), worker("b", second, 10)]);
+    put(test, worker("a", first, 20)).await;
+    assert_eq!(listed(test).await[0], worker("a", first, 20), "a renewal keeps it");
     let remove = vec![Remove::Worker { name: "a".into() }];
-    place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
-    let third = put(place, worker("a", 0, 30)).await;
+    test.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    let third = put(test, worker("a", 0, 30)).await;
     assert!(third > second);
-    assert_eq!(listed(place).await, vec![worker("a", third, 30), worker("b", second, 10)]);
+    assert_eq!(listed(test).await, vec![worker("a", third, 30), worker("b", second, 10)]);
 }
 
-async fn a_process_that_died_is_forgotten(place: &Place) {
-    let epoch = put(place, worker("dead", 0, 10)).await;
-    put(place, worker("a", 0, 10 + HOUR)).await;
-    assert_eq!(listed(place).await[1], worker("dead", epoch, 10), "for a while it is listed");
-    put(place, worker("a", 0, 11 + HOUR)).await;
-    assert_eq!(listed(place).await.len(), 1);
+async fn a_process_that_died_is_forgotten(test: &TestCatalog) {
+    let epoch = put(test, worker("dead", 0, 10)).await;
+    put(test, worker("a", 0, 10 + HOUR)).await;
+    assert_eq!(listed(test).await[1], worker("dead", epoch, 10), "for a while it is listed");
+    put(test, worker("a", 0, 11 + HOUR)).await;
+    assert_eq!(listed(test).await.len(), 1);
 }
