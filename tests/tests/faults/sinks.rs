@@ -57,13 +57,13 @@ const INCLUSIVE: &str = "CREATE SINK after WITH (topic = '{out}', key = 'k') AS
 const EXCLUSIVE: &str = "CREATE SINK before WITH (topic = '{out_before}', features = 'exclusive') AS
     SELECT e.id, v.n_1h, v.total_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
 
-/// The log on which a run takes place, and the names of its topics.
-struct Place {
+/// The log of a test, and the names of its topics.
+struct TestLog {
     url: String,
     suffix: String,
 }
 
-impl Place {
+impl TestLog {
     fn topic(&self, name: &str) -> String {
         format!("{name}{}", self.suffix)
     }
@@ -110,11 +110,11 @@ fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
 
 /// Walks through the partitions of the log. Links are between events of one key alone, so that they too follow from one
 /// partition.
-async fn expected(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Expected> {
+async fn expected(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), Expected> {
     let mut expected = BTreeMap::new();
-    let partitions = harness.log.bounds(&place.topic("in")).await.unwrap().len();
+    let partitions = harness.log.bounds(&test_log.topic("in")).await.unwrap().len();
     for partition in 0..partitions as i32 {
-        let source = TopicPartition { topic: place.topic("in").into(), partition };
+        let source = TopicPartition { topic: test_log.topic("in").into(), partition };
         let fetched = harness.log.read(&source, Offset(0), 100_000).await.unwrap();
         let (mut ids, mut newest) = (HashSet::new(), Micros::MIN);
         let mut of_key: HashMap<Value, Vec<(Micros, i64)>> = HashMap::new();
@@ -154,8 +154,8 @@ async fn expected(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Expe
 }
 
 /// What a sink put out, by event. Each event at most once, and those of a partition in their order.
-async fn put_out(harness: &Harness, place: &Place, sql: &str) -> BTreeMap<(i32, i64), Value> {
-    let sink = parse::parse_sink(&place.sql(sql)).unwrap();
+async fn put_out(harness: &Harness, test_log: &TestLog, sql: &str) -> BTreeMap<(i32, i64), Value> {
+    let sink = parse::parse_sink(&test_log.sql(sql)).unwrap();
     let mut found = BTreeMap::new();
     let mut twice = Vec::new();
     let mut take = |record: &types::record::Record| {
@@ -266,18 +266,18 @@ struct Process {
 }
 
 impl Process {
-    async fn start(harness: &Harness, place: &Place, name: &str, failed: &Arc<AtomicUsize>) -> Process {
+    async fn start(harness: &Harness, test_log: &TestLog, name: &str, failed: &Arc<AtomicUsize>) -> Process {
         let seed = name.bytes().map(u64::from).sum();
-        Self::start_on(harness, place, name, Flaky::at_random(place.log().await, seed, failed)).await
+        Self::start_on(harness, test_log, name, Flaky::at_random(test_log.log().await, seed, failed)).await
     }
 
-    async fn start_on(harness: &Harness, place: &Place, name: &str, log: Arc<Flaky>) -> Process {
+    async fn start_on(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
-        (speed.log, speed.settings.group) = (log.log.clone(), place.group());
+        (speed.log, speed.settings.group) = (log.log.clone(), test_log.group());
         let (progress, functions) = (speed.progress.clone(), harness.functions.clone());
-        let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
+        let settings = SinkSettings { group: test_log.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
         let sinks = Sinks::new(open_node(node.clone()), log, harness.catalog.clone(), functions, settings);
         speed.sinks = Some(Arc::new(sinks.clone()));
         node.attach_scorer(Arc::new(sinks.clone()));
@@ -329,20 +329,20 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut harness = Harness::new().await.unwrap();
     let embedded = format!("file://{}", harness.path().join("log").display());
-    let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = place.log().await;
+    let test_log = TestLog { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = test_log.log().await;
     for topic in ["in", "out", "out_before", "out_other"] {
-        harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
+        harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
     }
     let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let sinks = [("after", place.sql(INCLUSIVE)), ("before", place.sql(EXCLUSIVE))];
+    let sinks = [("after", test_log.sql(INCLUSIVE)), ("before", test_log.sql(EXCLUSIVE))];
     let sinks = sinks.each_ref().map(|(name, sql)| (DefinitionKind::Sink, *name, sql.as_str()));
-    let stream = place.sql(STREAM);
+    let stream = test_log.sql(STREAM);
     let stream = [(DefinitionKind::Stream, "s", stream.as_str())];
     harness.define(&stream.into_iter().chain(views).chain(sinks).collect::<Vec<_>>()).await.unwrap();
     let (mut number, mut lives) = (0, 0);
     let failed = Arc::new(AtomicUsize::new(0));
-    let mut process = Process::start(&harness, &place, "w0", &failed).await;
+    let mut process = Process::start(&harness, &test_log, "w0", &failed).await;
     let began = Instant::now();
     // However slow the machine is, and how few its appends are, some fail. Many at once are few appends: they may all
     // succeed.
@@ -352,53 +352,54 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
         let count = rng.random_range(arrivals.at_once.clone());
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;
-        harness.append(&place.topic("in"), PARTITIONS, events).await.unwrap();
+        harness.append(&test_log.topic("in"), PARTITIONS, events).await.unwrap();
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..120))).await;
         if rng.random_ratio(arrivals.kills_in_four, 4) && lives < 4 {
             lives += 1;
             process.kill().await;
-            process = Process::start(&harness, &place, &format!("w{lives}"), &failed).await;
+            process = Process::start(&harness, &test_log, &format!("w{lives}"), &failed).await;
         }
         if rng.random_ratio(1, 6) {
             let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
             // Another process may run it. On a slow machine some events may be without a record, of a time that the
             // snapshot does not keep any more: they would see a later one.
-            if harness.committed("s", &place.topic("in")).await.is_ok() {
+            if harness.committed("s", &test_log.topic("in")).await.is_ok() {
                 let _ = harness.batch(view, RunTime::EventClock).await;
             }
         }
     }
-    let expected = expected(&harness, &place).await;
+    let expected = expected(&harness, &test_log).await;
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
     let began = Instant::now();
-    while put_out(&harness, &place, INCLUSIVE).await.len() < after.len() || put_out(&harness, &place, EXCLUSIVE).await.len() < before.len()
+    while put_out(&harness, &test_log, INCLUSIVE).await.len() < after.len()
+        || put_out(&harness, &test_log, EXCLUSIVE).await.len() < before.len()
     {
         assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: place.log().await, append: Box::new(|_| Append::default()), failed: failed.clone() };
-    let process = Process::start_on(&harness, &place, "last", Arc::new(answers)).await;
-    harness.committed("s", &place.topic("in")).await.unwrap();
+    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: failed.clone() };
+    let process = Process::start_on(&harness, &test_log, "last", Arc::new(answers)).await;
+    harness.committed("s", &test_log.topic("in")).await.unwrap();
     process.finish().await;
     assert!(lives > 0 && is_tried() && after.len() > 100, "seed {seed}: {lives} kills, {failed:?} failures, {} records", after.len());
     for (sql, expected) in [(INCLUSIVE, after), (EXCLUSIVE, before)] {
-        let found = put_out(&harness, &place, sql).await;
+        let found = put_out(&harness, &test_log, sql).await;
         for (event, row) in &expected {
             assert_eq!(found.get(event), Some(row), "seed {seed}, event {event:?} of {}, at {}", expected.len(), now());
         }
         assert_eq!(found.len(), expected.len());
     }
-    backtested(&harness, &place, &expected).await;
+    backtested(&harness, &test_log, &expected).await;
 }
 
 /// What ran live, and what the same sinks say of it from the archive.
-async fn backtested(harness: &Harness, place: &Place, expected: &BTreeMap<(i32, i64), Expected>) {
+async fn backtested(harness: &Harness, test_log: &TestLog, expected: &BTreeMap<(i32, i64), Expected>) {
     let all = (Micros::MIN, Micros::MAX);
     for (name, sql) in [("before", EXCLUSIVE), ("after", INCLUSIVE)] {
-        let live = put_out(harness, place, sql).await;
+        let live = put_out(harness, test_log, sql).await;
         assert_eq!(backtest::scored(harness, name, all, Known::Log).await, live);
         let (from, to) = (BEGIN + HOUR / 2, BEGIN + HOUR);
         let in_range = |event: &(i32, i64)| (from..to).contains(&expected[event].event.0);
@@ -406,7 +407,7 @@ async fn backtested(harness: &Harness, place: &Place, expected: &BTreeMap<(i32, 
         assert!(live.len() > 10);
         assert_eq!(backtest::scored(harness, name, (from, to), Known::Log).await, live);
     }
-    let events = expected.iter().map(|(place, of_event)| (*place, of_event.event.clone())).collect();
+    let events = expected.iter().map(|(position, of_event)| (*position, of_event.event.clone())).collect();
     let by_time = backtest::scored(harness, "before", (BEGIN - 4 * HOUR, BEGIN + 100 * HOUR), Known::Event).await;
     for (event, (n, total)) in backtest::by_event_time(&events) {
         let found = &by_time[&event];

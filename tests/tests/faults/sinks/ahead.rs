@@ -17,12 +17,12 @@ async fn a_sink_reads_later_rows_for_a_view_of_its_own_alone() {
     show_logs();
     let mut harness = Harness::new().await.unwrap();
     let url = format!("file://{}", harness.path().join("log").display());
-    let place = Place { url, suffix: String::new() };
-    harness.log = place.log().await;
+    let test_log = TestLog { url, suffix: String::new() };
+    harness.log = test_log.log().await;
     for topic in ["in", "ahead", "out", "out_before"] {
         harness.log.create_topic(topic, 1).await.unwrap();
     }
-    let sql = [STREAM, ALONE, LINKED].map(|text| place.sql(text));
+    let sql = [STREAM, ALONE, LINKED].map(|text| test_log.sql(text));
     let definitions = [
         (DefinitionKind::Stream, "s", &*sql[0]),
         (DefinitionKind::Stream, "o", AHEAD),
@@ -32,8 +32,8 @@ async fn a_sink_reads_later_rows_for_a_view_of_its_own_alone() {
         (DefinitionKind::Sink, "linked", &*sql[2]),
     ];
     harness.define(&definitions).await.unwrap();
-    let reliable = Flaky { log: place.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
-    let process = Process::start_on(&harness, &place, "w0", Arc::new(reliable)).await;
+    let reliable = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
+    let process = Process::start_on(&harness, &test_log, "w0", Arc::new(reliable)).await;
     let other = json!({ "id": "o0", "ts": BEGIN + 3 * HOUR, "u": "u0" });
     harness.append("ahead", 1, vec![(Some("u0".to_owned()), other.to_string())]).await.unwrap();
     let time = |number: usize| BEGIN + number as Micros * 1_000_000;
@@ -43,7 +43,7 @@ async fn a_sink_reads_later_rows_for_a_view_of_its_own_alone() {
         let value = json!({ "id": format!("e{number}"), "ts": time(number), "k": "k0", "u": "u0", "x": 1 });
         harness.append("in", 1, vec![(Some("k0".to_owned()), value.to_string())]).await.unwrap();
         number += 1;
-        let linked = &until_put_out(&harness, &place, LINKED, number).await[number - 1];
+        let linked = &until_put_out(&harness, &test_log, LINKED, number).await[number - 1];
         later += usize::from(as_of(linked) > time(number - 1));
         if number == 3 {
             harness.committed("s", "in").await.unwrap();
@@ -51,7 +51,7 @@ async fn a_sink_reads_later_rows_for_a_view_of_its_own_alone() {
             harness.batch("across", RunTime::EventClock).await.unwrap();
         }
     }
-    for (event, row) in until_put_out(&harness, &place, ALONE, number).await.iter().enumerate() {
+    for (event, row) in until_put_out(&harness, &test_log, ALONE, number).await.iter().enumerate() {
         assert_eq!((row["n_1h"].as_u64(), as_of(row)), (Some(event as u64 + 1), time(event)), "{row}");
     }
     process.finish().await;
@@ -62,10 +62,10 @@ fn as_of(row: &Value) -> Micros {
 }
 
 /// Waits until this many events have a record. Returns the records in the order of the events.
-async fn until_put_out(harness: &Harness, place: &Place, sink: &str, events: usize) -> Vec<Value> {
+async fn until_put_out(harness: &Harness, test_log: &TestLog, sink: &str, events: usize) -> Vec<Value> {
     let began = Instant::now();
     loop {
-        let found = put_out(harness, place, sink).await;
+        let found = put_out(harness, test_log, sink).await;
         if found.len() >= events {
             return found.into_values().collect();
         }

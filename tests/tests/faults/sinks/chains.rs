@@ -26,22 +26,22 @@ const EVENTS_PER_ROUND: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the first sink says of each event of the first stream.
-async fn decided(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Value> {
+async fn decided(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), Value> {
     let row = |Expected { after, event: (time, ..), .. }: &Expected| {
         let after = after.as_ref()?;
         let time = engine::events::format_timestamp(*time);
         Some(json!({ "id": after["id"], "ts": time, "k": after["k"], "events": after["n_1h"], "decision": after["decision"] }))
     };
-    let events = expected(harness, place).await;
+    let events = expected(harness, test_log).await;
     events.iter().filter_map(|(event, expected)| Some((*event, row(expected)?))).collect()
 }
 
 /// What the second sink says of each record of the first.
-async fn escalated(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Value> {
+async fn escalated(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), Value> {
     let mut escalated = BTreeMap::new();
     let mut newest_of: BTreeMap<i32, Micros> = BTreeMap::new();
     let mut of_key: HashMap<Value, Vec<(Micros, bool, i64)>> = HashMap::new();
-    for (source, record) in records_of(&*harness.log, &place.topic("out")).await.unwrap() {
+    for (source, record) in records_of(&*harness.log, &test_log.topic("out")).await.unwrap() {
         let row: Value = serde_json::from_slice(record.value.as_deref().unwrap()).unwrap();
         let time = engine::events::parse_timestamp(row["ts"].as_str().unwrap()).unwrap();
         let newest = newest_of.entry(source.partition).or_insert(time);
@@ -67,9 +67,9 @@ async fn escalated(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), Val
 }
 
 /// Waits until a sink has put out this many records.
-async fn until_put_out(harness: &Harness, place: &Place, sql: &str, count: usize) {
+async fn until_put_out(harness: &Harness, test_log: &TestLog, sql: &str, count: usize) {
     let began = Instant::now();
-    while put_out(harness, place, sql).await.len() < count {
+    while put_out(harness, test_log, sql).await.len() < count {
         assert!(began.elapsed() < PATIENCE, "timed out: the records do not come: {count} of {sql}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -80,12 +80,12 @@ async fn run(seed: u64, kafka: Option<String>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut harness = Harness::new().await.unwrap();
     let embedded = format!("file://{}", harness.path().join("log").display());
-    let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = place.log().await;
+    let test_log = TestLog { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = test_log.log().await;
     for topic in ["in", "out", "out_other"] {
-        harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
+        harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
     }
-    let texts = [STREAM, DECISIONS, DECIDED, ESCALATED].map(|sql| place.sql(sql));
+    let texts = [STREAM, DECISIONS, DECIDED, ESCALATED].map(|sql| test_log.sql(sql));
     let [stream, decisions, first, second] = texts.each_ref().map(String::as_str);
     let definitions = [
         (DefinitionKind::Stream, "s", stream),
@@ -97,35 +97,35 @@ async fn run(seed: u64, kafka: Option<String>) {
     ];
     harness.define(&definitions).await.unwrap();
     let failed = Arc::new(AtomicUsize::new(0));
-    let mut process = Process::start(&harness, &place, "w0", &failed).await;
+    let mut process = Process::start(&harness, &test_log, "w0", &failed).await;
     for round in 0..ROUNDS {
-        let before = put_out(&harness, &place, DECIDED).await.len();
+        let before = put_out(&harness, &test_log, DECIDED).await.len();
         let events = (round * EVENTS_PER_ROUND..(round + 1) * EVENTS_PER_ROUND).map(|number| event(&mut rng, number)).collect();
-        harness.append(&place.topic("in"), PARTITIONS, events).await.unwrap();
+        harness.append(&test_log.topic("in"), PARTITIONS, events).await.unwrap();
         match round % 4 {
             // As soon as records of the first sink are out, of which the second has seen few or none.
-            1 => until_put_out(&harness, &place, DECIDED, before + 1).await,
+            1 => until_put_out(&harness, &test_log, DECIDED, before + 1).await,
             // At any moment.
             3 => tokio::time::sleep(Duration::from_millis(rng.random_range(0..250))).await,
             _ => continue,
         }
         process.kill().await;
-        process = Process::start(&harness, &place, &format!("w{round}"), &failed).await;
+        process = Process::start(&harness, &test_log, &format!("w{round}"), &failed).await;
     }
-    let decided = decided(&harness, &place).await;
-    until_put_out(&harness, &place, ESCALATED, decided.len()).await;
+    let decided = decided(&harness, &test_log).await;
+    until_put_out(&harness, &test_log, ESCALATED, decided.len()).await;
     process.finish().await;
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: place.log().await, append: Box::new(|_| Append::default()), failed };
-    let process = Process::start_on(&harness, &place, "last", Arc::new(answers)).await;
-    harness.committed("s", &place.topic("in")).await.unwrap();
-    harness.committed("d", &place.topic("out")).await.unwrap();
+    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed };
+    let process = Process::start_on(&harness, &test_log, "last", Arc::new(answers)).await;
+    harness.committed("s", &test_log.topic("in")).await.unwrap();
+    harness.committed("d", &test_log.topic("out")).await.unwrap();
     process.finish().await;
 
-    assert_eq!(put_out(&harness, &place, DECIDED).await, decided, "seed {seed}: the first sink");
-    let escalated = escalated(&harness, &place).await;
+    assert_eq!(put_out(&harness, &test_log, DECIDED).await, decided, "seed {seed}: the first sink");
+    let escalated = escalated(&harness, &test_log).await;
     assert_eq!(escalated.len(), decided.len(), "seed {seed}: each record of the first sink is in its topic once");
-    let found = put_out(&harness, &place, ESCALATED).await;
+    let found = put_out(&harness, &test_log, ESCALATED).await;
     for (record, row) in &escalated {
         assert_eq!(found.get(record), Some(row), "seed {seed}: the second sink of {record:?}");
     }

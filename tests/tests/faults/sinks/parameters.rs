@@ -20,15 +20,15 @@ const JUDGED: &str = "CREATE SINK judged WITH (topic = '{out}') AS
     SELECT e.id, e.x, v.n_1h, param('most') AS most, CASE WHEN e.x > param('most') THEN 'review' ELSE 'allow' END AS decision
     FROM s e LEFT JOIN by_key v ON v.k = e.k";
 
-async fn project() -> (Harness, Place) {
+async fn project() -> (Harness, TestLog) {
     let mut harness = Harness::new().await.unwrap();
     let url = format!("file://{}", harness.path().join("log").display());
-    let place = Place { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = place.log().await;
+    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = test_log.log().await;
     for topic in ["in", "out"] {
-        harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
+        harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
     }
-    let (stream, sink) = (place.sql(STREAM), place.sql(JUDGED));
+    let (stream, sink) = (test_log.sql(STREAM), test_log.sql(JUDGED));
     let definitions = [
         (DefinitionKind::Stream, "s", &*stream),
         (DefinitionKind::View, "by_key", BY_KEY),
@@ -37,7 +37,7 @@ async fn project() -> (Harness, Place) {
     ];
     harness.define(&definitions).await.unwrap();
     define_value(&harness, "most", "BIGINT", "4").await;
-    (harness, place)
+    (harness, test_log)
 }
 
 /// The value with which a parameter begins.
@@ -67,8 +67,8 @@ pub(crate) async fn values_of(harness: &Harness, parameter: &str) -> BTreeMap<u3
 }
 
 /// The version that each event's record names.
-async fn versions(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), u32> {
-    let sink = parse::parse_sink(&place.sql(JUDGED)).unwrap();
+async fn versions(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), u32> {
+    let sink = parse::parse_sink(&test_log.sql(JUDGED)).unwrap();
     let mut found = BTreeMap::new();
     let mut take = |record: &Record| {
         let (source, offset) = source_of(&record.headers).unwrap();
@@ -81,10 +81,10 @@ async fn versions(harness: &Harness, place: &Place) -> BTreeMap<(i32, i64), u32>
     found
 }
 
-async fn all_out(harness: &Harness, place: &Place, events: usize) -> BTreeMap<(i32, i64), Value> {
+async fn all_out(harness: &Harness, test_log: &TestLog, events: usize) -> BTreeMap<(i32, i64), Value> {
     let began = Instant::now();
     loop {
-        let found = put_out(harness, place, JUDGED).await;
+        let found = put_out(harness, test_log, JUDGED).await;
         if found.len() >= events {
             return found;
         }
@@ -95,15 +95,15 @@ async fn all_out(harness: &Harness, place: &Place, events: usize) -> BTreeMap<(i
 
 async fn judged(seed: u64) {
     show_logs();
-    let (harness, place) = project().await;
+    let (harness, test_log) = project().await;
     let mut rng = StdRng::seed_from_u64(seed);
     let failed = Arc::new(AtomicUsize::new(0));
     let (mut number, mut lives) = (0, 0);
-    let mut process = Process::start(&harness, &place, "w0", &failed).await;
+    let mut process = Process::start(&harness, &test_log, "w0", &failed).await;
     let began = Instant::now();
     // However slow the machine is, records are made with some of the values, and some appends fail.
     let is_enough = async || {
-        let used: BTreeSet<u32> = versions(&harness, &place).await.into_values().collect();
+        let used: BTreeSet<u32> = versions(&harness, &test_log).await.into_values().collect();
         used.len() > 3 && failed.load(Ordering::Relaxed) > 0
     };
     while number < 300 || !is_enough().await {
@@ -111,7 +111,7 @@ async fn judged(seed: u64) {
         let count = rng.random_range(1..20);
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;
-        harness.append(&place.topic("in"), PARTITIONS, events).await.unwrap();
+        harness.append(&test_log.topic("in"), PARTITIONS, events).await.unwrap();
         if rng.random_ratio(1, 2) {
             set_to(&harness, "most", rng.random_range(0..9)).await;
         }
@@ -119,14 +119,14 @@ async fn judged(seed: u64) {
         if rng.random_ratio(1, 5) && lives < 4 {
             lives += 1;
             process.kill().await;
-            process = Process::start(&harness, &place, &format!("w{lives}"), &failed).await;
+            process = Process::start(&harness, &test_log, &format!("w{lives}"), &failed).await;
         }
     }
-    let expected = expected(&harness, &place).await;
-    let found = all_out(&harness, &place, expected.len()).await;
+    let expected = expected(&harness, &test_log).await;
+    let found = all_out(&harness, &test_log, expected.len()).await;
     process.finish().await;
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "each accepted event has a record");
-    let (values, versions) = (values_of(&harness, "most").await, versions(&harness, &place).await);
+    let (values, versions) = (values_of(&harness, "most").await, versions(&harness, &test_log).await);
     for (event, row) in &found {
         let (most, x) = (values[&versions[event]], expected[event].event.1);
         let decision = if x > most { "review" } else { "allow" };
@@ -152,22 +152,22 @@ async fn each_record_names_the_value_that_it_was_made_with_whatever_dies() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_output_is_not_taken_over_with_values_from_before() {
     show_logs();
-    let (harness, place) = project().await;
+    let (harness, test_log) = project().await;
     let registry = Registry::load(&harness.catalog.state().await.unwrap(), &harness.functions).await.unwrap();
     set_to(&harness, "most", 7).await;
-    let settings = SinkSettings { group: place.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
+    let settings = SinkSettings { group: test_log.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
     let no_node = tokio::sync::watch::channel(None).1;
-    let sinks = Sinks::new(no_node, place.log().await, harness.catalog.clone(), harness.functions.clone(), settings);
+    let sinks = Sinks::new(no_node, test_log.log().await, harness.catalog.clone(), harness.functions.clone(), settings);
     let stream = registry.streams["s"].definition.clone();
     let value = json!({ "id": "e0", "ts": BEGIN, "k": "k1", "u": "u", "x": 5 }).to_string();
     let record = Record { offset: Offset(0), timestamp: BEGIN, key: None, value: Some(value.into()), headers: Vec::new() };
     let (decoder, mut builder) = (Decoder::new(stream.clone()).unwrap(), EventBatchBuilder::new(&stream));
     builder.append(&decoder.decode(record.value.as_deref()).unwrap(), 0, &record).unwrap();
-    let source = TopicPartition { topic: place.topic("in").into(), partition: 0 };
+    let source = TopicPartition { topic: test_log.topic("in").into(), partition: 0 };
     let accepted = Accepted {
         partition: PartitionId::new("s", 0),
         source: source.clone(),
-        identity: harness.log.identity(&place.topic("in")).await.unwrap(),
+        identity: harness.log.identity(&test_log.topic("in")).await.unwrap(),
         start: Offset(0),
         end: Offset(1),
         dead_letters: Vec::new(),
@@ -184,27 +184,27 @@ async fn an_output_is_not_taken_over_with_values_from_before() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_value_that_is_set_is_in_effect_soon_in_records_scores_and_backtests() {
     show_logs();
-    let (harness, place) = project().await;
-    let answers = Flaky { log: place.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
-    let process = Process::start_on(&harness, &place, "w0", Arc::new(answers)).await;
+    let (harness, test_log) = project().await;
+    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
+    let process = Process::start_on(&harness, &test_log, "w0", Arc::new(answers)).await;
     let of_x = |number: usize| {
         let value = json!({ "id": format!("e{number}"), "ts": BEGIN + number as Micros, "k": "k1", "u": "u", "x": 5 });
         (Some("k1".to_owned()), value.to_string())
     };
-    harness.append(&place.topic("in"), PARTITIONS, vec![of_x(0)]).await.unwrap();
-    let first = all_out(&harness, &place, 1).await;
+    harness.append(&test_log.topic("in"), PARTITIONS, vec![of_x(0)]).await.unwrap();
+    let first = all_out(&harness, &test_log, 1).await;
     assert!(first.values().all(|row| row["decision"] == "review"));
     let set_at = Instant::now();
     assert_eq!(set_to(&harness, "most", 7).await, 2);
     let mut number = 1;
     // Within a second on a machine that is not busy.
-    while versions(&harness, &place).await.values().max() != Some(&2) {
+    while versions(&harness, &test_log).await.values().max() != Some(&2) {
         assert!(set_at.elapsed() < Duration::from_secs(120), "timed out: the value is not in effect");
-        harness.append(&place.topic("in"), PARTITIONS, vec![of_x(number)]).await.unwrap();
+        harness.append(&test_log.topic("in"), PARTITIONS, vec![of_x(number)]).await.unwrap();
         number += 1;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let found = all_out(&harness, &place, number).await;
+    let found = all_out(&harness, &test_log, number).await;
     let last = found.values().last().unwrap();
     assert_eq!((&last["decision"], &last["most"]), (&json!("allow"), &json!(7)));
     assert_eq!(found.first_key_value(), first.first_key_value(), "what is out stays");
@@ -219,7 +219,7 @@ async fn a_value_that_is_set_is_in_effect_soon_in_records_scores_and_backtests()
     assert_eq!((&row["decision"], scored.meta.parameters), (&json!("allow"), [("most".into(), 2)].into()));
     let stored = process.sinks.append(&sink, event, Duration::from_secs(60)).await.unwrap();
     assert_eq!(stored.parameters, [("most".into(), 2)].into());
-    harness.committed("s", &place.topic("in")).await.unwrap();
+    harness.committed("s", &test_log.topic("in")).await.unwrap();
     process.finish().await;
 
     let registry = Registry::load(&harness.catalog.state().await.unwrap(), &harness.functions).await.unwrap();

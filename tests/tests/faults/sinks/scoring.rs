@@ -27,27 +27,27 @@ fn row(outcome: &Outcome) -> Option<Value> {
 }
 
 /// One partition: an event then sees every earlier one, and the clock of events is that of its partition.
-async fn project() -> (Harness, Place) {
+async fn project() -> (Harness, TestLog) {
     let mut harness = Harness::new().await.unwrap();
     let url = format!("file://{}", harness.path().join("log").display());
-    let place = Place { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = place.log().await;
+    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = test_log.log().await;
     for topic in ["in", "out"] {
-        harness.log.create_topic(&place.topic(topic), 1).await.unwrap();
+        harness.log.create_topic(&test_log.topic(topic), 1).await.unwrap();
     }
-    let (stream, sink) = (place.sql(STREAM), place.sql(INCLUSIVE));
+    let (stream, sink) = (test_log.sql(STREAM), test_log.sql(INCLUSIVE));
     let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
     let definitions = [(DefinitionKind::Stream, "s", &*stream)].into_iter().chain(views).chain([(DefinitionKind::Sink, "after", &*sink)]);
     harness.define(&definitions.collect::<Vec<_>>()).await.unwrap();
-    (harness, place)
+    (harness, test_log)
 }
 
 async fn scored(seed: u64) {
     show_logs();
     let mut rng = StdRng::seed_from_u64(seed);
-    let (harness, place) = project().await;
+    let (harness, test_log) = project().await;
     let failed = Arc::new(AtomicUsize::new(0));
-    let mut process = Process::start(&harness, &place, "w0", &failed).await;
+    let mut process = Process::start(&harness, &test_log, "w0", &failed).await;
     let partition = PartitionId::new("s", 0);
     let (mut asked, mut reported, mut lives) = (BTreeMap::new(), BTreeMap::new(), 0);
     let mut position = Vector::new();
@@ -55,7 +55,7 @@ async fn scored(seed: u64) {
         if rng.random_ratio(1, 30) {
             lives += 1;
             process.kill().await;
-            process = Process::start(&harness, &place, &format!("w{lives}"), &failed).await;
+            process = Process::start(&harness, &test_log, &format!("w{lives}"), &failed).await;
         }
         let event = record(&event(&mut rng, number));
         let sink = process.reads.loaded().unwrap().registry.sinks[0].clone();
@@ -76,15 +76,15 @@ async fn scored(seed: u64) {
         asked.extend(before.map(|outcome| ((0, stored.offset.0), outcome)));
         reported.extend(stored.outcome.map(|outcome| ((0, stored.offset.0), outcome)));
     }
-    let expected = expected(&harness, &place).await;
+    let expected = expected(&harness, &test_log).await;
     let rows: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let began = Instant::now();
-    while put_out(&harness, &place, INCLUSIVE).await.len() < rows.len() {
+    while put_out(&harness, &test_log, INCLUSIVE).await.len() < rows.len() {
         assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: the records do not come");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     process.finish().await;
-    assert_eq!(put_out(&harness, &place, INCLUSIVE).await, rows);
+    assert_eq!(put_out(&harness, &test_log, INCLUSIVE).await, rows);
     let (mut compared, mut unknown) = (0, 0);
     for (event, outcome) in &asked {
         // It is not known then whether the event's id was there before.
@@ -128,7 +128,7 @@ struct Served {
 }
 
 impl Served {
-    async fn start(process: &Process, place: &Place) -> Served {
+    async fn start(process: &Process, test_log: &TestLog) -> Served {
         let token = |name: &str, role, views: &[&str]| {
             let (views, streams) = (views.iter().map(ToString::to_string).collect(), Vec::new());
             new_token(NewToken { name: name.into(), role, views, streams, created_by: "tests".into(), expires_at: None }, 0).unwrap()
@@ -142,7 +142,7 @@ impl Served {
         let protection = Protection { authenticator, public: Arc::default(), tls: None, hosts: Arc::default() };
         let bound = serving::http::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let (url, stop) = (format!("http://{}", bound.address), CancellationToken::new());
-        let task = serving::http::serve(process.reads.clone(), place.log().await, None, protection, bound, stop.clone());
+        let task = serving::http::serve(process.reads.clone(), test_log.log().await, None, protection, bound, stop.clone());
         Served { url, client: reqwest::Client::new(), admin, both, one, stop, task }
     }
 
@@ -186,17 +186,17 @@ fn event_json(id: &str, x: i64) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_event_is_scored_as_over_http_and_for_whom() {
     show_logs();
-    let (harness, place) = project().await;
-    let process = Process::start(&harness, &place, "w0", &Arc::default()).await;
-    let served = Served::start(&process, &place).await;
+    let (harness, test_log) = project().await;
+    let process = Process::start(&harness, &test_log, "w0", &Arc::default()).await;
+    let served = Served::start(&process, &test_log).await;
     let first_row = first_event_is_stored_once_there_is_a_worker(&served).await;
     answers_depend_on_what_is_asked_and_by_whom(&served).await;
     // One event was stored once, and once more as a duplicate.
-    assert_eq!(put_out(&harness, &place, INCLUSIVE).await.len(), 1);
-    repeated_event_gets_the_record_that_is_out(&harness, &place, &served, &first_row).await;
+    assert_eq!(put_out(&harness, &test_log, INCLUSIVE).await.len(), 1);
+    repeated_event_gets_the_record_that_is_out(&harness, &test_log, &served, &first_row).await;
     paused_sink_scores_and_stores_nothing(&harness, &served).await;
     each_of_many_gets_its_own_record(&served).await;
-    record_of_another_version_is_not_returned(&harness, &place, &served).await;
+    record_of_another_version_is_not_returned(&harness, &test_log, &served).await;
     served.finish().await;
     process.finish().await;
 }
@@ -247,17 +247,17 @@ async fn answers_depend_on_what_is_asked_and_by_whom(served: &Served) {
 }
 
 /// Whoever got no answer sends the event again. This process never waited for the record of e3.
-async fn repeated_event_gets_the_record_that_is_out(harness: &Harness, place: &Place, served: &Served, first_row: &Value) {
+async fn repeated_event_gets_the_record_that_is_out(harness: &Harness, test_log: &TestLog, served: &Served, first_row: &Value) {
     let again = served.store(&event_json("e1", 1)).await;
     assert_eq!((&again["status"], &again["row"], &again["meta"]["sink"]), (&json!("duplicate"), first_row, &json!("after@1")), "{again}");
-    assert_eq!(again["first"], json!({ "status": "scored", "event": format!("{}/0/0", place.topic("in")) }), "{again}");
+    assert_eq!(again["first"], json!({ "status": "scored", "event": format!("{}/0/0", test_log.topic("in")) }), "{again}");
     // Who sends another event under its id does not learn the record.
     let other = served.store(&event_json("e1", 9)).await;
     assert_eq!((&other["status"], &other["row"], &other["first"]), (&json!("duplicate"), &Value::Null, &Value::Null), "{other}");
-    harness.append(&place.topic("in"), 1, vec![(Some("k1".to_owned()), event_json("e3", 3))]).await.unwrap();
+    harness.append(&test_log.topic("in"), 1, vec![(Some("k1".to_owned()), event_json("e3", 3))]).await.unwrap();
     let again = served.store(&event_json("e3", 3)).await;
     assert_eq!((&again["status"], &again["row"], &again["first"]), (&json!("duplicate"), &Value::Null, &Value::Null), "{again}");
-    assert!(again["help"].as_str().unwrap().contains(&format!("in the topic '{}'", place.topic("out"))), "{again}");
+    assert!(again["help"].as_str().unwrap().contains(&format!("in the topic '{}'", test_log.topic("out"))), "{again}");
 }
 
 async fn paused_sink_scores_and_stores_nothing(harness: &Harness, served: &Served) {
@@ -298,13 +298,13 @@ async fn each_of_many_gets_its_own_record(served: &Served) {
 }
 
 /// The outcome of one version is not returned to a caller who may use another version, which may read other views.
-async fn record_of_another_version_is_not_returned(harness: &Harness, place: &Place, served: &Served) {
+async fn record_of_another_version_is_not_returned(harness: &Harness, test_log: &TestLog, served: &Served) {
     let version = |version, status| {
         catalog::Add::Definition(catalog::DefinitionRecord {
             kind: DefinitionKind::Sink,
             name: "after".into(),
             version,
-            sql: place.sql(INCLUSIVE),
+            sql: test_log.sql(INCLUSIVE),
             status,
             created_at: 0,
             since: 0,

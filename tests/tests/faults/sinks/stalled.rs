@@ -15,7 +15,7 @@ const FAILING: &str = "CREATE SINK failing WITH (topic = '{out}') AS
 
 struct Run {
     harness: Harness,
-    place: Place,
+    test_log: TestLog,
     appended: i64,
 }
 
@@ -25,17 +25,17 @@ impl Run {
         for _ in 0..5 {
             let (id, ts) = (format!("e{}", self.appended), BEGIN + self.appended);
             let of_s = json!({ "id": id, "ts": ts, "k": "k0", "u": "u", "x": 1 }).to_string();
-            self.harness.append(&self.place.topic("in"), 1, vec![(Some("k0".into()), of_s)]).await.unwrap();
+            self.harness.append(&self.test_log.topic("in"), 1, vec![(Some("k0".into()), of_s)]).await.unwrap();
             let of_o = json!({ "id": id, "ts": ts }).to_string();
-            self.harness.append(&self.place.topic("out_before"), 1, vec![(None, of_o)]).await.unwrap();
+            self.harness.append(&self.test_log.topic("out_before"), 1, vec![(None, of_o)]).await.unwrap();
             self.appended += 1;
         }
     }
 
     /// The other stream is read to its end and its records are out, whatever becomes of the first.
     async fn other_goes_on(&self) {
-        self.harness.committed("o", &self.place.topic("out_before")).await.unwrap();
-        let found = put_out(&self.harness, &self.place, OF_OTHER).await;
+        self.harness.committed("o", &self.test_log.topic("out_before")).await.unwrap();
+        let found = put_out(&self.harness, &self.test_log, OF_OTHER).await;
         assert_eq!(found.len() as i64, self.appended);
     }
 
@@ -58,8 +58,8 @@ impl Run {
 
     /// Every event of the first stream has its record, with what it saw: it is the n-th of its key.
     async fn all_of_s(&self) {
-        self.harness.committed("s", &self.place.topic("in")).await.unwrap();
-        let found = put_out(&self.harness, &self.place, FAILING).await;
+        self.harness.committed("s", &self.test_log.topic("in")).await.unwrap();
+        let found = put_out(&self.harness, &self.test_log, FAILING).await;
         let expected: BTreeMap<_, _> = (0..self.appended).map(|n| ((0, n), json!({ "id": format!("e{n}"), "n_1h": n + 1 }))).collect();
         assert_eq!(found, expected);
     }
@@ -76,13 +76,13 @@ impl Run {
 async fn a_sink_that_fails_holds_up_its_stream_alone_and_goes_on_when_the_cause_is_gone() {
     show_logs();
     let mut harness = Harness::new().await.unwrap();
-    let place = Place { url: format!("file://{}", harness.path().join("log").display()), suffix: String::new() };
-    harness.log = place.log().await;
+    let test_log = TestLog { url: format!("file://{}", harness.path().join("log").display()), suffix: String::new() };
+    harness.log = test_log.log().await;
     for topic in ["in", "out", "out_before", "out_other"] {
-        harness.log.create_topic(&place.topic(topic), 1).await.unwrap();
+        harness.log.create_topic(&test_log.topic(topic), 1).await.unwrap();
     }
-    let (stream, other) = (place.sql(STREAM), place.sql(OTHER));
-    let (failing, of_other) = (place.sql(FAILING), place.sql(OF_OTHER));
+    let (stream, other) = (test_log.sql(STREAM), test_log.sql(OTHER));
+    let (failing, of_other) = (test_log.sql(FAILING), test_log.sql(OF_OTHER));
     let definitions = [
         (DefinitionKind::Stream, "s", stream.as_str()),
         (DefinitionKind::Stream, "o", other.as_str()),
@@ -92,11 +92,11 @@ async fn a_sink_that_fails_holds_up_its_stream_alone_and_goes_on_when_the_cause_
     ];
     harness.define(&definitions).await.unwrap();
     let is_refused = Arc::new(AtomicBool::new(true));
-    let (refuses, refused_topic) = (is_refused.clone(), place.topic("out"));
+    let (refuses, refused_topic) = (is_refused.clone(), test_log.topic("out"));
     let append = move |topic: &str| Append { is_lost: refuses.load(Ordering::Relaxed) && topic == refused_topic, ..Append::default() };
-    let log = Flaky { log: place.log().await, append: Box::new(append), failed: Arc::default() };
-    let process = Process::start_on(&harness, &place, "w", Arc::new(log)).await;
-    let mut run = Run { harness, place, appended: 0 };
+    let log = Flaky { log: test_log.log().await, append: Box::new(append), failed: Arc::default() };
+    let process = Process::start_on(&harness, &test_log, "w", Arc::new(log)).await;
+    let mut run = Run { harness, test_log, appended: 0 };
 
     // Its topic takes no records.
     run.append().await;

@@ -26,7 +26,7 @@ fn leaves_out(version: u32) -> bool {
 
 struct Run {
     harness: Harness,
-    place: Place,
+    test_log: TestLog,
     version: u32,
     is_paused: bool,
     seed: u64,
@@ -38,21 +38,21 @@ impl Run {
     async fn start(seed: u64, kafka: Option<String>) -> Run {
         let mut harness = Harness::new().await.unwrap();
         let embedded = format!("file://{}", harness.path().join("log").display());
-        let place = Place { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
-        harness.log = place.log().await;
+        let test_log = TestLog { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
+        harness.log = test_log.log().await;
         for topic in ["in", "out_before"] {
-            harness.log.create_topic(&place.topic(topic), PARTITIONS).await.unwrap();
+            harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
         }
-        let (stream, sink) = (place.sql(STREAM), place.sql(&text(1)));
+        let (stream, sink) = (test_log.sql(STREAM), test_log.sql(&text(1)));
         let definitions =
             [(DefinitionKind::Stream, "s", &*stream), (DefinitionKind::View, "by_key", BY_KEY), (DefinitionKind::Sink, SINK, &sink)];
         harness.define(&definitions).await.unwrap();
-        Run { harness, place, version: 1, is_paused: false, seed, lives: 0, failed: Arc::default() }
+        Run { harness, test_log, version: 1, is_paused: false, seed, lives: 0, failed: Arc::default() }
     }
 
     async fn process(&mut self) -> Process {
         self.lives += 1;
-        Process::start(&self.harness, &self.place, &format!("w{}-{}", self.seed, self.lives), &self.failed).await
+        Process::start(&self.harness, &self.test_log, &format!("w{}-{}", self.seed, self.lives), &self.failed).await
     }
 
     async fn commit(&self, add: Vec<Add>, remove: Vec<Remove>) {
@@ -65,7 +65,7 @@ impl Run {
             kind: DefinitionKind::Sink,
             name: SINK.into(),
             version,
-            sql: self.place.sql(&text(version)),
+            sql: self.test_log.sql(&text(version)),
             status,
             created_at: 0,
             since: 0,
@@ -89,7 +89,7 @@ impl Run {
 
     /// What is in the topic, by event: the version that its header names, and the record.
     async fn put_out(&self) -> BTreeMap<(i32, i64), (u32, Value)> {
-        let sink = parse::parse_sink(&self.place.sql(&text(self.version))).unwrap();
+        let sink = parse::parse_sink(&self.test_log.sql(&text(self.version))).unwrap();
         let (mut found, mut twice) = (BTreeMap::new(), Vec::new());
         let mut take = |record: &types::record::Record| {
             let (source, offset) = source_of(&record.headers).unwrap();
@@ -120,7 +120,7 @@ impl Run {
     async fn holds(&self) {
         let seed = self.seed;
         let ranges = self.harness.catalog.sink_ranges(Some(SINK), u32::MAX).await.unwrap();
-        let accepted = expected(&self.harness, &self.place).await;
+        let accepted = expected(&self.harness, &self.test_log).await;
         let mut found = self.put_out().await;
         let (mut paused, mut versions) = (0, BTreeSet::new());
         for ((partition, offset), event) in &accepted {
@@ -163,7 +163,7 @@ async fn run(seed: u64, kafka: Option<String>) {
         let count = rng.random_range(1..30);
         let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
         number += count;
-        run.harness.append(&run.place.topic("in"), PARTITIONS, events).await.unwrap();
+        run.harness.append(&run.test_log.topic("in"), PARTITIONS, events).await.unwrap();
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..400))).await;
         match rng.random_range(0..5) {
             0 => run.apply().await,
@@ -196,24 +196,24 @@ async fn run(seed: u64, kafka: Option<String>) {
         had_paused = run.has_paused().await;
         let events = (number..number + 20).map(|number| event(&mut rng, number)).collect();
         number += 20;
-        run.harness.append(&run.place.topic("in"), PARTITIONS, events).await.unwrap();
+        run.harness.append(&run.test_log.topic("in"), PARTITIONS, events).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    while run.harness.committed("s", &run.place.topic("in")).await.is_err() {
+    while run.harness.committed("s", &run.test_log.topic("in")).await.is_err() {
         assert!(began.elapsed() < Duration::from_secs(180), "timed out: seed {seed}: the events of a pause are not committed");
     }
     run.pause().await;
     let events = (number..number + 40).map(|number| event(&mut rng, number)).collect();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    run.harness.append(&run.place.topic("in"), PARTITIONS, events).await.unwrap();
+    run.harness.append(&run.test_log.topic("in"), PARTITIONS, events).await.unwrap();
     process.finish().await;
     for process in left {
         process.finish().await;
     }
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: run.place.log().await, append: Box::new(|_| Append::default()), failed: run.failed.clone() };
-    let process = Process::start_on(&run.harness, &run.place, "last", Arc::new(answers)).await;
-    run.harness.committed("s", &run.place.topic("in")).await.unwrap();
+    let answers = Flaky { log: run.test_log.log().await, append: Box::new(|_| Append::default()), failed: run.failed.clone() };
+    let process = Process::start_on(&run.harness, &run.test_log, "last", Arc::new(answers)).await;
+    run.harness.committed("s", &run.test_log.topic("in")).await.unwrap();
     process.finish().await;
     run.holds().await;
 }
@@ -244,15 +244,15 @@ async fn a_sink_that_fails_holds_its_stream_up_no_longer_once_it_is_paused() {
         let fails = fails.clone();
         move |_: &str| Append { is_lost: fails.load(Ordering::Relaxed), ..Append::default() }
     };
-    let log = Flaky { log: run.place.log().await, append: Box::new(append), failed: run.failed.clone() };
-    let process = Process::start_on(&run.harness, &run.place, "w", Arc::new(log)).await;
+    let log = Flaky { log: run.test_log.log().await, append: Box::new(append), failed: run.failed.clone() };
+    let process = Process::start_on(&run.harness, &run.test_log, "w", Arc::new(log)).await;
     let events = |from: usize| {
         (from..from + 10).map(|n| {
             let value = json!({ "id": format!("e{n}"), "ts": BEGIN + n as Micros, "k": "k0", "u": "u", "x": 1 });
             (Some("k0".to_owned()), value.to_string())
         })
     };
-    let topic = run.place.topic("in");
+    let topic = run.test_log.topic("in");
     run.harness.append(&topic, PARTITIONS, events(0).collect()).await.unwrap();
     until("the sink to fail", async || process.progress.stalled().is_some()).await;
     run.pause().await;
