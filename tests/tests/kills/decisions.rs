@@ -19,7 +19,7 @@ SELECT p.event_id, p.device_id, s.payments, d.payments_1m
 FROM payments p LEFT JOIN seen s ON s.device_id = p.device_id LEFT JOIN devices d ON d.device_id = p.device_id;\n";
 
 /// A partition and an offset.
-pub type Place = (i64, i64);
+pub type Position = (i64, i64);
 
 /// Compares the records with the accepted events. Returns what was found, for people.
 pub async fn check(site: &Site, log: &dyn Log) -> Result<String> {
@@ -28,12 +28,12 @@ pub async fn check(site: &Site, log: &dyn Log) -> Result<String> {
         return Err(Error::internal("no event was accepted"));
     }
     let found = records(site, log).await?;
-    let missing = accepted.keys().find(|place| !found.contains_key(place));
-    if let Some(place) = missing {
-        return Err(Error::corrupt("an accepted event has no record").with("event", format!("{place:?}")));
+    let missing = accepted.keys().find(|position| !found.contains_key(position));
+    if let Some(position) = missing {
+        return Err(Error::corrupt("an accepted event has no record").with("event", format!("{position:?}")));
     }
-    if let Some(place) = found.keys().find(|place| !accepted.contains_key(place)) {
-        return Err(Error::corrupt("a record is of no accepted event").with("event", format!("{place:?}")));
+    if let Some(position) = found.keys().find(|position| !accepted.contains_key(position)) {
+        return Err(Error::corrupt("a record is of no accepted event").with("event", format!("{position:?}")));
     }
     // In how many partitions the events of a device are.
     let mut all: HashMap<&Value, u64> = HashMap::new();
@@ -59,16 +59,16 @@ pub async fn check(site: &Site, log: &dyn Log) -> Result<String> {
 }
 
 /// The device of each accepted event.
-pub fn accepted(site: &Site) -> Result<BTreeMap<Place, Value>> {
+pub fn accepted(site: &Site) -> Result<BTreeMap<Position, Value>> {
     let text = site.project.ok(&["query", "SELECT __partition, __offset, device_id FROM payments", "--json"])?;
     let mut answer: Value = serde_json::from_str(&text)?;
     let Value::Array(rows) = answer["rows"].take() else { return Err(Error::internal("a query without rows")) };
-    let place = |row: &Value| (row["__partition"].as_i64().unwrap_or(-1), row["__offset"].as_i64().unwrap_or(-1));
-    Ok(rows.into_iter().map(|mut row| (place(&row), row["device_id"].take())).collect())
+    let position = |row: &Value| (row["__partition"].as_i64().unwrap_or(-1), row["__offset"].as_i64().unwrap_or(-1));
+    Ok(rows.into_iter().map(|mut row| (position(&row), row["device_id"].take())).collect())
 }
 
 /// The record of each event.
-async fn records(site: &Site, log: &dyn Log) -> Result<BTreeMap<Place, Value>> {
+async fn records(site: &Site, log: &dyn Log) -> Result<BTreeMap<Position, Value>> {
     let (mut found, mut last) = (BTreeMap::new(), HashMap::new());
     for (source, record) in records_of(log, &site.topic_put_out("scored")).await? {
         let (events, offset) = source_of(&record.headers).ok_or_else(|| Error::corrupt("a record does not name its event"))?;

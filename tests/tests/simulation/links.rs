@@ -1,4 +1,4 @@
-//! The answers of the simulation's linked views: each layer's places become edges, and the product walks them. The
+//! The answers of the simulation's linked views: each layer's positions become edges, and the product walks them. The
 //! result is compared with the pairs that the rules alone derive from the log's events.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use types::vector::Vector;
 
 use crate::log::{Event, STREAMS, SimLog, definition};
 use crate::views::{VIEWS, link_of};
-use crate::world::{Place, Places};
+use crate::world::{Position, Positions};
 
 static PLANNED: OnceCell<BTreeMap<&str, LiveView>> = OnceCell::const_new();
 
@@ -48,17 +48,17 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
 }
 
 /// The product's result of walking these layers: those of snapshot and checkpoints, and the fresh ones.
-pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> Result<Vec<Row>> {
+pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions]) -> Result<Vec<Row>> {
     let live = PLANNED.get().and_then(|planned| planned.get(view)).unwrap();
     let version = (live.name.clone(), live.version);
     let mut layers = Vec::new();
-    for places in kept {
-        let run = Arc::new(SortedRun::in_memory(edges(log, live, places)?));
+    for positions in kept {
+        let run = Arc::new(SortedRun::in_memory(edges(log, live, positions)?));
         layers.push(LayerRun { checkpoints: Checkpoints::default(), run, failures: Default::default() });
     }
     let mut on_top = Vec::new();
-    for places in fresh {
-        let states = BTreeMap::from([(version.clone(), Arc::new(edges(log, live, places)?))]);
+    for positions in fresh {
+        let states = BTreeMap::from([(version.clone(), Arc::new(edges(log, live, positions)?))]);
         on_top.push(Arc::new(FreshLayer {
             start: Vector::new(),
             end: Vector::new(),
@@ -88,14 +88,14 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
     rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?.0)
 }
 
-/// The edges of these places' events, each as a separate state row: what Partial computes from one event.
-fn edges(log: &SimLog, live: &LiveView, places: &[Place]) -> Result<StateRows> {
+/// The edges of these positions' events, each as a separate state row: what Partial computes from one event.
+fn edges(log: &SimLog, live: &LiveView, positions: &[Position]) -> Result<StateRows> {
     let far_stream = link_of(&live.name).map_or("", |(_, far)| far);
     let mut edges: Vec<(bool, &Event)> = Vec::new();
-    for place in places {
-        let event = log.event(place).unwrap();
-        edges.extend((&*place.partition.stream == "a").then_some((false, event)));
-        edges.extend((&*place.partition.stream == far_stream).then_some((true, event)));
+    for position in positions {
+        let event = log.event(position).unwrap();
+        edges.extend((&*position.partition.stream == "a").then_some((false, event)));
+        edges.extend((&*position.partition.stream == far_stream).then_some((true, event)));
     }
     let text = |of: &dyn Fn(&(bool, &Event)) -> Option<String>| -> ArrayRef { Arc::new(edges.iter().map(of).collect::<StringArray>()) };
     let mut columns: Vec<ArrayRef> = Vec::new();

@@ -15,7 +15,7 @@ use types::record::Record;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 
-use crate::world::Place;
+use crate::world::Position;
 
 pub const STREAMS: [(&str, i32); 2] = [("a", 2), ("b", 1)];
 pub const DEDUP_WITHIN: Duration = Duration::from_secs(600);
@@ -147,9 +147,9 @@ impl SimLog {
     }
 
     /// The events of these streams before a vector, by the rules alone.
-    pub fn events_before(&self, streams: &[Arc<str>], vector: &Vector) -> Vec<Place> {
+    pub fn events_before(&self, streams: &[Arc<str>], vector: &Vector) -> Vec<Position> {
         let of_streams = streams.iter().flat_map(|stream| self.accepted(stream, vector));
-        of_streams.map(|(id, entry)| Place { partition: id.clone(), offset: entry.record.offset.0 }).collect()
+        of_streams.map(|(id, entry)| Position { partition: id.clone(), offset: entry.record.offset.0 }).collect()
     }
 
     /// The content of the events of one stream before a vector.
@@ -157,10 +157,10 @@ impl SimLog {
         self.accepted(stream, vector).filter_map(|(_, entry)| entry.event.as_ref()).collect()
     }
 
-    /// The content of the record at a place.
-    pub fn event(&self, place: &Place) -> Option<&Event> {
-        let records = &self.partitions.get(&place.partition)?.records;
-        let at = records.binary_search_by_key(&place.offset, |entry| entry.record.offset.0).ok()?;
+    /// The content of the record at a position.
+    pub fn event(&self, position: &Position) -> Option<&Event> {
+        let records = &self.partitions.get(&position.partition)?.records;
+        let at = records.binary_search_by_key(&position.offset, |entry| entry.record.offset.0).ok()?;
         records[at].event.as_ref()
     }
 

@@ -16,7 +16,7 @@ use crate::actor::Ctx;
 use crate::links::{expected, walked};
 use crate::sabotage::Sabotage;
 use crate::views::{VIEWS, link_of, streams_of};
-use crate::world::{Archived, Content, Places};
+use crate::world::{Archived, Content, Positions};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -32,18 +32,18 @@ struct Loaded {
 struct View {
     run: Option<Uuid>,
     cut: Vector,
-    snapshot: Arc<Places>,
+    snapshot: Arc<Positions>,
     runs: Vec<Run>,
 }
 
 #[derive(Clone)]
 struct Run {
     checkpoints: Checkpoints,
-    places: Arc<Places>,
+    positions: Arc<Positions>,
 }
 
 /// Serves until it is killed.
-pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
+pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Positions>>) {
     let mut loaded: Option<Arc<Loaded>> = None;
     let mut stood: Vec<Arc<Loaded>> = Vec::new();
     let mut newest: Option<Read> = None;
@@ -91,11 +91,11 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
 #[derive(Clone)]
 struct Read {
     loaded: Arc<Loaded>,
-    chain: Arc<Chain<Places>>,
+    chain: Arc<Chain<Positions>>,
 }
 
 impl Read {
-    fn new(loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Read {
+    fn new(loaded: &Arc<Loaded>, fresh: Option<&Fresh<Positions>>) -> Read {
         let chain = fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
         Read { loaded: loaded.clone(), chain: chain.into() }
     }
@@ -137,11 +137,11 @@ async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known
         (None, _) => (None, Vector::new(), Arc::default()),
         (Some(record), Some(known)) if known.run == Some(record.run) => (known.run, record.cut.clone(), known.snapshot.clone()),
         (Some(record), known) => {
-            let places = load_snapshot(ctx, state, record.run).await?;
+            let positions = load_snapshot(ctx, state, record.run).await?;
             if let Some(known) = known.filter(|known| !record.cut.covers(&known.cut)) {
                 ctx.sim.violated(format!("the published cut of {} went back from {} to {}", version.0, known.cut, record.cut));
             }
-            (Some(record.run), record.cut.clone(), Arc::new(places))
+            (Some(record.run), record.cut.clone(), Arc::new(positions))
         }
     };
     let held = known.map(|known| known.runs.as_slice()).unwrap_or_default();
@@ -150,12 +150,12 @@ async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known
 }
 
 /// Reads a snapshot's files. A missing file must also be gone from the catalog.
-async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Places> {
-    let mut places = Places::new();
+async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Positions> {
+    let mut positions = Positions::new();
     for file in state.files.iter().filter(|file| file.run == Some(run)) {
         ctx.step("reads a snapshot's file").await;
         match ctx.sim.get(&file.path) {
-            Some(Content::Bucket(part)) => places.extend(part),
+            Some(Content::Bucket(part)) => positions.extend(part),
             Some(_) => {}
             None => {
                 let present = ctx.sim.catalog.state().await?;
@@ -166,7 +166,7 @@ async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Pla
             }
         }
     }
-    Ok(places)
+    Ok(positions)
 }
 
 async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Vector, held: &[Run]) -> Result<Vec<Run>> {
@@ -180,8 +180,8 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
     }
     let mut runs: Vec<Run> = plan.keep.iter().map(|at| held[*at].clone()).collect();
     for checkpoint in plan.load {
-        let places = Arc::new(segment(ctx, state, version, checkpoint).await?);
-        runs.push(Run { checkpoints: Checkpoints::from([checkpoint.id]), places });
+        let positions = Arc::new(segment(ctx, state, version, checkpoint).await?);
+        runs.push(Run { checkpoints: Checkpoints::from([checkpoint.id]), positions });
     }
     let blind = CatalogState { runs: Vec::new(), ..state.clone() };
     let seen = if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) { &blind } else { state };
@@ -190,28 +190,28 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
         let Some(aged) = next_merge(&sets, seen) else { return Ok(runs) };
         let aged: Vec<Run> = aged.into_iter().rev().map(|at| runs.swap_remove(at)).collect();
         let checkpoints = aged.iter().flat_map(|run| run.checkpoints.iter().copied()).collect();
-        let places = Arc::new(aged.iter().flat_map(|run| run.places.iter().cloned()).collect());
-        runs.push(Run { checkpoints, places });
+        let positions = Arc::new(aged.iter().flat_map(|run| run.positions.iter().cloned()).collect());
+        runs.push(Run { checkpoints, positions });
     }
 }
 
 /// A checkpoint's states: its section, or else what the archive gives.
-pub async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
+pub async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Positions> {
     ctx.step("reads a segment").await;
     let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.marked_for_deletion);
     for file in files().filter(|file| file.kind == FileKind::States) {
         if let Some(Content::States(sections)) = ctx.sim.get(&file.path)
-            && let Some(places) = sections.get(version)
+            && let Some(positions) = sections.get(version)
         {
-            return Ok(places.clone());
+            return Ok(positions.clone());
         }
     }
-    let mut places = Places::new();
+    let mut positions = Positions::new();
     let streams = streams_of(&version.0);
     for file in files().filter(|file| file.kind == FileKind::Archive && file.subject.as_ref().is_some_and(|s| streams.contains(s))) {
-        places.extend(archived(ctx, file).await?.into_iter().map(|event| event.place));
+        positions.extend(archived(ctx, file).await?.into_iter().map(|event| event.position));
     }
-    Ok(places)
+    Ok(positions)
 }
 
 /// Reads an archive file. One that is missing must be gone from the catalog, too.
@@ -240,7 +240,7 @@ async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<(
 }
 
 /// One query over all views: one state, one vector, and everything before it counted once.
-async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result<()> {
+async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Positions>>) -> Result<()> {
     let vector = read.chain.end.clone();
     for (at, name) in VIEWS.into_iter().enumerate() {
         let mut present = read.clone();
@@ -261,19 +261,20 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result
             continue;
         }
         let view = &loaded.views[&version];
-        let kept: Vec<&Places> = [&*view.snapshot].into_iter().chain(view.runs.iter().map(|run| &*run.places)).collect();
-        let fresh: Vec<&Places> = own.layers.iter().filter_map(|layer| layer.states.get(&version)).map(|states| &**states).collect();
+        let kept: Vec<&Positions> = [&*view.snapshot].into_iter().chain(view.runs.iter().map(|run| &*run.positions)).collect();
+        let fresh: Vec<&Positions> = own.layers.iter().filter_map(|layer| layer.states.get(&version)).map(|states| &**states).collect();
         match link_of(name) {
             None => check(ctx, name, kept.into_iter().chain(fresh).flatten().cloned().collect(), &vector),
             Some((_, far)) if far != "a" && ctx.sim.is_sabotaged(Sabotage::SidesOfTwoStates) => {
                 let again = load(ctx, None).await?;
-                let of = |is_far: bool, places: &Places| -> Places {
-                    places.iter().filter(|place| (&*place.partition.stream == far) == is_far).cloned().collect()
+                let of = |is_far: bool, positions: &Positions| -> Positions {
+                    positions.iter().filter(|position| (&*position.partition.stream == far) == is_far).cloned().collect()
                 };
                 let Some(later) = again.views.get(&version) else { continue };
-                let near = kept.iter().chain(&fresh).map(|places| of(false, places));
-                let far = [&*later.snapshot].into_iter().chain(later.runs.iter().map(|run| &*run.places)).map(|places| of(true, places));
-                let sides: Vec<Places> = near.chain(far).collect();
+                let near = kept.iter().chain(&fresh).map(|positions| of(false, positions));
+                let far =
+                    [&*later.snapshot].into_iter().chain(later.runs.iter().map(|run| &*run.positions)).map(|positions| of(true, positions));
+                let sides: Vec<Positions> = near.chain(far).collect();
                 check_links(ctx, name, &sides.iter().collect::<Vec<_>>(), &[], &vector)?;
             }
             Some(_) => check_links(ctx, name, &kept, &fresh, &vector)?,
@@ -282,7 +283,7 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result
     Ok(())
 }
 
-fn check_links(ctx: &Ctx, view: &str, kept: &[&Places], fresh: &[&Places], vector: &Vector) -> Result<()> {
+fn check_links(ctx: &Ctx, view: &str, kept: &[&Positions], fresh: &[&Positions], vector: &Vector) -> Result<()> {
     let (served, expected) = {
         let log = &ctx.sim.world.borrow().log;
         (walked(log, view, kept, fresh)?, expected(log, view, vector))
@@ -300,7 +301,7 @@ fn check_links(ctx: &Ctx, view: &str, kept: &[&Places], fresh: &[&Places], vecto
     Ok(())
 }
 
-fn check(ctx: &Ctx, view: &str, mut served: Places, vector: &Vector) {
+fn check(ctx: &Ctx, view: &str, mut served: Positions, vector: &Vector) {
     let mut expected = ctx.sim.world.borrow().log.events_before(&streams_of(view), vector);
     served.sort();
     expected.sort();
@@ -308,11 +309,11 @@ fn check(ctx: &Ctx, view: &str, mut served: Places, vector: &Vector) {
         return ctx.sim.trace(&ctx.name, format!("answers {view} at {vector} with {} events", served.len()));
     }
     let doubled: Vec<String> = served.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| show(&pair[0])).collect();
-    let lost: Vec<String> = expected.iter().filter(|place| served.binary_search(place).is_err()).map(show).collect();
-    let foreign: Vec<String> = served.iter().filter(|place| expected.binary_search(place).is_err()).map(show).collect();
+    let lost: Vec<String> = expected.iter().filter(|position| served.binary_search(position).is_err()).map(show).collect();
+    let foreign: Vec<String> = served.iter().filter(|position| expected.binary_search(position).is_err()).map(show).collect();
     ctx.sim.violated(format!("{view} at {vector}: lost {lost:?}, counted twice {doubled:?}, not before the vector {foreign:?}"));
 }
 
-fn show(place: &crate::world::Place) -> String {
-    format!("{}:{}", place.partition, place.offset)
+fn show(position: &crate::world::Position) -> String {
+    format!("{}:{}", position.partition, position.offset)
 }

@@ -17,7 +17,7 @@ use crate::actor::Ctx;
 use crate::compactor::compact;
 use crate::reader::{archived, segment};
 use crate::views::{keep_old, streams_of};
-use crate::world::{Content, Fault, Places};
+use crate::world::{Content, Fault, Positions};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -149,7 +149,7 @@ async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
         ctx.sim.trace(&ctx.name, format!("run {} finds nothing new", run.id));
         return ctx.commit(skipped_commit(run, before.clone(), &held.lease, ctx.sim.now())).await.map(drop);
     }
-    let (mut kept, mut merged, mut delta) = (Vec::new(), Places::new(), Places::new());
+    let (mut kept, mut merged, mut delta) = (Vec::new(), Positions::new(), Positions::new());
     for file in state.files.iter().filter(|file| file.run == Some(before.run) && file.kind == FileKind::Snapshot) {
         held.keep().await?;
         if !ctx.sim.chance(30) {
@@ -158,7 +158,7 @@ async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
         }
         ctx.step("reads a tier").await;
         match ctx.sim.get(&file.path) {
-            Some(Content::Bucket(places)) => merged.extend(places),
+            Some(Content::Bucket(positions)) => merged.extend(positions),
             _ => return is_gone(ctx, &run, before, &file.path).await,
         }
     }
@@ -185,7 +185,7 @@ async fn is_gone(ctx: &Ctx, run: &RunRecord, before: &SnapshotRecord, path: &str
 async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
-    let mut places = Places::new();
+    let mut positions = Positions::new();
     for file in archive_files(state, &streams_of(&run.view), ArchiveBounds { cut: Some(&cut), ..ArchiveBounds::default() }) {
         held.keep().await?;
         ctx.step("reads an archive file").await;
@@ -198,12 +198,12 @@ async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
             }
             events => events?,
         };
-        let chosen = events.into_iter().map(|event| event.place).filter(|place| place.offset < cut.get(&place.partition).0);
-        places.extend(chosen);
+        let chosen = events.into_iter().map(|event| event.position).filter(|position| position.offset < cut.get(&position.partition).0);
+        positions.extend(chosen);
     }
-    let middle = places.len() / 2;
+    let middle = positions.len() / 2;
     let mut files = Vec::new();
-    for (bucket, part) in [places[..middle].to_vec(), places[middle..].to_vec()].into_iter().enumerate() {
+    for (bucket, part) in [positions[..middle].to_vec(), positions[middle..].to_vec()].into_iter().enumerate() {
         held.keep().await?;
         let name = ObjectName::Bucket { view: run.view.clone(), version: run.version, run: run.id, bucket: bucket as u32 };
         files.push(ctx.put(name, Content::Bucket(part)).await?);

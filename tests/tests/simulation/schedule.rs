@@ -17,7 +17,7 @@ use crate::sabotage::Sabotage;
 use crate::sinks;
 use crate::views::{define, keep_old};
 use crate::worker::work;
-use crate::world::{Content, Fault, Fired, Places, Sim};
+use crate::world::{Content, Fault, Fired, Positions, Sim};
 
 /// Most schedules are short; some faults need a long one.
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
@@ -39,7 +39,7 @@ struct Schedule {
     sim: Sim,
     actors: Vec<Actor>,
     /// Two processes, each with a worker and a node that sees its fresh layers.
-    fresh: [Fresh<Places>; 2],
+    fresh: [Fresh<Positions>; 2],
     step: u64,
     lives: u32,
     versions: u32,
@@ -401,7 +401,7 @@ impl Schedule {
             Some(Content::Archive(events)) => Some(events),
             _ => None,
         });
-        let archived = events.flatten().filter(|event| event.place.partition == range.partition).count() as i64;
+        let archived = events.flatten().filter(|event| event.position.partition == range.partition).count() as i64;
         if archived != range.archived {
             self.sim
                 .violated(format!("{} {}..{}: {archived} archived, {} recorded", range.partition, range.start, range.end, range.archived));

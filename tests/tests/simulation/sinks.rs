@@ -15,7 +15,7 @@ use crate::actor::Ctx;
 use crate::log::STREAMS;
 use crate::outputs::Output;
 use crate::sabotage::Sabotage;
-use crate::world::{Fault, Place, Sim};
+use crate::world::{Fault, Position, Sim};
 
 const SINK: &str = "scores";
 const STREAM: &str = "a";
@@ -36,8 +36,8 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    pub fn new(partition: &PartitionId, identity: &str, start: Offset, open: &[Place]) -> Accepted {
-        let events = open.iter().filter(|place| place.partition == *partition).map(|place| place.offset).collect();
+    pub fn new(partition: &PartitionId, identity: &str, start: Offset, open: &[Position]) -> Accepted {
+        let events = open.iter().filter(|position| position.partition == *partition).map(|position| position.offset).collect();
         Accepted { partition: partition.clone(), identity: identity.to_owned(), start, events }
     }
 }
@@ -300,7 +300,7 @@ pub async fn check(sim: &Sim) {
     if let Some(back) = ranges.iter().find(|range| range.to.is_some_and(|to| to <= range.switch.from)) {
         return sim.violated(format!("the sink switched back: {back:?}"));
     }
-    let events: Vec<Place> = {
+    let events: Vec<Position> = {
         let world = sim.world.borrow();
         world.log.events_before(&[STREAM.into()], &world.log.end())
     };

@@ -46,7 +46,7 @@ pub fn keep_old(version: u32) -> Duration {
 /// Adds a version of a view to the catalog; first versions are served at once.
 pub fn define(id: Uuid, view: &str, version: u32, now: Micros) -> Commit {
     let status = if version == 1 { DefinitionStatus::Active } else { DefinitionStatus::Building };
-    let sql = link_of(view).map_or_else(|| format!("the places of {view}"), |(sql, _)| sql.to_owned());
+    let sql = link_of(view).map_or_else(|| format!("the positions of {view}"), |(sql, _)| sql.to_owned());
     let record = DefinitionRecord {
         kind: DefinitionKind::View,
         name: view.into(),

@@ -1,4 +1,4 @@
-//! The speed worker: the product's partitions, decisions and checkpoint commits, with places instead of states.
+//! The speed worker: the product's partitions, decisions and checkpoint commits, with positions instead of states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use crate::reader::archived;
 use crate::sabotage::Sabotage;
 use crate::sinks::{Accepted, Sinks};
 use crate::views::streams_of;
-use crate::world::{Archived, Content, Fault, Place, Places};
+use crate::world::{Archived, Content, Fault, Position, Positions};
 
 pub struct Worker {
     ctx: Ctx,
     member: String,
-    fresh: Fresh<Places>,
+    fresh: Fresh<Positions>,
     partitions: BTreeMap<PartitionId, PartitionState>,
     /// The view versions that it maintains.
     views: Vec<ViewVersion>,
     archived: BTreeMap<Arc<str>, Vec<Archived>>,
-    open: Places,
+    open: Positions,
     dead_letters: BTreeMap<Arc<str>, usize>,
-    layers: Vec<Arc<FreshLayer<Places>>>,
+    layers: Vec<Arc<FreshLayer<Positions>>>,
     sinks: Sinks,
 }
 
 /// Works until it is killed: joins, follows, and starts again from the catalog after a failure.
-pub async fn work(ctx: Ctx, fresh: Fresh<Places>) {
+pub async fn work(ctx: Ctx, fresh: Fresh<Positions>) {
     let mut life = 0;
     loop {
         life += 1;
@@ -54,7 +54,7 @@ pub async fn work(ctx: Ctx, fresh: Fresh<Places>) {
 }
 
 impl Worker {
-    fn new(ctx: Ctx, member: String, fresh: Fresh<Places>) -> Self {
+    fn new(ctx: Ctx, member: String, fresh: Fresh<Positions>) -> Self {
         Self {
             sinks: Sinks::new(ctx.clone()),
             ctx,
@@ -63,7 +63,7 @@ impl Worker {
             partitions: BTreeMap::new(),
             views: Vec::new(),
             archived: BTreeMap::new(),
-            open: Places::new(),
+            open: Positions::new(),
             dead_letters: BTreeMap::new(),
             layers: Vec::new(),
         }
@@ -142,7 +142,7 @@ impl Worker {
     async fn reread_ids(&self, state: &CatalogState, id: &PartitionId, oldest: i64, decider: &mut Decider) -> Result<()> {
         for file in files_since(state, id, oldest) {
             let events = archived(&self.ctx, file).await?;
-            for event in events.iter().filter(|event| event.place.partition == *id && event.timestamp >= oldest) {
+            for event in events.iter().filter(|event| event.position.partition == *id && event.timestamp >= oldest) {
                 decider.remember(&event.id, event.timestamp)?;
             }
         }
@@ -166,10 +166,10 @@ impl Worker {
         partition.take(&decoder, &fetched, |record, decision| {
             match decision {
                 Decision::Accept(event) => {
-                    let place = Place { partition: id.clone(), offset: record.offset.0 };
+                    let position = Position { partition: id.clone(), offset: record.offset.0 };
                     let name = event.id().map(|name| name.to_string()).unwrap_or_default();
-                    open.push(place.clone());
-                    archived.entry(id.stream.clone()).or_default().push(Archived { place, id: name, timestamp: record.timestamp });
+                    open.push(position.clone());
+                    archived.entry(id.stream.clone()).or_default().push(Archived { position, id: name, timestamp: record.timestamp });
                 }
                 Decision::Duplicate => {}
                 Decision::DeadLetter(_) => *dead_letters.entry(id.stream.clone()).or_default() += 1,
@@ -195,7 +195,8 @@ impl Worker {
         }
         let open = std::mem::take(&mut self.open);
         self.sinks.make_records(accepted).await?;
-        let of = |view: &ViewVersion| open.iter().filter(|place| streams_of(&view.0).contains(&place.partition.stream)).cloned().collect();
+        let of =
+            |view: &ViewVersion| open.iter().filter(|position| streams_of(&view.0).contains(&position.partition.stream)).cloned().collect();
         let states = self.views.iter().map(|view| (view.clone(), Arc::new(of(view)))).collect();
         let layer = FreshLayer { start, end, states, failures: BTreeMap::new(), max_event_time: BTreeMap::new() };
         self.layers.push(Arc::new(layer.clone()));
@@ -235,7 +236,7 @@ impl Worker {
         }
         let read: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
         let kept = self.views.iter().filter(|view| streams_of(&view.0).iter().any(|stream| read.contains(stream)));
-        let states: BTreeMap<ViewVersion, Places> = kept.map(|view| (view.clone(), self.states_of(view))).collect();
+        let states: BTreeMap<ViewVersion, Positions> = kept.map(|view| (view.clone(), self.states_of(view))).collect();
         if !states.is_empty() {
             files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
         }
@@ -250,7 +251,7 @@ impl Worker {
         Ok(())
     }
 
-    fn states_of(&self, view: &ViewVersion) -> Places {
+    fn states_of(&self, view: &ViewVersion) -> Positions {
         self.layers.iter().filter_map(|layer| layer.states.get(view)).flat_map(|states| states.iter().cloned()).collect()
     }
 

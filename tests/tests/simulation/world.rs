@@ -26,30 +26,30 @@ use crate::sabotage::Sabotage;
 use crate::sinks::Version;
 use crate::views::VIEWS;
 
-/// One event's place: the unit that a state counts here. States are the places of the events they hold, so that nothing
-/// can cancel out.
+/// One event's position: the unit that a state counts here. States are the positions of the events they hold, so that
+/// nothing can cancel out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     pub partition: PartitionId,
     pub offset: i64,
 }
 
-/// The states of one view version: the places of its events, each as often as it is counted.
-pub type Places = Vec<Place>;
+/// The states of one view version: the positions of its events, each as often as it is counted.
+pub type Positions = Vec<Position>;
 
 /// The content of a file in the store.
 #[derive(Debug, Clone)]
 pub enum Content {
     Archive(Vec<Archived>),
     DeadLetters,
-    States(BTreeMap<ViewVersion, Places>),
-    Bucket(Places),
+    States(BTreeMap<ViewVersion, Positions>),
+    Bucket(Positions),
     Manifest,
 }
 
 #[derive(Debug, Clone)]
 pub struct Archived {
-    pub place: Place,
+    pub position: Position,
     pub id: String,
     pub timestamp: Micros,
 }
@@ -311,7 +311,7 @@ impl Sim {
     pub fn put(&self, name: &ObjectName, content: Content) -> FileRecord {
         let rows = match &content {
             Content::Archive(events) => events.len(),
-            Content::Bucket(places) => places.len(),
+            Content::Bucket(positions) => positions.len(),
             _ => 0,
         };
         self.world.borrow_mut().store.insert(name.to_string(), content);
