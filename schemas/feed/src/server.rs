@@ -147,7 +147,7 @@ impl Service {
         for (view, _) in &wanted.views {
             allow(&principal, Action::Read, Object::View(view))?;
         }
-        let place = Place::take(&self.subscribers)?;
+        let permit = SubscriberPermit::take(&self.subscribers)?;
         let epochs = self.offer.fresh.epochs();
         if wanted.seen.iter().any(|(partition, seen)| epochs.get(partition).is_some_and(|own| own < seen)) {
             self.offer.overtaken.notify_one();
@@ -170,7 +170,7 @@ impl Service {
         let stop = self.stop.clone();
         let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it is to begin again")) });
         let counted = first.chain(layers).chain(later).chain(ended).map(move |sent| {
-            let _place = &place;
+            let _permit = &permit;
             sent.inspect(sent_one).map_err(|error| status(&error))
         });
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
@@ -237,22 +237,22 @@ fn status(error: &Error) -> Status {
     }
 }
 
-/// A subscriber's place, which is free again when its stream ends.
-struct Place(Arc<AtomicUsize>);
+/// Lets one subscriber follow. It is free for another when its stream ends.
+struct SubscriberPermit(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(places: &Arc<AtomicUsize>) -> Result<Place> {
-        let taken = places.fetch_add(1, Ordering::Relaxed) + 1;
-        let place = Place(places.clone());
+impl SubscriberPermit {
+    fn take(subscribers: &Arc<AtomicUsize>) -> Result<SubscriberPermit> {
+        let taken = subscribers.fetch_add(1, Ordering::Relaxed) + 1;
+        let permit = SubscriberPermit(subscribers.clone());
         if taken > MOST_SUBSCRIBERS {
             return Err(Error::unavailable(format!("{MOST_SUBSCRIBERS} nodes follow this process already")));
         }
         metrics::gauge!("basestream_speed_feed_subscribers").set(taken as f64);
-        Ok(place)
+        Ok(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for SubscriberPermit {
     fn drop(&mut self) {
         let left = self.0.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
         metrics::gauge!("basestream_speed_feed_subscribers").set(left as f64);

@@ -56,33 +56,33 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
         // Planning says what is wrong with it, and where.
         return Ok(vec![Statement { sql: text.to_owned(), start: 0, command: Command::Rows }]);
     };
-    let mut places = Places { text, line: 1, column: 1, byte: 0 };
+    let mut position = TextPosition { text, line: 1, column: 1, byte: 0 };
     let mut found = Vec::new();
     let mut of_statement: Vec<&TokenWithSpan> = Vec::new();
     for token in &tokens {
         match &token.token {
             Token::Whitespace(_) | Token::EOF => {}
-            Token::SemiColon => found.extend(statement(text, &mut places, &std::mem::take(&mut of_statement))?),
+            Token::SemiColon => found.extend(statement(text, &mut position, &std::mem::take(&mut of_statement))?),
             _ => of_statement.push(token),
         }
     }
-    found.extend(statement(text, &mut places, &of_statement)?);
+    found.extend(statement(text, &mut position, &of_statement)?);
     Ok(found)
 }
 
-fn statement(text: &str, places: &mut Places, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, Problem> {
+fn statement(text: &str, position: &mut TextPosition, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, Problem> {
     let [first, ..] = tokens else { return Ok(None) };
     let last = tokens[tokens.len() - 1];
-    let start = places.byte(first.span.start.line, first.span.start.column);
-    let end = places.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
+    let start = position.byte(first.span.start.line, first.span.start.column);
+    let end = position.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
     let words: Vec<Word> = tokens.iter().map(|token| Word::from_token(&token.token)).collect();
     let sql = text.get(start..end).unwrap_or(text).to_owned();
     let command = command(&words, &sql)?;
     Ok(Some(Statement { sql, start, command }))
 }
 
-/// A place in a text that moves forward.
-struct Places<'a> {
+/// A position in a text that moves forward.
+struct TextPosition<'a> {
     text: &'a str,
     /// Counted from 1, columns in characters.
     line: u64,
@@ -90,7 +90,7 @@ struct Places<'a> {
     byte: usize,
 }
 
-impl Places<'_> {
+impl TextPosition<'_> {
     /// The byte at a line and a column that are not before the last ones.
     fn byte(&mut self, line: u64, column: u64) -> usize {
         while (self.line, self.column) < (line, column) {

@@ -64,7 +64,7 @@ async fn kills_on_the_embedded_defaults_lose_nothing_and_double_nothing() {
     let again = tempfile::tempdir().unwrap();
     let urls = embedded(folder.path());
     let replayed = Urls { log: urls.log.clone(), ..embedded(again.path()) };
-    kills(Place { urls, replayed, topic: "kills".into(), disk }, 60, judge).await.unwrap();
+    kills(Environment { urls, replayed, topic: "kills".into(), disk }, 60, judge).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +73,7 @@ async fn kills_on_kafka_postgres_and_s3_lose_nothing_and_double_nothing() {
     let (urls, replayed) = (engines("kills").await, engines("replay").await);
     let topic = format!("kills_{}", uuid::Uuid::now_v7().simple());
     basestream_tests::oracle::needed();
-    kills(Place { urls, replayed, topic, disk: None }, 30, Judge::Oracle).await.unwrap();
+    kills(Environment { urls, replayed, topic, disk: None }, 30, Judge::Oracle).await.unwrap();
 }
 
 /// What the results are compared with, besides the product's own `verify`, recompute and replay.
@@ -84,8 +84,8 @@ enum Judge {
     Oracle,
 }
 
-/// Where the kills are.
-struct Place {
+/// What the killed processes work on.
+struct Environment {
     urls: Urls,
     /// Of the installation that replays the same log.
     replayed: Urls,
@@ -93,8 +93,8 @@ struct Place {
     disk: Option<Disk>,
 }
 
-async fn kills(place: Place, least: u64, judge: Judge) -> Result<()> {
-    let Place { urls, replayed, topic, mut disk } = place;
+async fn kills(environment: Environment, least: u64, judge: Judge) -> Result<()> {
+    let Environment { urls, replayed, topic, mut disk } = environment;
     let seed = number("BASESTREAM_SEED").unwrap_or_else(rand::random);
     let least = number("BASESTREAM_KILLS").unwrap_or(least);
     let began = Instant::now();

@@ -34,10 +34,10 @@ pub(super) enum Engine {
 
 impl Engine {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        match place_of(url)? {
-            Place::Memory => open_memory().await,
-            Place::File(path) => open_file(&path).await,
-            Place::Server(options) => open_server(*options).await,
+        match location_of(url)? {
+            Location::Memory => open_memory().await,
+            Location::File(path) => open_file(&path).await,
+            Location::Server(options) => open_server(*options).await,
         }
         .map_err(|error| error.with("catalog", shown(url)))
     }
@@ -87,7 +87,7 @@ impl Engine {
     }
 }
 
-enum Place {
+enum Location {
     Memory,
     File(PathBuf),
     Server(Box<PgConnectOptions>),
@@ -114,18 +114,18 @@ pub(super) fn shown(url: &str) -> String {
     }
 }
 
-fn place_of(url: &str) -> Result<Place> {
+fn location_of(url: &str) -> Result<Location> {
     let wrong = |why: &str| Error::input(format!("the catalog's URL is wrong: {why}")).with("url", shown(url));
     if url == "sqlite::memory:" {
-        return Ok(Place::Memory);
+        return Ok(Location::Memory);
     }
     if let Some(rest) = url.strip_prefix("sqlite:") {
-        return file_of(rest).map(Place::File).ok_or_else(|| wrong("expected sqlite:///path/catalog.db or sqlite::memory:"));
+        return file_of(rest).map(Location::File).ok_or_else(|| wrong("expected sqlite:///path/catalog.db or sqlite::memory:"));
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         // The parser's own message could repeat the password.
         let options = PgConnectOptions::from_str(url).map_err(|_| wrong("expected postgres://user:password@host:port/database"))?;
-        return Ok(Place::Server(Box::new(options)));
+        return Ok(Location::Server(Box::new(options)));
     }
     Err(wrong("expected sqlite:///path/catalog.db or postgres://user:password@host:port/database"))
 }

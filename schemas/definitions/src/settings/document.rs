@@ -17,22 +17,22 @@ use types::redact::redacted_url;
 /// Parses the text, applies the overrides, substitutes variables in every string, and deserializes the result as `T`.
 pub(super) fn read<T: DeserializeOwned>(text: &str, path: &Path, project: &Path, variables: &Variables) -> Result<T> {
     let (overrides, mut problems) = variables.overrides();
-    let places = Places { text, path, overrides: &overrides };
+    let locator = Locator { text, path, overrides: &overrides };
     let mut document = match DeTable::parse(text) {
         Ok(document) => document,
-        Err(error) => return Err(fail(places.at(error.span(), error.message()))),
+        Err(error) => return Err(fail(locator.at(error.span(), error.message()))),
     };
     for (i, one) in overrides.iter().enumerate() {
-        let span = places.span_of(i);
+        let span = locator.span_of(i);
         let wrong = lay_over(document.get_mut(), &one.keys, span.clone(), &one.value);
-        problems.extend(wrong.map(|message| places.at(Some(span), &message)));
+        problems.extend(wrong.map(|message| locator.at(Some(span), &message)));
     }
     let mut hidden = Hidden::default();
     for value in document.get_mut().iter_mut().map(|(_, value)| value) {
-        substitute(value, project, variables, &places, &mut problems, &mut hidden);
+        substitute(value, project, variables, &locator, &mut problems, &mut hidden);
     }
     problems.into_result()?;
-    T::deserialize(Deserializer::from(document)).map_err(|error| fail(places.at(error.span(), &hidden.in_text(error.message()))))
+    T::deserialize(Deserializer::from(document)).map_err(|error| fail(locator.at(error.span(), &hidden.in_text(error.message()))))
 }
 
 /// Secret texts, each with its replacement: values that came from a variable or a file (whatever their key), and URLs
@@ -58,14 +58,14 @@ impl Hidden {
     }
 }
 
-/// Places: byte offsets in the text, and after its end one number per override.
-struct Places<'a> {
+/// Finds the place of a mistake. Spans are byte offsets in the text, and after its end one number per override.
+struct Locator<'a> {
     text: &'a str,
     path: &'a Path,
     overrides: &'a [Override<'a>],
 }
 
-impl Places<'_> {
+impl Locator<'_> {
     fn span_of(&self, index: usize) -> Range<usize> {
         let at = self.text.len() + 1 + index;
         at..at
@@ -114,7 +114,7 @@ fn substitute(
     value: &mut Spanned<DeValue<'_>>,
     project: &Path,
     variables: &Variables,
-    places: &Places<'_>,
+    locator: &Locator<'_>,
     problems: &mut Diagnostics,
     hidden: &mut Hidden,
 ) {
@@ -125,12 +125,12 @@ fn substitute(
                 hidden.add(text, &new);
                 *text = Cow::Owned(new);
             }
-            Err(message) => problems.push(places.at(Some(span), &message)),
+            Err(message) => problems.push(locator.at(Some(span), &message)),
         },
-        DeValue::Array(items) => items.iter_mut().for_each(|item| substitute(item, project, variables, places, problems, hidden)),
+        DeValue::Array(items) => items.iter_mut().for_each(|item| substitute(item, project, variables, locator, problems, hidden)),
         DeValue::Table(table) => {
             for (_, inner) in table.iter_mut() {
-                substitute(inner, project, variables, places, problems, hidden);
+                substitute(inner, project, variables, locator, problems, hidden);
             }
         }
         _ => {}

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn path_of(url: &str) -> Option<String> {
-    match place_of(url) {
-        Ok(Place::File(path)) => Some(path.display().to_string()),
+    match location_of(url) {
+        Ok(Location::File(path)) => Some(path.display().to_string()),
         _ => None,
     }
 }
@@ -14,7 +14,7 @@ fn a_sqlite_url_names_a_file() {
     assert_eq!(path_of("sqlite:///var/lib/catalog.db").as_deref(), Some("/var/lib/catalog.db"));
     assert_eq!(path_of("sqlite:///with%20a/blank b/catalog.db").as_deref(), Some("/with a/blank b/catalog.db"));
     assert_eq!(path_of("sqlite://folder/catalog.db").as_deref(), Some("folder/catalog.db"));
-    assert!(matches!(place_of("sqlite::memory:"), Ok(Place::Memory)));
+    assert!(matches!(location_of("sqlite::memory:"), Ok(Location::Memory)));
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn a_wrong_url_is_the_callers_mistake() {
     for url in
         ["", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///a.db?mode=ro", "mysql://h/db", "/var/catalog.db", "postgres://h:port/db"]
     {
-        let error = place_of(url).err().unwrap_or_else(|| panic!("{url} was taken"));
+        let error = location_of(url).err().unwrap_or_else(|| panic!("{url} was taken"));
         assert_eq!(error.kind(), ErrorKind::Input, "{url}: {error}");
     }
 }
@@ -39,7 +39,7 @@ proptest! {
             let secret = format!("S3{}", &password[..4]);
             let shown = shown(&url);
             prop_assert!(!shown.contains(&secret), "{}", shown);
-            if let Err(error) = place_of(&url) {
+            if let Err(error) = location_of(&url) {
                 prop_assert!(!format!("{error:?}").contains(&secret), "{}", error);
             }
         }
