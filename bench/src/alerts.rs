@@ -11,8 +11,8 @@ use crate::Programs;
 use crate::child::{self, Used};
 use crate::feed::Feed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{Project, Topic};
 use crate::report::Report;
 
@@ -84,32 +84,32 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 async fn without_alert(options: &Options, programs: &Programs, folder: &Path) -> Result<Cost> {
     let fleet = Fleet::new(options);
     let (topic, project) = project(options, folder, &fleet, false).await?;
-    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let feed = Feed::start(topic.open().await?, fleet.reporting(&topic), options.rate).await?;
     counted(programs, &project, options.keys).await?;
-    let cost = cost(&layer, options, false).await;
+    let cost = cost(&process, options, false).await;
     feed.stop().await?;
-    layer.stop().await?;
+    process.stop().await?;
     Ok(cost)
 }
 
 async fn with_alert(options: &Options, programs: &Programs, folder: &Path) -> Result<(Cost, Vec<Stretch>)> {
     let fleet = Fleet::new(options);
     let (topic, project) = project(options, folder, &fleet, true).await?;
-    let mut layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let mut process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let feed = Feed::start(topic.open().await?, fleet.reporting(&topic), options.rate).await?;
     let reader = Reader::start(topic.open().await?, fleet.clone());
     until("the devices that do not report are silent", || fleet.idle_have_begun()).await?;
-    let cost = cost(&layer, options, true).await;
+    let cost = cost(&process, options, true).await;
 
     let mut stretches = Vec::new();
-    let (used, began, appended) = (layer.used(), Instant::now(), feed.appended());
+    let (used, began, appended) = (process.used(), Instant::now(), feed.appended());
     fleet.fall(options.falling);
     tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
     fleet.fall(0);
     until("every device that fell silent has a record", || fleet.fallen_have_begun()).await?;
     let seconds = began.elapsed().as_secs_f64();
-    let busy = Some(layer.used().since(used).processor_s / seconds);
+    let busy = Some(process.used().since(used).processor_s / seconds);
     let arrived_per_second = (feed.appended() - appended) as f64 / seconds;
     stretches.push(Stretch { what: "while others report", latencies: fleet.take_latencies()?, arrived_per_second, busy });
 
@@ -117,8 +117,8 @@ async fn with_alert(options: &Options, programs: &Programs, folder: &Path) -> Re
     fleet.fall(options.falling);
     tokio::time::sleep(Duration::from_secs_f64(options.seconds / 2.0)).await;
     // Dropping it is a SIGKILL.
-    drop(layer);
-    layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    drop(process);
+    process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     tokio::time::sleep(Duration::from_secs_f64(options.seconds / 2.0)).await;
     fleet.fall(0);
     until("every device that fell silent has a record", || fleet.fallen_have_begun()).await?;
@@ -126,17 +126,17 @@ async fn with_alert(options: &Options, programs: &Programs, folder: &Path) -> Re
     stretches.push(Stretch { what: "with a SIGKILL in the middle", latencies: fleet.take_latencies()?, arrived_per_second, busy: None });
 
     feed.stop().await?;
-    layer.stop().await?;
+    process.stop().await?;
     reader.stop().await?;
     fleet.check()?;
     Ok((cost, stretches))
 }
 
 /// The memory at the end of a stretch, and the processors busy in it.
-async fn cost(layer: &Layer, options: &Options, has_alert: bool) -> Cost {
-    let (before, began): (Used, _) = (layer.used(), Instant::now());
+async fn cost(process: &MeasuredProcess, options: &Options, has_alert: bool) -> Cost {
+    let (before, began): (Used, _) = (process.used(), Instant::now());
     tokio::time::sleep(Duration::from_secs_f64(options.seconds / 2.0)).await;
-    let used = child::used_by(layer.process()).unwrap_or_default();
+    let used = child::used_by(process.id()).unwrap_or_default();
     Cost { has_alert, own_bytes: used.own_peak_bytes, busy: used.since(before).processor_s / began.elapsed().as_secs_f64() }
 }
 

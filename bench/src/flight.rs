@@ -9,8 +9,8 @@ use types::{Error, Result};
 
 use crate::Programs;
 use crate::installed::Installed;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::report::{Figure, Report, Table};
 use crate::spread::Spread;
 
@@ -57,7 +57,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let (config, http) = (installed.config(), installed.http.clone());
     installed.close().await?;
 
-    let up = Layer::up(programs, &config, folder, &http).await?;
+    let up = MeasuredProcess::up(programs, &config, folder, &http).await?;
     let sql = format!("SELECT * FROM {VIEW}");
     let mut ways = Vec::new();
     let mut reads = Vec::new();

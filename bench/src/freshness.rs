@@ -11,8 +11,8 @@ use crate::asking::Stretches;
 use crate::child::Used;
 use crate::feed::Feed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
 use crate::probe::{Http, Probe, ProbedValue, Prober, Sink};
 use crate::report::Report;
@@ -86,7 +86,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let payments = Payments { records: MOST_EVENTS / 2, accounts: options.keys };
     let topic = source.empty(&folder.join("log"), payments).await?;
     let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
-    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let http = Http::new(&project.http, PROBED)?;
     let (sink, to) = match source {
         Source::Embedded => (Sink::Http, STREAM.to_owned()),
@@ -99,15 +99,15 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let feed = Feed::start(topic.open().await?, Arriving { topic: topic.clone(), next: 0 }, rate).await?;
     tokio::time::sleep(Duration::from_secs_f64(options.seconds * WARM_UP)).await;
 
-    let (used_before, began) = (layer.used(), Instant::now());
+    let (used_before, began) = (process.used(), Instant::now());
     let (arrived, counted) = (feed.appended(), http.counted().await?);
     let stretches = prober.stretches(options.probes, Stretches { seconds: options.seconds, repeats: options.repeats }).await?;
     let seconds = began.elapsed().as_secs_f64();
     let (arrived, counted) = (feed.appended() - arrived, http.counted().await?.saturating_sub(counted));
-    let used = layer.used().since(used_before);
+    let used = process.used().since(used_before);
 
     let appended = feed.stop().await?;
-    check(&http, &project, programs, layer, &Payments { records: appended, ..payments }, prober.sent()).await?;
+    check(&http, &project, programs, process, &Payments { records: appended, ..payments }, prober.sent()).await?;
     topic.delete().await?;
     let per_second = |events: u64| events as f64 / seconds;
     let (arrived_per_second, counted_per_second) = (per_second(arrived), per_second(counted));
@@ -115,7 +115,14 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
 }
 
 /// Checks that every event that arrived is counted once, probes included.
-async fn check(http: &Http, project: &Project, programs: &Programs, layer: Layer, arrived: &Payments, probes: u64) -> Result<()> {
+async fn check(
+    http: &Http,
+    project: &Project,
+    programs: &Programs,
+    process: MeasuredProcess,
+    arrived: &Payments,
+    probes: u64,
+) -> Result<()> {
     let began = Instant::now();
     let expected = arrived.records + probes;
     while http.counted().await? < expected {
@@ -124,7 +131,7 @@ async fn check(http: &Http, project: &Project, programs: &Programs, layer: Layer
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    layer.stop().await?;
+    process.stop().await?;
     let row = project.query(programs, &format!("SELECT sum(events_1h) AS events FROM {VIEW}"))?;
     let expected = arrived.truth().events + probes;
     if row["events"].as_u64() == Some(expected) {

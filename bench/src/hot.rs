@@ -15,8 +15,8 @@ use crate::events::mix;
 use crate::feed::Feed;
 use crate::installed::Installed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::report::Report;
 
 mod backlog;
@@ -92,7 +92,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = Installed::create(&folder.join("project"), &visits).await?;
     installed.archive(&visits).await?;
     installed.installation.run_view(VIEW, &|_| {}).await?;
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     let mut arriving = Arriving { next: 0, keys: options.keys };
 
     let first = first_answer(&installed.http, options.hot_events)?;
@@ -106,7 +106,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     up.stop().await?;
 
     let without_cache: [(&str, &OsStr); 1] = [("BASESTREAM__SERVING__ROW_CACHE", OsStr::new("0"))];
-    let up = Layer::up_with(programs, &installed.config(), &installed.folder, &installed.http, &without_cache).await?;
+    let up = MeasuredProcess::up_with(programs, &installed.config(), &installed.folder, &installed.http, &without_cache).await?;
     let mut uncached = Vec::new();
     for meanwhile in [Meanwhile::Hot(most), Meanwhile::HotAndArriving(most)] {
         uncached.push(measure(options, &installed, (meanwhile, &mut arriving)).await?);

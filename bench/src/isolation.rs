@@ -14,8 +14,8 @@ use crate::Programs;
 use crate::asking::{self, Client, Connected, Getting, Http, Stretches};
 use crate::installed::Installed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::purchases::question::{KEY, row_path};
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW, account_text};
 use crate::report::Report;
@@ -60,7 +60,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = Installed::create(&folder.join("project"), &options.purchases).await?;
     installed.archive(&options.purchases).await?;
     installed.installation.run_view(VIEW, &|_| {}).await?;
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
 
     let idle = measure(options, &installed, "nothing".into()).await?;
     let scans = Scans::start(&installed.http, options.scanners)?;

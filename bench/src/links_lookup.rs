@@ -13,8 +13,8 @@ use crate::feed::{Fed, Feed};
 use crate::graph::{Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::report::{Figure, Report, Table};
 use crate::spread::Spread;
 use crate::view::VIEW;
@@ -116,7 +116,7 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     add("in process", "idle", ask_node(stretches, &node, graph).await?, None);
     drop(node);
 
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     add("HTTP", "idle", ask_http(stretches, &installed.http, graph).await?, None);
     if options.rate > 0 {
         let feed = Feed::start(installed.installation.log.clone(), Again { graph, number: 1, next: 0 }, options.rate).await?;

@@ -10,8 +10,8 @@ use crate::Programs;
 use crate::asking::Stretches;
 use crate::installed::Installed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::report::{Report, Table};
 use crate::within::Within;
 
@@ -119,7 +119,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
     let mut idle = |access: Access, stretches| rows.push(Row::idle(case, access, options, stretches));
     idle(Access::Library, asking.node(&node).await?);
 
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     check::http(&installed.http, &expected)?;
     idle(Access::Http, asking.http(&installed.http).await?);
     idle(Access::HttpBatch, asking.http_batch(&installed.http).await?);

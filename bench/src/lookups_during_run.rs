@@ -12,8 +12,8 @@ use crate::Programs;
 use crate::asking::{self, Getting, Stretches};
 use crate::installed::Installed;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::purchases::question::row_path;
 use crate::purchases::{Purchases, VIEW, account_text};
 use crate::report::Report;
@@ -69,7 +69,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = Installed::create(&folder.join("project"), &options.purchases).await?;
     installed.archive(&options.purchases).await?;
     let first = installed.installation.run_view(VIEW, &|_| {}).await?;
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
 
     let idle = measure(options, &installed.http).await?;
     let runs = Runs::start_in(&installed.http, VIEW);

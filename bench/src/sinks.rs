@@ -11,8 +11,8 @@ use crate::Programs;
 use crate::child::Used;
 use crate::flink::Flink;
 use crate::latencies::Latencies;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{MOST_EVENTS, Payments, Project, Source, Topic};
 use crate::report::Report;
 
@@ -128,21 +128,21 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u64) -> Result<AtRate> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
     let (topic, project) = project(options, folder, payments, Filled::No).await?;
-    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let sent = Sent::default();
     let sender = Sender::start(&topic, sent.clone(), rate).await?;
     let mut reader = Reader::new(topic.open().await?, SINK_TOPIC, sent);
     reader.read_for(Duration::from_secs_f64(options.seconds * WARM_UP)).await?;
-    let (used_before, began, arrived) = (layer.used(), Instant::now(), sender.appended());
+    let (used_before, began, arrived) = (process.used(), Instant::now(), sender.appended());
     let mut stretches = Vec::with_capacity(options.repeats);
     for _ in 0..options.repeats {
         stretches.push(reader.read_for(Duration::from_secs_f64(options.seconds)).await?);
     }
-    let (seconds, used) = (began.elapsed().as_secs_f64(), layer.used().since(used_before));
+    let (seconds, used) = (began.elapsed().as_secs_f64(), process.used().since(used_before));
     let arrived_per_second = (sender.appended() - arrived) as f64 / seconds;
     let appended = sender.stop().await?;
     reader.read_until(Payments { records: appended, ..payments }.truth().events).await?;
-    layer.stop().await?;
+    process.stop().await?;
     reader.check()?;
     Ok(AtRate { rate, stretches, arrived_per_second, used, seconds })
 }
@@ -156,11 +156,11 @@ async fn backlog(options: &Options, programs: &Programs, folder: &Path) -> Resul
 /// From the start of the process to the last record.
 async fn read_backlog(programs: &Programs, folder: &Path, project: &Project, topic: &Topic, sink_topic: &str) -> Result<Backlog> {
     let began = Instant::now();
-    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let mut reader = Reader::new(topic.open().await?, sink_topic, Sent::default());
     reader.read_until(topic.payments.truth().events).await?;
-    let (seconds, used) = (began.elapsed().as_secs_f64(), layer.used());
-    layer.stop().await?;
+    let (seconds, used) = (began.elapsed().as_secs_f64(), process.used());
+    process.stop().await?;
     reader.check()?;
     Ok(Backlog { events: topic.payments.records, per_second: reader.records() as f64 / seconds, used, seconds })
 }

@@ -9,8 +9,8 @@ use types::{Error, Result};
 
 use crate::Programs;
 use crate::feed::Feed;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{Arriving, Payments, Source};
 use crate::report::Report;
 
@@ -56,7 +56,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let payments = Payments { records: u64::MAX, accounts: options.keys };
     let topic = Source::Embedded.empty(&folder.join("log"), payments).await?;
     let site = Site::create(folder, &topic).await?;
-    let mut up = Layer::up(programs, &site.config(), folder, &site.http).await?;
+    let mut up = MeasuredProcess::up(programs, &site.config(), folder, &site.http).await?;
     let installation = site.open().await?;
     let feed = Feed::start(topic.open().await?, Arriving { topic: topic.clone(), next: 0 }, options.rate).await?;
 
@@ -65,7 +65,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     while began.elapsed() < soak {
         tokio::time::sleep(options.sample_every).await;
         up.check()?;
-        let watched = Watched { process: up.process(), folder, feed: &feed, installation: &installation };
+        let watched = Watched { process: up.id(), folder, feed: &feed, installation: &installation };
         samples.take(began, watched).await?;
     }
     let appended = feed.stop().await?;

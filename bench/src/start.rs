@@ -11,8 +11,8 @@ use crate::Programs;
 use crate::asking::Http;
 use crate::child::Used;
 use crate::installed::Installed;
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::purchases::question::KEY;
 use crate::purchases::{Purchases, VIEW, account_text};
 use crate::report::{Figure, Report, Table};
@@ -134,7 +134,7 @@ struct Started {
 /// Starts the process, waits until everything is done, and kills it.
 fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64) -> Result<Started> {
     let began = Instant::now();
-    let mut up = Layer::start_with(programs, "up", &installed.config(), &installed.folder, &[(CACHE, cache.as_os_str())])?;
+    let mut up = MeasuredProcess::start_with(programs, "up", &installed.config(), &installed.folder, &[(CACHE, cache.as_os_str())])?;
     let row = format!("/v1/views/{VIEW}/row?{KEY}={}", account_text(ACCOUNT));
     let address = &installed.http;
     let (ready, answer) = std::thread::scope(|scope| {

@@ -14,8 +14,8 @@ use crate::Programs;
 use crate::asking::Stretches;
 use crate::feed::Feed;
 use crate::latencies::{self, Latencies};
-use crate::layer::Layer;
 use crate::machine::Context;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source};
 use crate::probe::{Http, Probe, Prober, Sink};
 use crate::report::{Figure, Report, Table};
@@ -55,7 +55,7 @@ struct Outcome {
 
 struct Node {
     http: String,
-    layer: Layer,
+    process: MeasuredProcess,
 }
 
 /// Runs the benchmark, and checks that every event is counted once at the end.
@@ -77,7 +77,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, rate: u6
     let topic = Source::Embedded.empty(&folder.join("log"), payments).await?;
     let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
     let offering = [("BASESTREAM__SPEED__FLIGHT", OsStr::new("127.0.0.1:0"))];
-    let worker = Layer::start_with(programs, "speed", &project.config(), folder, &offering)?;
+    let worker = MeasuredProcess::start_with(programs, "speed", &project.config(), folder, &offering)?;
     let feed = Feed::start(topic.open().await?, Arriving { topic: topic.clone(), next: 0 }, rate).await?;
     tokio::time::sleep(Duration::from_secs_f64(1.0 + options.seconds * WARM_UP)).await;
     let alone = busy(&worker, tokio::time::sleep(Duration::from_secs_f64(options.seconds))).await.1;
@@ -102,7 +102,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, rate: u6
     let http = Http::new(&nodes[0].http, PROBED)?;
     check(&http, &project, programs, worker, &Payments { records: appended, ..payments }, probes).await?;
     for node in nodes {
-        node.layer.stop().await?;
+        node.process.stop().await?;
     }
     topic.delete().await?;
     Ok(Outcome { rate, nodes: measured, alone, followed })
@@ -113,14 +113,15 @@ async fn node(programs: &Programs, project: &Project, folder: &Path, number: u64
     let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
     let folder = folder.join(format!("node-{number}"));
     std::fs::create_dir_all(&folder)?;
-    let layer = Layer::start_with(programs, "serve", &project.config(), &folder, &[("BASESTREAM__SERVING__HTTP", OsStr::new(&http))])?;
+    let process =
+        MeasuredProcess::start_with(programs, "serve", &project.config(), &folder, &[("BASESTREAM__SERVING__HTTP", OsStr::new(&http))])?;
     let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
     while began.elapsed() < READY {
         if let Ok(answer) = reqwest::get(&ready).await
             && let Ok(state) = answer.json::<Value>().await
             && state["workers"].as_array().is_some_and(|workers| workers.iter().any(|worker| worker["followed"] == true))
         {
-            return Ok(Node { http, layer });
+            return Ok(Node { http, process });
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -128,7 +129,7 @@ async fn node(programs: &Programs, project: &Project, folder: &Path, number: u64
 }
 
 /// Returns what some work gives, and the share of a processor that the worker took meanwhile.
-async fn busy<T>(worker: &Layer, work: impl Future<Output = T>) -> (T, f64) {
+async fn busy<T>(worker: &MeasuredProcess, work: impl Future<Output = T>) -> (T, f64) {
     let (before, began) = (worker.used(), Instant::now());
     let done = work.await;
     (done, worker.used().since(before).processor_s / began.elapsed().as_secs_f64())

@@ -12,7 +12,7 @@ use super::{Options, listed, row_of};
 use crate::Programs;
 use crate::asking::Http;
 use crate::installed::Installed;
-use crate::layer::Layer;
+use crate::measured_process::MeasuredProcess;
 
 /// In the speed layer's log, once it has its partitions.
 const BEGUN: &str = "partitions taken over";
@@ -48,7 +48,7 @@ async fn one(visits: &Visits, programs: &Programs, folder: &Path) -> Result<Take
     let (events, is_skewed) = (visits.hot + visits.others, visits.hot > 0);
     let installed = Installed::create(folder, visits).await?;
     append(&installed, visits, events).await?;
-    let mut up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let mut up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     let begun = up.wait_for(BEGUN, LIMIT).await?.timestamp;
     let mut http = Http::connect(&installed.http)?;
     let (waiting, mut share) = (Instant::now(), None);

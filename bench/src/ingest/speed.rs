@@ -7,7 +7,7 @@ use types::Result;
 
 use crate::Programs;
 use crate::child::Used;
-use crate::layer::{Ended, Layer, Line};
+use crate::measured_process::{Ended, Line, MeasuredProcess};
 use crate::payments::{Project, Topic};
 
 /// Messages in the speed layer's log.
@@ -26,10 +26,10 @@ pub(crate) struct Measured {
 }
 
 pub(crate) async fn measure(programs: &Programs, project: &Project, topic: &Topic, limit: Duration) -> Result<Measured> {
-    let mut layer = Layer::start(programs, "speed", &project.config(), &project.folder)?;
-    let begun = layer.wait_for(BEGUN, limit).await?;
-    let quiet = layer.wait_until_quiet(limit).await?;
-    let ended = layer.stop().await?;
+    let mut process = MeasuredProcess::start(programs, "speed", &project.config(), &project.folder)?;
+    let begun = process.wait_for(BEGUN, limit).await?;
+    let quiet = process.wait_until_quiet(limit).await?;
+    let ended = process.stop().await?;
     let committed = committed(&ended.lines);
     let seconds = worked(begun.timestamp, quiet, &ended, &committed);
     let Used { processor_s, peak_bytes, .. } = ended.used;

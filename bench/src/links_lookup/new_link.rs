@@ -12,7 +12,7 @@ use crate::feed::{Fed, Feed};
 use crate::graph::{Event, Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
-use crate::layer::Layer;
+use crate::measured_process::MeasuredProcess;
 use crate::probe::{Http, Probe, ProbedValue, Prober, Sink};
 use crate::report::{Figure, Table};
 use crate::view::{VALUES, VIEW};
@@ -47,7 +47,7 @@ pub(super) fn table(options: &Options) -> Table {
 
 /// Adds the rows of this measurement.
 pub(super) async fn measure(options: &Options, programs: &Programs, installed: &Installed, graph: Graph, table: &mut Table) -> Result<()> {
-    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
+    let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     let http = Http::new(&installed.http, PROBED)?;
     let mut prober = Prober::new(Sink::Http, http.clone(), move |nth| probe(&graph, nth));
     table.rows.push(row("idle", &stretches(options, &mut prober).await?, None));

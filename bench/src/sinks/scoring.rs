@@ -12,7 +12,7 @@ use super::{Filled, Options, project};
 use crate::Programs;
 use crate::asking::{self, Client, Http, Stretches};
 use crate::latencies::Latencies;
-use crate::layer::Layer;
+use crate::measured_process::MeasuredProcess;
 use crate::payments::{MOST_EVENTS, Payments};
 
 /// Each asks some hundred times a second.
@@ -32,7 +32,7 @@ pub(super) struct Scored {
 pub(super) async fn scored(options: &Options, programs: &Programs, folder: &Path, per_second: u64, beside: u64) -> Result<Vec<Scored>> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
     let (topic, project) = project(options, folder, payments, Filled::No).await?;
-    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
+    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let sender = match beside {
         0 => None,
         rate => Some(Sender::start(&topic, Sent::default(), rate).await?),
@@ -51,7 +51,7 @@ pub(super) async fn scored(options: &Options, programs: &Programs, folder: &Path
     if let Some(sender) = sender {
         sender.stop().await?;
     }
-    layer.stop().await?;
+    process.stop().await?;
     Ok(measured)
 }
 

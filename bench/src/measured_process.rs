@@ -24,7 +24,7 @@ const END: Duration = Duration::from_secs(120);
 
 /// Killed when it is dropped.
 #[derive(Debug)]
-pub struct Layer {
+pub struct MeasuredProcess {
     child: Child,
     log: PathBuf,
     used: Used,
@@ -54,14 +54,20 @@ pub struct Ended {
     pub lines: Vec<Line>,
 }
 
-impl Layer {
+impl MeasuredProcess {
     /// Starts a command of the real binary. Its log, with every checkpoint, goes to a file in `folder`.
-    pub fn start(programs: &Programs, command: &str, config: &Path, folder: &Path) -> Result<Layer> {
-        Layer::start_with(programs, command, config, folder, &[])
+    pub fn start(programs: &Programs, command: &str, config: &Path, folder: &Path) -> Result<MeasuredProcess> {
+        MeasuredProcess::start_with(programs, command, config, folder, &[])
     }
 
     /// The same, with environment variables.
-    pub fn start_with(programs: &Programs, command: &str, config: &Path, folder: &Path, variables: &[(&str, &OsStr)]) -> Result<Layer> {
+    pub fn start_with(
+        programs: &Programs,
+        command: &str,
+        config: &Path,
+        folder: &Path,
+        variables: &[(&str, &OsStr)],
+    ) -> Result<MeasuredProcess> {
         let log = folder.join(format!("{command}.log"));
         let mut process = Command::new(&programs.basestream);
         process
@@ -69,22 +75,28 @@ impl Layer {
             .arg(config)
             .envs(variables.iter().copied());
         let child = process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?).spawn()?;
-        Ok(Layer { child, log, used: Used::default() })
+        Ok(MeasuredProcess { child, log, used: Used::default() })
     }
 
     /// Starts `up`, and waits until it is ready at an address.
-    pub async fn up(programs: &Programs, config: &Path, folder: &Path, http: &str) -> Result<Layer> {
-        Layer::up_with(programs, config, folder, http, &[]).await
+    pub async fn up(programs: &Programs, config: &Path, folder: &Path, http: &str) -> Result<MeasuredProcess> {
+        MeasuredProcess::up_with(programs, config, folder, http, &[]).await
     }
 
     /// The same, with environment variables.
-    pub async fn up_with(programs: &Programs, config: &Path, folder: &Path, http: &str, variables: &[(&str, &OsStr)]) -> Result<Layer> {
-        let mut layer = Layer::start_with(programs, "up", config, folder, variables)?;
+    pub async fn up_with(
+        programs: &Programs,
+        config: &Path,
+        folder: &Path,
+        http: &str,
+        variables: &[(&str, &OsStr)],
+    ) -> Result<MeasuredProcess> {
+        let mut process = MeasuredProcess::start_with(programs, "up", config, folder, variables)?;
         let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
         while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
-            layer.wait_once(began, READY).await?;
+            process.wait_once(began, READY).await?;
         }
-        Ok(layer)
+        Ok(process)
     }
 
     /// Waits for a line of its log, and returns it.
@@ -139,7 +151,7 @@ impl Layer {
         }
     }
 
-    pub fn process(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -164,11 +176,11 @@ impl Layer {
     fn failed(&self, what: &str) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(5).collect();
-        Error::internal(format!("a layer is not as expected: {what}")).with("log", last.join(" / "))
+        Error::internal(format!("a process is not as expected: {what}")).with("log", last.join(" / "))
     }
 }
 
-impl Drop for Layer {
+impl Drop for MeasuredProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
