@@ -56,33 +56,33 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
         // Planning says what is wrong with it, and where.
         return Ok(vec![Statement { sql: text.to_owned(), start: 0, command: Command::Rows }]);
     };
-    let mut position = TextPosition { text, line: 1, column: 1, byte: 0 };
+    let mut finder = ByteFinder { text, line: 1, column: 1, byte: 0 };
     let mut found = Vec::new();
     let mut of_statement: Vec<&TokenWithSpan> = Vec::new();
     for token in &tokens {
         match &token.token {
             Token::Whitespace(_) | Token::EOF => {}
-            Token::SemiColon => found.extend(statement(text, &mut position, &std::mem::take(&mut of_statement))?),
+            Token::SemiColon => found.extend(statement(text, &mut finder, &std::mem::take(&mut of_statement))?),
             _ => of_statement.push(token),
         }
     }
-    found.extend(statement(text, &mut position, &of_statement)?);
+    found.extend(statement(text, &mut finder, &of_statement)?);
     Ok(found)
 }
 
-fn statement(text: &str, position: &mut TextPosition, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, Problem> {
+fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, Problem> {
     let [first, ..] = tokens else { return Ok(None) };
     let last = tokens[tokens.len() - 1];
-    let start = position.byte(first.span.start.line, first.span.start.column);
-    let end = position.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
+    let start = finder.byte(first.span.start.line, first.span.start.column);
+    let end = finder.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
     let words: Vec<Word> = tokens.iter().map(|token| Word::from_token(&token.token)).collect();
     let sql = text.get(start..end).unwrap_or(text).to_owned();
     let command = command(&words, &sql)?;
     Ok(Some(Statement { sql, start, command }))
 }
 
-/// A position in a text that moves forward.
-struct TextPosition<'a> {
+/// Finds the bytes of lines and columns, from one to the next in a text.
+struct ByteFinder<'a> {
     text: &'a str,
     /// Counted from 1, columns in characters.
     line: u64,
@@ -90,7 +90,7 @@ struct TextPosition<'a> {
     byte: usize,
 }
 
-impl TextPosition<'_> {
+impl ByteFinder<'_> {
     /// The byte at a line and a column that are not before the last ones.
     fn byte(&mut self, line: u64, column: u64) -> usize {
         while (self.line, self.column) < (line, column) {

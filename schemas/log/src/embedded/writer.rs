@@ -19,7 +19,7 @@ const QUEUE: usize = 256;
 const MAX_GROUP_RECORDS: usize = 50_000;
 
 /// Each record's partition and offset, in the order given.
-type Positions = Vec<(i32, Offset)>;
+type RecordPositions = Vec<(i32, Offset)>;
 
 /// A handle to the writer, cheap to clone; the task ends with the last one.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ struct Request {
     /// Chooses the partition of records without key and id.
     random: u64,
     output: Option<OfOutput>,
-    reply: oneshot::Sender<Result<Positions>>,
+    reply: oneshot::Sender<Result<RecordPositions>>,
 }
 
 /// Records of a sink.
@@ -55,7 +55,7 @@ impl Writer {
         Writer { requests }
     }
 
-    pub(super) async fn append(&self, topic: &str, records: Vec<NewRecord>, random: u64) -> Result<Positions> {
+    pub(super) async fn append(&self, topic: &str, records: Vec<NewRecord>, random: u64) -> Result<RecordPositions> {
         self.request(topic, records, random, None).await
     }
 
@@ -70,7 +70,7 @@ impl Writer {
         self.request(topic, records, random, Some(OfOutput { output, owner, offsets })).await.map(drop)
     }
 
-    async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<OfOutput>) -> Result<Positions> {
+    async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<OfOutput>) -> Result<RecordPositions> {
         let closed = || Error::unavailable("the log was closed");
         let (reply, answer) = oneshot::channel();
         let request = Request { topic: topic.to_owned(), records, random, output, reply };
@@ -98,7 +98,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
 
 /// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has
 /// by now, only that request fails.
-async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<Positions>>> {
+async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<RecordPositions>>> {
     let mut write = store.write().await?;
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
     let mut topics = BTreeMap::new();
@@ -106,7 +106,7 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
         topics.insert(name, store::topic_of(&mut *write, name).await?);
     }
 
-    let mut outcomes: Vec<Result<Positions>> = Vec::with_capacity(group.len());
+    let mut outcomes: Vec<Result<RecordPositions>> = Vec::with_capacity(group.len());
     let mut by_partition: BTreeMap<(i64, i32), Pending<'_>> = BTreeMap::new();
     for (index, request) in group.iter().enumerate() {
         let Some(Some(topic)) = topics.get(request.topic.as_str()) else {
@@ -167,7 +167,7 @@ struct Pending<'a> {
 }
 
 /// Sends the outcomes. A caller that went away gets none, but its records are in the log.
-fn answer(group: Vec<Request>, outcome: Result<Vec<Result<Positions>>>) {
+fn answer(group: Vec<Request>, outcome: Result<Vec<Result<RecordPositions>>>) {
     match outcome {
         Ok(outcomes) => {
             for (request, outcome) in group.into_iter().zip(outcomes) {
