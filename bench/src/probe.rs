@@ -129,7 +129,7 @@ async fn time(sink: &Sink, http: &Http, probe: Probe) -> Result<Duration> {
     }
     let acknowledged = Instant::now();
     while acknowledged.elapsed() < GIVE_UP {
-        let value = http.row(&key).await?[http.asked.value].clone();
+        let value = http.row(&key).await?[http.probed.value].clone();
         match value.as_u64() {
             Some(0) => tokio::time::sleep(ASK_AGAIN.max(acknowledged.elapsed().mul_f64(ASK_AGAIN_SHARE))).await,
             Some(1) => return Ok(acknowledged.elapsed()),
