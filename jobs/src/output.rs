@@ -4,6 +4,7 @@
 use std::io::{ErrorKind as IoErrorKind, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
@@ -79,6 +80,11 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
         column.set_padding((0, if index == last { 0 } else { 2 }));
     }
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// A size in the largest binary unit that it reaches, such as `1.69 GiB`.
+pub fn size(bytes: i64) -> String {
+    HumanBytes(bytes.max(0) as u64).to_string()
 }
 
 /// Returns a cell's first line: more lines would stretch its row and pad all others.

@@ -5,11 +5,11 @@ use catalog::{DefinitionKind, RunStatus};
 use clap::{Args, Subcommand, value_parser};
 use committed::names::no_view;
 use committed::registry::Registry;
-use indicatif::HumanBytes;
 use types::{Result, Strategy};
 
 use super::{Change, Context, Done, progress};
 use crate::installation::{Installation, now};
+use crate::output::size;
 use crate::status::{RunReport, add_progress, comparison_text, runs_text};
 
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ fn plan_text(plan: &RunPlan) -> String {
     }
     let why = plan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let mut text = format!("a run of {view} (version {version}) would be {}{why}\n", plan.strategy.name());
-    let files = |of: &FileTotals| format!("{} ({})", of.files, HumanBytes(of.bytes.max(0) as u64));
+    let files = |of: &FileTotals| format!("{} ({})", of.files, size(of.bytes));
     text += &format!("  events          {events}\n");
     if plan.strategy != Strategy::Full {
         text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));
@@ -111,7 +111,7 @@ fn plan_text(plan: &RunPlan) -> String {
     }
     let written = plan.written_bytes.map_or("not known before it ran".to_owned(), |bytes| {
         let most = if plan.strategy != Strategy::Full { "at most " } else { "about " };
-        format!("{most}{}", HumanBytes(bytes.max(0) as u64))
+        format!("{most}{}", size(bytes))
     });
     text + &format!("  written         {written}")
 }

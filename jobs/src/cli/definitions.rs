@@ -7,7 +7,7 @@ use catalog::{DefinitionKind, DefinitionStatus};
 use clap::Args;
 use committed::names::no_view;
 use engine::plan::explain::Explanation;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanCount;
 use serde_json::json;
 use types::{Error, Result};
 
@@ -18,7 +18,7 @@ use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
-use crate::output::table;
+use crate::output::{size, table};
 
 #[derive(Debug, Args)]
 #[command(
@@ -363,7 +363,7 @@ fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
         Tense::Would | Tense::DryRun => ("would be ", " before anything switches"),
         Tense::Did => ("", ""),
     };
-    let (files, events, bytes) = (survey.files, counted(survey.events), HumanBytes(survey.bytes.max(0) as u64));
+    let (files, events, bytes) = (survey.files, counted(survey.events), size(survey.bytes));
     let _ =
         writeln!(text, "* archive of {} {would}decoded again by version {}{before}: {}", survey.stream, survey.version, columns.join(", "));
     let _ = writeln!(text, "    {files} files, {events} events, {bytes}; the files before stay until no reader needs them");

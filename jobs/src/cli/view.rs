@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use clap::{Args, Subcommand};
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanCount;
 use types::Result;
 
 use super::{Change, Context, Done, progress};
 use crate::apply::DiffLine;
-use crate::output::table;
+use crate::output::{size, table};
 use crate::versions::diff::{Example, ValuesDiff, VersionsDiff};
 use crate::versions::{Dropped, Switched, VersionName, Versions};
 
@@ -114,7 +114,7 @@ fn versions_text(versions: &Versions) -> String {
     let rows = versions.versions.iter().map(|version| {
         let bytes = match version.snapshot_bytes {
             0 => "-".to_owned(),
-            bytes => HumanBytes(bytes.max(0) as u64).to_string(),
+            bytes => size(bytes),
         };
         vec![version.version.to_string(), version.state(), version.since.clone(), bytes, version.differs.clone()]
     });

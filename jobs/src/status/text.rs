@@ -4,7 +4,7 @@ use catalog::{Comparison, DefinitionKind, RunStatus};
 
 use super::problems::{Problem, Severity, difference_text};
 use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
-use crate::output::table;
+use crate::output::{size, table};
 use crate::readers::Reader;
 use types::Strategy;
 
@@ -162,21 +162,8 @@ fn view_word(view: &ViewStatus) -> String {
 
 pub(super) fn runs(runs: &[RunReport]) -> String {
     let header = [
-        "run",
-        "view",
-        "version",
-        "status",
-        "started",
-        "seconds",
-        "strategy",
-        "events",
-        "bytes read",
-        "rows",
-        "bytes",
-        "tiers",
-        "peak memory",
-        "compared",
-        "error",
+        "run", "view", "version", "status", "started", "seconds", "strategy", "events", "read", "rows", "written", "tiers", "reserved",
+        "memory", "compared", "error",
     ];
     let rows = runs.iter().map(|run| {
         vec![
@@ -190,11 +177,12 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
             run.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
             run.strategy.map_or("-", Strategy::name).to_owned(),
             run.events_read.to_string(),
-            run.bytes_read.to_string(),
+            size(run.bytes_read),
             run.rows_written.to_string(),
-            run.bytes_written.to_string(),
+            size(run.bytes_written),
             run.tiers.to_string(),
-            run.peak_memory_bytes.to_string(),
+            size(run.peak_memory_bytes),
+            size(run.peak_resident_bytes),
             run.comparison.as_ref().map_or("-".to_owned(), compared),
             run.error.clone().unwrap_or_default(),
         ]

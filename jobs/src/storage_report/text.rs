@@ -4,7 +4,7 @@ use catalog::DefinitionStatus;
 use indicatif::HumanBytes;
 
 use super::{StorageReport, StreamUsage, Usage, ViewUsage};
-use crate::output::table;
+use crate::output::{size, table};
 
 impl StorageReport {
     /// The report as tables.
@@ -23,14 +23,14 @@ impl StorageReport {
             parts.push(would_free.join("\n"));
         }
         if let Some(most) = self.cache_bytes.filter(|most| self.served_bytes > i64::try_from(*most).unwrap_or(i64::MAX)) {
-            let (served, most) = (bytes(self.served_bytes), HumanBytes(most));
+            let (served, most) = (size(self.served_bytes), HumanBytes(most));
             parts.push(format!("serving.cache_bytes is {most}, and a node has local copies of the {served} that are served: raise it"));
         }
         parts.join("\n\n")
     }
 
     fn other_rows(&self) -> Vec<Vec<String>> {
-        let files = |what: &str, usage: Usage| vec![what.to_owned(), usage.files.to_string(), bytes(usage.bytes)];
+        let files = |what: &str, usage: Usage| vec![what.to_owned(), usage.files.to_string(), size(usage.bytes)];
         let local = |what: &str, size: Option<u64>| size.map(|size| vec![what.to_owned(), "-".to_owned(), HumanBytes(size).to_string()]);
         let segments = files("states of checkpoints", self.segments);
         let to_be_deleted = files("to be deleted", self.to_be_deleted);
@@ -43,7 +43,7 @@ impl StorageReport {
 fn stream_rows(stream: &StreamUsage) -> Vec<Vec<String>> {
     let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
     let row = |kind: &str, usage: Usage, rest: [String; 3]| {
-        let counted = [stream.stream.to_string(), kind.to_owned(), usage.files.to_string(), bytes(usage.bytes), usage.rows.to_string()];
+        let counted = [stream.stream.to_string(), kind.to_owned(), usage.files.to_string(), size(usage.bytes), usage.rows.to_string()];
         counted.into_iter().chain(rest).collect::<Vec<_>>()
     };
     let retention = stream.retention.clone().unwrap_or_else(|| "for ever".to_owned());
@@ -67,16 +67,12 @@ fn view_row(view: &ViewUsage) -> Vec<String> {
         version.to_string(),
         status.to_owned(),
         snapshots.files.to_string(),
-        bytes(snapshots.bytes),
+        size(snapshots.bytes),
         snapshots.rows.to_string(),
     ]
 }
 
 fn would_free_lines(stream: &StreamUsage) -> Vec<String> {
     let frees = stream.would_free.iter().filter(|freed| freed.files > 0);
-    frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, bytes(freed.bytes))).collect()
-}
-
-fn bytes(bytes: i64) -> String {
-    HumanBytes(bytes.max(0) as u64).to_string()
+    frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, size(freed.bytes))).collect()
 }

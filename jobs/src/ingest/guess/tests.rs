@@ -209,6 +209,7 @@ fn a_time_in_another_form_is_named_with_what_to_do() {
     let csv = |name: &str, value: &str| refused("p.csv", &format!("ip,n,{name}\n192.168.100.20,5,{value}\n192.168.100.21,6,{value}\n")).0;
     assert_eq!(csv("Datum", "02.01.2026 12:33"), "\"Datum\", which holds \"02.01.2026 12:33\": like day.month.year");
     assert!(csv("x", "11/22/2026 10:00").contains("like month/day/year or day/month/year, which cannot be told apart"));
+    assert!(csv("x", "2026/11/22 10:00").contains("like year/month/day"));
     assert!(csv("date", "46348.4375").contains("\"date\", which holds \"46348.4375\": like a day of a spreadsheet"));
     assert!(csv("when", "22/Nov/2026:10:00:00 +0000").contains("like the time of a web server's log"));
     assert!(csv("day", "20261122").contains("like a date without hyphens"));

@@ -101,6 +101,7 @@ fn looks(column: &Guess) -> Option<Looks> {
     let outline = outline(first);
     match outline.split(' ').next().unwrap_or_default() {
         "9.9.9" if first.len() >= 8 => found("like day.month.year", REWRITE),
+        "9/9/9" if first.find('/') == Some(4) => found("like year/month/day", REWRITE),
         "9/9/9" if first.len() >= 8 => found("like month/day/year or day/month/year, which cannot be told apart", REWRITE),
         "9-9-9" if first.len() >= 8 && parse_date(first).is_none() => found("like a day in another order than year-month-day", REWRITE),
         "9/a/9:9:9:9" => found("like the time of a web server's log", REWRITE),

@@ -186,8 +186,8 @@ async fn check_law_on_full_disk(sql: &str, before: &[Step], (rows, attempts): (&
 }
 
 proptest! {
-    // One case for ten of those without a full disk. Each waits for a worker that tries again.
-    #![proptest_config(ProptestConfig { cases: cases().div_ceil(10), max_shrink_iters: 20, ..ProptestConfig::default() })]
+    // One case for two of those without a full disk. Each waits for a worker that tries again.
+    #![proptest_config(ProptestConfig { cases: cases().div_ceil(2), max_shrink_iters: 20, ..ProptestConfig::default() })]
     fn on_this_disk_what_is_served_equals_the_plain_select(
         sql in view(),
         before in prop::collection::vec(step(), 0..6),
