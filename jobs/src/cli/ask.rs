@@ -209,7 +209,7 @@ fn meta_text(meta: &Meta) -> String {
     }
     if !meta.unread.is_empty() {
         text.push_str(&format!(
-            ", nothing of {} has been read yet (`basestream up` or `basestream speed` reads it)",
+            ", nothing of {} is committed yet (`basestream up` or `basestream speed` commits it, within speed.checkpoint_interval)",
             meta.unread.join(", ")
         ));
     }

@@ -158,7 +158,7 @@ fn before_anything_reads_answers_and_status_say_so() {
     assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
     let looked_up = text(&project.run(&["lookup", "orders_by_customer", "customer_id=c1"]).stdout);
     assert!(looked_up.contains("(no key is known yet; ") && !looked_up.contains("no such key"), "{looked_up}");
-    assert!(looked_up.contains("nothing of orders has been read yet (`basestream up` or `basestream speed` reads it)"), "{looked_up}");
+    assert!(looked_up.contains("nothing of orders is committed yet (`basestream up` or `basestream speed` commits it, "), "{looked_up}");
     let status = text(&project.run(&["status"]).stdout);
     let reported = "warning: orders: 60 records are in the log, and no worker has committed any record of this stream yet\n";
     assert!(status.contains(reported) && !status.contains("no problems"), "{status}");
