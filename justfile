@@ -77,7 +77,7 @@ docs *arguments:
 duplicates:
     .ci/duplicates
 
-# checks licences, banned duplicates, sources and known vulnerabilities; installs cargo-deny and cargo-audit if they are missing
+# checks for unused dependencies, licences, banned duplicates, sources and known vulnerabilities; installs cargo-machete, cargo-deny and cargo-audit if they are missing
 dependencies:
     .ci/dependencies
 
