@@ -47,8 +47,8 @@ pub struct Guessed {
 /// If these are all records of the file, columns that are never null are NOT NULL; otherwise only the event time is.
 /// Nested objects become columns with paths. The event time is the first
 /// TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name typical
-/// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were found,
-/// unless each is written with the same number of places, as amounts of money are.
+/// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were
+/// found, and at least four, unless each is written with the same number of places, as amounts of money are.
 ///
 /// Errors: `Input` if the file cannot be read, is empty or has no time.
 pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
@@ -151,11 +151,11 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
     for column in columns {
         match (&column.column_type, column.places) {
             (ColumnType::Decimal { scale, .. }, Some(found)) if found > 0 && found == *scale as usize => said.push(format!(
-                "{} {}: every value has {found} places; records with more will be dead letters",
+                "{} {}: every value has {found} decimal places; records with more will be dead letters",
                 column.name, column.column_type
             )),
             (ColumnType::Decimal { scale: scale @ 1..=i8::MAX, .. }, Some(found)) => said.push(format!(
-                "{} {}: found at most {found} places; records with more than {scale} will be dead letters",
+                "{} {}: decimal places found: {found} at most; records with more than {scale} will be dead letters",
                 column.name, column.column_type
             )),
             (ColumnType::BigInt, Some(_)) if column.name != "id" && !column.name.ends_with("_id") => whole.push(column.name.as_str()),

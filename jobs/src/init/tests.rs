@@ -128,7 +128,7 @@ fn a_file_without_a_time_is_refused_with_what_was_found() {
 async fn the_type_that_may_be_too_narrow_is_among_what_was_picked() {
     let (made, ..) = fitted_to("orders.csv", "customer_id,ts,units,price\nc1,2024-05-01,1,9.5\nc1,2024-05-02,2,10.25\n").await;
     let text = made.text();
-    assert!(text.contains("\n  type        price DECIMAL(18,4): found at most 2 places; records with more than 4 will"), "{text}");
+    assert!(text.contains("\n  type        price DECIMAL(18,4): decimal places found: 2 at most; records with more than 4 will"), "{text}");
     assert!(text.contains("\n  type        units BIGINT: found whole numbers alone\n"), "{text}");
 }
 

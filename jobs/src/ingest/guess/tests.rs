@@ -171,8 +171,8 @@ fn types_leave_room_and_say_what_they_were_guessed_from() {
     assert_eq!(
         guessed.types,
         [
-            "price DECIMAL(18,5): found at most 3 places; records with more than 5 will be dead letters",
-            "big DECIMAL(38,4): found at most 1 places; records with more than 4 will be dead letters",
+            "price DECIMAL(18,5): decimal places found: 3 at most; records with more than 5 will be dead letters",
+            "big DECIMAL(38,4): decimal places found: 1 at most; records with more than 4 will be dead letters",
             "units BIGINT: found whole numbers alone",
         ]
     );
@@ -187,7 +187,7 @@ fn money_keeps_the_places_that_each_amount_is_written_with() {
     };
     let (fixed, said) = of(&["6027.90", "0.10", "10.25"]);
     assert_eq!(fixed, "amount DECIMAL(18,2)");
-    assert_eq!(said, "amount DECIMAL(18,2): every value has 2 places; records with more will be dead letters");
+    assert_eq!(said, "amount DECIMAL(18,2): every value has 2 decimal places; records with more will be dead letters");
     assert_eq!(of(&["1.5000", "2.1250"]).0, "amount DECIMAL(18,4)");
     // Zeros at the end may have been left out, and one place may become two.
     for amounts in [&["6027.9", "0.10"][..], &["10.25", "3.75"], &["10", "3.50"], &["1.0", "2.5"]] {
