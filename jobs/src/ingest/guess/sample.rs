@@ -87,7 +87,11 @@ fn json_lines(input: &Input, limit: usize) -> Result<Sample> {
             is_whole = false;
             break;
         }
-        let wrong = || Error::input("the line is not one JSON object").with("line", index + 1);
+        let wrong = || {
+            Error::input("the line is not one JSON object")
+                .with("line", index + 1)
+                .with("help", "correct or remove the line; `ingest` leaves such lines out and reports them")
+        };
         if text.starts_with('[') {
             return Err(an_array().with("line", index + 1));
         }
