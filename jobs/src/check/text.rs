@@ -132,7 +132,7 @@ fn write_view(text: &mut String, view: &ViewReport) {
         let _ = writeln!(text, "  limits       {limits}");
     }
     if let Some(links) = &view.links {
-        let _ = writeln!(text, "  links        edges are kept as {}; max_degree {}", links.kind, links.max_degree);
+        let _ = writeln!(text, "  links        {} edges; max_degree {}", links.kind, links.max_degree);
     }
     if !view.approximate.is_empty() {
         let _ = writeln!(text, "  approximate  {}", view.approximate.join(", "));

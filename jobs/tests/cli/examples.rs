@@ -10,8 +10,8 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
     let project = Project::of_example("device_links");
     let check = text(&project.run(&["check"]).stdout);
     assert!(check.ends_with("2 streams and 3 views: no errors\n"), "{check}");
-    assert!(check.contains("edges are kept as liveness; max_degree 10000") && check.contains("  365d    1d   1\n"), "{check}");
-    assert!(check.contains("edges are kept as full") && check.contains("  30d     1h   33\n"), "{check}");
+    assert!(check.contains("links        liveness edges; max_degree 10000") && check.contains("  365d    1d   1\n"), "{check}");
+    assert!(check.contains("links        full edges") && check.contains("  30d     1h   33\n"), "{check}");
     let explained = |view: &str| text(&project.run(&["explain", view]).stdout);
     let (liveness, full) = (explained("device_links"), explained("device_logins"));
     assert!(
