@@ -1,5 +1,5 @@
 //! What users write: streams, views, sinks, alerts and parameters in SQL, and settings in `basestream.toml`
-//! ([`settings`]). [`syntax`] visits the syntax trees of SQL, whoever parsed it.
+//! ([`settings`]). [`syntax`] walks parsed SQL.
 
 use std::fmt;
 use std::sync::Arc;
