@@ -29,8 +29,7 @@ impl Reader {
         let read_view = self.node.read_view().unwrap();
         assert!(read_view.vector.covers(&self.vector), "{} after {}", read_view.vector, self.vector);
         self.vector = read_view.vector.clone();
-        let lines = super::table(&self.node, "counts");
-        lines.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok()).sum()
+        super::counted(&self.node, "counts")
     }
 
     async fn until_counted(&mut self, expected: i64) {

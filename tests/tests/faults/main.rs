@@ -83,7 +83,13 @@ fn table(node: &Node, name: &str) -> Vec<String> {
     table_at(&node.read_view().unwrap(), name)
 }
 
-/// The same at one position.
+/// The sum of a view's last column, a count.
+fn counted(node: &Node, name: &str) -> i64 {
+    let count = |line: &String| line.rsplit(' ').next()?.parse::<i64>().ok();
+    table(node, name).iter().filter_map(count).sum()
+}
+
+/// Same as `table`, at one position.
 fn table_at(read_view: &ReadView, name: &str) -> Vec<String> {
     let view = read_view.view(name).unwrap();
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();

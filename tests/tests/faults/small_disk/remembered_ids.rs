@@ -12,8 +12,6 @@ use serving::{Node, ServingClock};
 use speed::DedupSettings;
 use tokio_util::sync::CancellationToken;
 
-use crate::table;
-
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) \
     WITH (event_time = 'ts', key = 'k', id = 'id', dedup_within = '1d')";
 const VIEW: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k";
@@ -35,8 +33,7 @@ struct Counted {
 impl Counted {
     async fn ask(&mut self) -> i64 {
         self.node.refresh().await.unwrap();
-        let lines = table(&self.node, "counts");
-        let events: i64 = lines.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok()).sum();
+        let events = crate::counted(&self.node, "counts");
         assert!(self.events <= events && events <= EVENTS as i64, "{events} after {} of {EVENTS}", self.events);
         self.events = events;
         events
