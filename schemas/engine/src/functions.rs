@@ -8,6 +8,7 @@
 //! | `top_k(x, k)` | the k most frequent values, with counts |
 //! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | sequences of events |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
+//! | `array_agg(x ORDER BY ..)`, `string_agg(..)`, `count(DISTINCT x)` | DataFusion's, with accumulators of many groups |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
 //! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
 use types::Result;
@@ -30,11 +31,13 @@ mod bounds;
 mod calls;
 pub(crate) mod decimals;
 mod distinct;
+mod group_rows;
 mod handing_on;
 pub(crate) mod intervals;
 pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;
+mod lists;
 mod markers;
 mod moments;
 mod room;
@@ -46,7 +49,7 @@ pub(crate) mod sums;
 mod top_k;
 
 pub use decimals::QUOTIENT;
-pub(crate) use distinct::{DistinctSet, DistinctSize, grouped};
+pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub(crate) use handing_on::handing_on;
 pub use judged::Flaw;
 pub use last_n::last_n;
@@ -63,6 +66,12 @@ const MOST_AT_ONCE: usize = 1 << 30;
 
 /// The aggregates whose events are always in an order: that of their place breaks its ties.
 pub(crate) const IN_ORDER: [&str; 4] = [last_n::LAST_N, sequences::SEQUENCE_MATCH, sequences::SEQUENCE_COUNT, sequences::WINDOW_FUNNEL];
+
+/// Gives a call accumulators of ours that keep the same states as DataFusion's in less memory, if there are any. Other
+/// calls are returned unchanged.
+pub(crate) fn grouped(call: Expr) -> Expr {
+    lists::grouped(distinct::grouped(call))
+}
 
 /// A set of scalar and aggregate functions to plan with, in addition to DataFusion's. Cheap to clone.
 ///

@@ -23,9 +23,8 @@ const MANY_KEYS: i64 = 100_000;
 const LIMIT_BYTES: usize = 32 << 20;
 const BASE: i64 = 1_772_366_400_000_000;
 
-/// One of each kind of state. Not `array_agg` and `string_agg`: DataFusion keeps each value as a scalar, and a run of
-/// them takes two to four times the limit.
-pub const AGGREGATES: [&str; 22] = [
+/// One of each kind of state.
+pub const AGGREGATES: [&str; 25] = [
     "count(*)",
     "sum(x)",
     "sum(d)",
@@ -39,6 +38,9 @@ pub const AGGREGATES: [&str; 22] = [
     "approx_distinct(u)",
     "approx_median(x)",
     "first_value(u ORDER BY ts)",
+    "array_agg(u ORDER BY ts)",
+    "array_agg(DISTINCT u ORDER BY u)",
+    "string_agg(u, ',' ORDER BY ts)",
     "last_n(u, 20)",
     "top_k(u, 20)",
     "var_pop(x)",

@@ -27,7 +27,7 @@ const EPOCH_BYTES: usize = LIMIT_BYTES / 2;
 const COMMITTED_BYTES: usize = 4 * EPOCH_BYTES;
 /// Of what is read meanwhile: the events and states, and the states merged.
 const READ_BYTES: usize = 2 * EPOCH_BYTES;
-/// A buffer that grows doubles, and may be half empty. The plans of twenty-two views share this room.
+/// A buffer that grows doubles, and may be half empty. The plans of twenty-five views share this room.
 const SPARE_BYTES: usize = COMMITTED_BYTES + READ_BYTES;
 const MOST_BYTES: usize = COMMITTED_BYTES + READ_BYTES + SPARE_BYTES;
 /// Aggregates whose states are small, however many events a key has.
@@ -63,7 +63,7 @@ struct Feed {
 }
 
 /// The events of one key are what takes the memory: more than the limit. Of many keys it is the states, of which each
-/// key has twenty-two: several times the limit.
+/// key has twenty-five: several times the limit.
 const FEEDS: [Feed; 2] =
     [Feed { keys: 1, events: 40_000, at_once: 1_000, checkpoints: 3 }, Feed { keys: 6_000, events: 12_000, at_once: 250, checkpoints: 4 }];
 

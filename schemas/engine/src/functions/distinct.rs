@@ -30,7 +30,7 @@ pub(crate) use set::{DistinctSet, DistinctSize};
 
 /// Gives a call of `count(DISTINCT x)` a grouped accumulator if DataFusion's function has none. Other calls are
 /// returned unchanged.
-pub(crate) fn grouped(call: Expr) -> Expr {
+pub(super) fn grouped(call: Expr) -> Expr {
     match call {
         Expr::AggregateFunction(AggregateFunction { func, params })
             if func.name() == "count" && params.distinct && params.args.len() == 1 =>

@@ -8,7 +8,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 pub(crate) fn handing_on(call: &AggregateFunctionExpr) -> f64 {
     match call.fun().name() {
         "approx_median" | "approx_percentile_cont" => 7.0,
-        "approx_distinct" | "array_agg" | "string_agg" => 2.9,
+        "approx_distinct" => 2.9,
         "sum" | "avg" if call.is_distinct() => 2.3,
         "first_value" | "last_value" | "min" | "max" => 2.4,
         "median" | "percentile_cont" => 2.0,

@@ -1,22 +1,18 @@
 //! `last_n(x, n)`: the last n values, newest first.
 
-use std::cmp::Ordering;
-use std::mem::{size_of, size_of_val};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArray};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow_row::{RowConverter, SortField};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
 
-use super::MOST_AT_ONCE;
 use super::bounds::checked_bound;
-use super::room::{give_back, make_room};
+use super::group_rows::{Columns, Direction, GroupRows, Groups, Handed, KeepsRows, OneGroup, ordering_types};
 
 pub(crate) const LAST_N: &str = "last_n";
 /// The greatest `n`.
@@ -60,9 +56,7 @@ impl AggregateUDFImpl for LastN {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let mut of_all = LastNs::new(&args)?;
-        of_all.counts.push(0);
-        Ok(Box::new(LastNOfAll(of_all)))
+        Ok(Box::new(OneGroup::new(LastNs::new(&args)?)))
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
@@ -70,7 +64,7 @@ impl AggregateUDFImpl for LastN {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(LastNs::new(&args)?))
+        Ok(Box::new(Groups(LastNs::new(&args)?)))
     }
 
     /// Not insensitive, or DataFusion would not pass the ordering columns to the accumulator. No sorted input is
@@ -96,39 +90,16 @@ fn state_row(value: &DataType, ordering: &[DataType]) -> Fields {
     std::iter::once(value).chain(ordering).collect()
 }
 
-/// The last n of every group.
-///
-/// A row is kept as its ordering and its value in row format, which sort like them: some fifty bytes, where scalars
-/// take five hundred. Rows beyond the limit are dropped once there are as many as there are rows to keep.
+/// The last n of every group. Rows beyond the limit are dropped once there are as many as there are rows to keep.
 #[derive(Debug)]
 struct LastNs {
     limit: usize,
     ignore_nulls: bool,
-    /// Of the ordering columns, then the value.
-    fields: Vec<SortField>,
-    converter: RowConverter,
+    /// The ordering columns, then the value, so that the result does not depend on the order of arrival.
+    rows: GroupRows,
     row_fields: Fields,
-    bytes: Vec<u8>,
-    rows: Vec<Row>,
-    /// How many rows each group has.
-    counts: Vec<u32>,
     /// How many rows are beyond the limit of their groups.
     surplus: usize,
-}
-
-/// Where a row's bytes are.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    start: usize,
-    len: u32,
-    group: u32,
-}
-
-/// What is handed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handed {
-    State,
-    Values,
 }
 
 impl LastNs {
@@ -137,10 +108,7 @@ impl LastNs {
         if args.order_bys.is_empty() {
             return plan_err!("{LAST_N} has no order outside a view: write {LAST_N}(x, n ORDER BY ..)");
         }
-        let ordering_types = args.order_bys.iter().map(|sort| sort.expr.data_type(args.schema)).collect::<Result<Vec<_>>>()?;
-        if let Some(nested) = ordering_types.iter().find(|data_type| data_type.is_nested()) {
-            return plan_err!("{LAST_N} cannot order by values of {nested}: they have no total order");
-        }
+        let ordering_types = ordering_types(LAST_N, args)?;
         let value_type = args.expr_fields[0].data_type();
         let ordering = ordering_types.iter().zip(args.order_bys.iter());
         let mut fields: Vec<SortField> =
@@ -149,16 +117,41 @@ impl LastNs {
         if !RowConverter::supports_fields(&fields) {
             return plan_err!("{LAST_N} does not keep values of {value_type}");
         }
-        Self::with_fields(limit, args.ignore_nulls, fields, state_row(value_type, &ordering_types))
+        let row_fields = state_row(value_type, &ordering_types);
+        let rows = GroupRows::new(LAST_N, fields, Direction::Descending)?;
+        Ok(Self { limit, ignore_nulls: args.ignore_nulls, rows, row_fields, surplus: 0 })
     }
 
-    fn with_fields(limit: usize, ignore_nulls: bool, fields: Vec<SortField>, row_fields: Fields) -> Result<Self> {
-        let converter = RowConverter::new(fields.clone())?;
-        let (bytes, rows, counts) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { limit, ignore_nulls, fields, converter, row_fields, bytes, rows, counts, surplus: 0 })
+    /// Adds these rows of the columns, each with its group.
+    fn add(&mut self, ordering: &[ArrayRef], values: &ArrayRef, rows: impl Iterator<Item = (usize, usize)>) -> Result<()> {
+        let columns: Vec<ArrayRef> = ordering.iter().chain([values]).cloned().collect();
+        let encoded = self.rows.encode(&columns)?;
+        for (row, group) in rows {
+            self.rows.push(encoded.row(row).as_ref(), group)?;
+            self.surplus += usize::from(self.rows.count(group) > self.limit);
+            // Dropping as many as are kept costs each row a constant number of comparisons, times log n.
+            if self.surplus >= (self.rows.len() - self.surplus).max(2 * self.limit.min(16)) {
+                self.settle();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl KeepsRows for LastNs {
+    fn empty(&self) -> Result<Self> {
+        let row_fields = self.row_fields.clone();
+        Ok(Self { limit: self.limit, ignore_nulls: self.ignore_nulls, rows: self.rows.empty()?, row_fields, surplus: 0 })
     }
 
-    /// Adds events. The columns: x, n, the ordering columns.
+    fn rows(&self) -> &GroupRows {
+        &self.rows
+    }
+
+    fn rows_mut(&mut self) -> &mut GroupRows {
+        &mut self.rows
+    }
+
     fn update(&mut self, columns: &[ArrayRef], counts: impl Fn(usize) -> bool, groups: &[usize]) -> Result<()> {
         let [values, _n, ordering @ ..] = columns else {
             return exec_err!("{LAST_N} got {} columns: expected its two arguments and its order", columns.len());
@@ -168,7 +161,6 @@ impl LastNs {
         self.add(ordering, values, (0..values.len()).filter(chosen).map(|row| (row, groups[row])))
     }
 
-    /// Adds the rows of states.
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()> {
         let Some(lists) = states.first().and_then(|state| state.as_list_opt::<i32>()) else {
             return exec_err!("the state of {LAST_N} is no list");
@@ -188,77 +180,15 @@ impl LastNs {
         self.add(&columns[1..], &columns[0], valid.flat_map(|list| of_list(list).map(move |row| (row, groups[list]))))
     }
 
-    /// Adds these rows of the columns, each with its group.
-    fn add(&mut self, ordering: &[ArrayRef], values: &ArrayRef, rows: impl Iterator<Item = (usize, usize)>) -> Result<()> {
-        let columns: Vec<ArrayRef> = ordering.iter().chain([values]).cloned().collect();
-        let encoded = self.converter.convert_columns(&columns)?;
-        for (row, group) in rows {
-            let bytes = encoded.row(row);
-            self.push(bytes.as_ref(), group)?;
-            // Dropping as many as are kept costs each row a constant number of comparisons, times log n.
-            if self.surplus >= (self.rows.len() - self.surplus).max(2 * self.limit.min(16)) {
-                self.settle();
-            }
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, bytes: &[u8], group: usize) -> Result<()> {
-        let (Ok(group_number), Ok(len)) = (u32::try_from(group), u32::try_from(bytes.len())) else {
-            return exec_err!("{LAST_N} has a row of {} bytes in group {group}: expected at most {} of each", bytes.len(), u32::MAX);
-        };
-        make_room(&mut self.bytes, bytes.len());
-        make_room(&mut self.rows, 1);
-        self.rows.push(Row { start: self.bytes.len(), len, group: group_number });
-        self.bytes.extend_from_slice(bytes);
-        self.counts[group] += 1;
-        self.surplus += usize::from(self.counts[group] as usize > self.limit);
-        Ok(())
-    }
-
-    /// Drops the rows beyond the limit.
     fn settle(&mut self) {
-        if self.surplus == 0 {
-            return;
+        if self.surplus > 0 {
+            let limit = self.limit;
+            self.rows.thin_out(|rows, _| rows.len().min(limit));
+            self.surplus = 0;
         }
-        let Self { limit, bytes, rows, counts, .. } = self;
-        let mut crowded: Vec<Row> = rows.extract_if(.., |row| counts[row.group as usize] as usize > *limit).collect();
-        crowded.sort_unstable_by(|left, right| newest_first(left, right, bytes));
-        for of_group in crowded.chunk_by(|left, right| left.group == right.group) {
-            rows.extend_from_slice(&of_group[..*limit]);
-            counts[of_group[0].group as usize] = *limit as u32;
-        }
-        self.surplus = 0;
-        self.close_gaps();
     }
 
-    /// Moves the bytes of all rows together.
-    fn close_gaps(&mut self) {
-        self.rows.sort_unstable_by_key(|row| row.start);
-        let mut end = 0;
-        for row in &mut self.rows {
-            let len = row.len as usize;
-            self.bytes.copy_within(row.start..row.start + len, end);
-            row.start = end;
-            end += len;
-        }
-        self.bytes.truncate(end);
-        give_back(&mut self.bytes);
-        give_back(&mut self.rows);
-    }
-
-    /// The lists of the first groups, newest first in each.
-    fn lists(&mut self, groups: usize, handed: Handed) -> Result<ArrayRef> {
-        self.settle();
-        let bytes = &self.bytes;
-        self.rows.sort_unstable_by(|left, right| newest_first(left, right, bytes));
-        let taken = &self.rows[..self.rows.partition_point(|row| (row.group as usize) < groups)];
-        let total: usize = taken.iter().map(|row| row.len as usize).sum();
-        if i32::try_from(total).is_err() {
-            return exec_err!("{LAST_N} has {total} bytes to hand on at once: expected at most {}", i32::MAX);
-        }
-        let parser = self.converter.parser();
-        let mut columns = self.converter.convert_rows(taken.iter().map(|row| parser.parse(row.bytes(bytes))))?;
+    fn columns(&self, Columns { mut columns, offsets, nulls }: Columns, handed: Handed) -> Result<Vec<ArrayRef>> {
         // The value is the last column, and the first field.
         columns.rotate_right(1);
         let columns = columns.iter().zip(&self.row_fields).map(|(column, field)| Ok(cast(column, field.data_type())?));
@@ -267,115 +197,8 @@ impl LastNs {
             Handed::Values => columns.swap_remove(0),
             Handed::State => Arc::new(StructArray::try_new(self.row_fields.clone(), columns, None)?),
         };
-        let counts = &self.counts[..groups];
-        let valid: NullBuffer = counts.iter().map(|count| *count > 0).collect::<Vec<bool>>().into();
-        let offsets = OffsetBuffer::from_lengths(counts.iter().map(|count| *count as usize));
         let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
-        Ok(Arc::new(ListArray::try_new(field, offsets, items, Some(valid).filter(|valid| valid.null_count() > 0))?))
-    }
-
-    /// Forgets the first groups. The others are numbered from 0.
-    fn forget(&mut self, groups: usize) {
-        if groups == self.counts.len() {
-            (self.bytes, self.rows, self.counts, self.surplus) = (Vec::new(), Vec::new(), Vec::new(), 0);
-            return;
-        }
-        self.counts.drain(..groups);
-        self.rows.retain(|row| row.group as usize >= groups);
-        self.rows.iter_mut().for_each(|row| row.group -= groups as u32);
-        self.close_gaps();
-    }
-
-    fn hand_on(&mut self, emit_to: EmitTo, handed: Handed) -> Result<ArrayRef> {
-        let groups = match emit_to {
-            EmitTo::All => self.counts.len(),
-            EmitTo::First(groups) => groups,
-        };
-        let lists = self.lists(groups, handed)?;
-        self.forget(groups);
-        Ok(lists)
-    }
-
-    /// What is held, and what it takes to hand it on. More than any limit once it approaches what Arrow's lists hold:
-    /// when memory is refused, operators emit everything at once.
-    fn held_bytes(&self) -> usize {
-        if self.bytes.len() > MOST_AT_ONCE {
-            return usize::MAX / 64;
-        }
-        let held = self.bytes.capacity() + self.rows.capacity() * size_of::<Row>() + self.counts.capacity() * size_of::<u32>();
-        size_of_val(self) + held + self.bytes.len()
-    }
-}
-
-impl Row {
-    fn bytes<'b>(&self, all: &'b [u8]) -> &'b [u8] {
-        &all[self.start..self.start + self.len as usize]
-    }
-}
-
-/// By group, then newest first: by the ordering, then by value, so that the result does not depend on the order of
-/// arrival.
-fn newest_first(left: &Row, right: &Row, bytes: &[u8]) -> Ordering {
-    left.group.cmp(&right.group).then_with(|| right.bytes(bytes).cmp(left.bytes(bytes)))
-}
-
-impl GroupsAccumulator for LastNs {
-    fn update_batch(&mut self, columns: &[ArrayRef], groups: &[usize], only: Option<&BooleanArray>, total_groups: usize) -> Result<()> {
-        self.counts.resize(total_groups, 0);
-        self.update(columns, |row| only.is_none_or(|only| only.is_valid(row) && only.value(row)), groups)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<()> {
-        self.counts.resize(total_groups, 0);
-        self.merge(states, groups)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        self.hand_on(emit_to, Handed::Values)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(vec![self.hand_on(emit_to, Handed::State)?])
-    }
-
-    fn convert_to_state(&self, columns: &[ArrayRef], only: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let mut each = Self::with_fields(self.limit, self.ignore_nulls, self.fields.clone(), self.row_fields.clone())?;
-        let rows = columns.first().map_or(0, |column| column.len());
-        let groups: Vec<usize> = (0..rows).collect();
-        each.update_batch(columns, &groups, only, rows)?;
-        each.state(EmitTo::All)
-    }
-
-    fn size(&self) -> usize {
-        self.held_bytes()
-    }
-}
-
-/// One group alone, which may be asked again and again.
-#[derive(Debug)]
-struct LastNOfAll(LastNs);
-
-impl Accumulator for LastNOfAll {
-    fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let rows = columns.first().map_or(0, |column| column.len());
-        self.0.update(columns, |_| true, &vec![0; rows])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let rows = states.first().map_or(0, |column| column.len());
-        self.0.merge(states, &vec![0; rows])
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![ScalarValue::try_from_array(&self.0.lists(1, Handed::State)?, 0)?])
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        ScalarValue::try_from_array(&self.0.lists(1, Handed::Values)?, 0)
-    }
-
-    fn size(&self) -> usize {
-        self.0.held_bytes()
+        Ok(vec![Arc::new(ListArray::try_new(field, offsets, items, nulls)?)])
     }
 }
 

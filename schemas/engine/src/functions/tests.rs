@@ -32,6 +32,15 @@ pub(super) fn lowered(call: &str, schema: &SchemaRef) -> AggregateFunctionExpr {
 }
 
 pub(super) fn try_lowered(call: &str, schema: &SchemaRef) -> datafusion::common::Result<AggregateFunctionExpr> {
+    lowered_after(call, schema, |expr| expr)
+}
+
+/// The same with accumulators of ours, where there are any.
+pub(super) fn lowered_grouped(call: &str, schema: &SchemaRef) -> AggregateFunctionExpr {
+    lowered_after(call, schema, grouped).unwrap_or_else(|error| panic!("{call}: {error}"))
+}
+
+fn lowered_after(call: &str, schema: &SchemaRef, change: impl Fn(Expr) -> Expr) -> datafusion::common::Result<AggregateFunctionExpr> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let plan = runtime.block_on(analysed(&format!("SELECT {call} FROM t"), schema))?;
     let mut found = None;
@@ -39,7 +48,8 @@ pub(super) fn try_lowered(call: &str, schema: &SchemaRef) -> datafusion::common:
         if let LogicalPlan::Aggregate(aggregate) = node {
             let input = aggregate.input.schema();
             let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-            let lowered = LoweredAggregateBuilder::new(&aggregate.aggr_expr[0], input, input.as_arrow(), &props, &context).build()?;
+            let expr = change(aggregate.aggr_expr[0].clone());
+            let lowered = LoweredAggregateBuilder::new(&expr, input, input.as_arrow(), &props, &context).build()?;
             found = Some(Arc::unwrap_or_clone(lowered.aggregate));
         }
         Ok(TreeNodeRecursion::Continue)

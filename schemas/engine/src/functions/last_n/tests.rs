@@ -1,5 +1,6 @@
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::ScalarValue;
 use proptest::prelude::*;
 
 use super::super::tests::{inputs, lowered, merged, single, state_columns, try_lowered};

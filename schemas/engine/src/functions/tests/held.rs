@@ -12,7 +12,7 @@ use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFuncti
 use datafusion::physical_expr::expressions::Column;
 
 use super::super::{grouped, handing_on};
-use super::{inputs, lowered};
+use super::{inputs, lowered, lowered_grouped};
 use crate::states::merge::groups_accumulator;
 
 thread_local! {
@@ -179,6 +179,16 @@ fn what_moments_hold_is_what_they_say() {
     each_says_what_it_holds(&["var_pop(d)", "stddev(seq)", "corr(d, seq)"]);
 }
 
+#[test]
+fn what_lists_hold_is_what_they_say() {
+    for call in ["array_agg(x ORDER BY ts, seq)", "string_agg(x, ',' ORDER BY ts, seq)", "array_agg(DISTINCT x ORDER BY x)"] {
+        let lowered = lowered_grouped(call, &schema());
+        for (keys, different) in [(1, ROWS * BATCHES), (1, 100), (100, 5_000), (10_000, ROWS * BATCHES), (ROWS * BATCHES, ROWS * BATCHES)] {
+            check(call, &lowered, keys, different);
+        }
+    }
+}
+
 /// DataFusion's, with what [`handing_on`] adds.
 #[test]
 fn what_datafusions_accumulators_hold_is_what_they_say_and_what_it_takes_to_hand_on() {
@@ -188,8 +198,6 @@ fn what_datafusions_accumulators_hold_is_what_they_say_and_what_it_takes_to_hand
         "avg(DISTINCT d)",
         "median(d)",
         "percentile_cont(0.9) WITHIN GROUP (ORDER BY seq)",
-        "array_agg(x ORDER BY ts, seq)",
-        "string_agg(x, ',' ORDER BY ts, seq)",
         "max(x)",
         "first_value(x ORDER BY ts, seq)",
         "approx_distinct(x)",
