@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod numerics;
 mod project;
 mod script;
 mod spelled;
