@@ -1,5 +1,5 @@
 //! Measures the restart of a killed process: how long until it is ready, until its first lookup is answered, and until
-//! its copy is complete.
+//! its copy is complete; and how long one takes to end that is asked to.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::report::{Figure, Report, Table};
 use crate::spread::Spread;
 
 mod segments;
+mod stop;
 
 use segments::Segments;
 
@@ -31,12 +32,21 @@ pub struct Options {
     pub checkpoints: u64,
     pub checkpoint_events: u64,
     pub repeats: usize,
+    /// In the catalog of a process that is asked to end.
+    pub stop_checkpoints: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // An hour of ten-second checkpoints, at 1,000 events a second.
-        Self { keys: vec![1_000_000, 10_000_000], events_per_key: 2, checkpoints: 360, checkpoint_events: 10_000, repeats: 3 }
+        Self {
+            keys: vec![1_000_000, 10_000_000],
+            events_per_key: 2,
+            checkpoints: 360,
+            checkpoint_events: 10_000,
+            repeats: 3,
+            stop_checkpoints: 100_000,
+        }
     }
 }
 
@@ -57,8 +67,10 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         measure(options, *keys, programs, &of_keys, &mut table).await?;
         std::fs::remove_dir_all(&of_keys)?;
     }
-    let question = "How soon does a killed process answer again, with many keys in its snapshot and segments after it?".to_owned();
-    Ok(Report { benchmark: "start".into(), question, context: context.end(), tables: vec![table] })
+    let stop = stop::measured(options, programs, &folder.join("stop")).await?;
+    let question = "How soon does a killed process answer again, with many keys in its snapshot and segments after it; and how soon \
+                    does one end that is asked to, over a catalog of many checkpoints?";
+    Ok(Report { benchmark: "start".into(), question: question.to_owned(), context: context.end(), tables: vec![table, stop] })
 }
 
 fn empty_table(options: &Options) -> Table {

@@ -199,6 +199,9 @@ pub(crate) struct Start {
     checkpoint_events: u64,
     #[arg(long, default_value_t = start::Options::default().repeats)]
     repeats: usize,
+    /// Checkpoints in the catalog of a process that is asked to end
+    #[arg(long, default_value_t = start::Options::default().stop_checkpoints)]
+    stop_checkpoints: u64,
 }
 
 impl Start {
@@ -209,6 +212,7 @@ impl Start {
             checkpoints: self.checkpoints,
             checkpoint_events: self.checkpoint_events,
             repeats: self.repeats,
+            stop_checkpoints: self.stop_checkpoints,
         }
     }
 }

@@ -1,11 +1,12 @@
 use basestream_bench::report::Figure;
 use basestream_bench::start;
 
-use super::{assert_all_reported, programs};
+use super::{assert_all_reported, is_verdict, programs};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
-    let options = start::Options { keys: vec![300], events_per_key: 3, checkpoints: 5, checkpoint_events: 40, repeats: 1 };
+async fn a_killed_process_starts_again_and_counts_all_that_was_committed_and_one_ends_when_it_is_asked_to() {
+    let options =
+        start::Options { keys: vec![300], events_per_key: 3, checkpoints: 5, checkpoint_events: 40, repeats: 1, stop_checkpoints: 1_200 };
     let folder = tempfile::tempdir().unwrap();
     // A row that lacks events of the snapshot or of the segments is an error.
     let report = start::run(&options, &programs(), folder.path(), "bench start").await.unwrap();
@@ -15,5 +16,7 @@ async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
         assert!(matches!(&row[2..4], [Figure::Count(segments @ 5..), Figure::Count(200)] if *segments < 20), "{row:?}");
         assert!(matches!(&row[5..8], [Figure::Seconds(_), Figure::Seconds(_), Figure::Seconds(_)]), "{row:?}");
     }
+    let [stop] = &report.tables[1].rows[..] else { panic!("{report}") };
+    assert!(matches!(&stop[..3], [Figure::Count(1_200), Figure::Seconds(_), Figure::Seconds(_)]) && is_verdict(&stop[3]), "{stop:?}");
     assert_all_reported(&report);
 }
