@@ -165,17 +165,22 @@ impl CopiedBuckets {
 
     async fn write(&self, file: &BucketFile, path: &Path) -> Result<()> {
         let plan = &self.live.plan;
-        let mut writer = SortedFileWriter::create(path, plan.state_schema())?;
+        let mut writer = SortedFileWriter::create(path, plan.state_schema()).map_err(|error| self.in_cache(error))?;
         let mut batches = read_bucket(&self.storage, file).await?;
         while let Some(batch) = batches.next().await {
             let batch = conform(plan.state_schema(), &batch?)?;
             let keys = self.live.codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
-            writer.write(&StateRows::from_sorted(batch, keys))?;
+            writer.write(&StateRows::from_sorted(batch, keys)).map_err(|error| self.in_cache(error))?;
             failpoint::hit("serving.copying")?;
             // Lookups that need none of this go first.
             tokio::task::yield_now().await;
         }
-        writer.finish().map(drop)
+        writer.finish().map_err(|error| self.in_cache(error))
+    }
+
+    /// An error of the cache folder, not of the storage.
+    fn in_cache(&self, error: Error) -> Error {
+        error.with("folder", self.folder.display()).with("setting", "serving.cache_dir")
     }
 
     /// Ends what is under way.

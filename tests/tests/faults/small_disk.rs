@@ -1,4 +1,4 @@
-//! The binary, a run that spills, and remembered ids, on a real file system that runs full.
+//! The binary, a run that spills, a node's copies, and remembered ids, on a real file system that runs full.
 //! `BASESTREAM_TEST_SMALL_DISK` names a folder on one of 24 MiB: `tests/services/test disk` mounts it.
 
 use std::process::Stdio;
@@ -16,6 +16,7 @@ use types::{ErrorKind, Result};
 
 use crate::table;
 
+mod copies;
 mod remembered_ids;
 
 const STREAM: &str = "CREATE STREAM payments (k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts', key = 'k');";
