@@ -22,7 +22,9 @@ mod remembered_ids;
 const STREAM: &str = "CREATE STREAM payments (k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts', key = 'k');";
 const VIEW: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k;";
 const EVENTS: usize = 20_000;
-/// What the ballast leaves: less than the events take.
+/// These are appended over HTTP while the disk is full: none of them is taken.
+const REFUSED_EVENTS: usize = 12_000;
+/// What the ballast leaves: less than either of them takes.
 const ROOM_BYTES: u64 = 2 << 20;
 const LONG: Duration = Duration::from_secs(120);
 /// Keys of a thousand bytes each, and a run that cannot hold their states in memory, but on the disk.
@@ -39,6 +41,12 @@ impl NodeClient {
     async fn get(&self, path: &str) -> Option<(u16, Value)> {
         let reply = reqwest::get(format!("http://{}{path}", self.http)).await.ok()?;
         Some((reply.status().as_u16(), reply.json().await.ok()?))
+    }
+
+    /// The status of appending these events.
+    async fn append(&self, events: String) -> u16 {
+        let url = format!("http://{}/v1/streams/payments/events", self.http);
+        reqwest::Client::new().post(url).body(events).send().await.expect("the node answers").status().as_u16()
     }
 
     async fn look_up(&mut self) -> i64 {
@@ -98,6 +106,7 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     let status: Value = serde_json::from_slice(&project.run(&["status", "--json"]).unwrap().stdout).unwrap();
     let faults: Vec<&str> = status["problems"].as_array().unwrap().iter().filter_map(|problem| problem["fault"].as_str()).collect();
     assert!(faults.iter().any(|fault| ["node_not_ready", "catalog_unreachable"].contains(fault)), "{faults:?}");
+    assert_eq!(client.append((0..REFUSED_EVENTS).map(event).collect()).await, 503);
     for _ in 0..100 {
         client.look_up().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -107,7 +116,10 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
     // The first one ends by itself or gave up; another one sends what is missing, and nothing twice.
     waiting.wait().unwrap();
     project.ok(&["ingest", "payments", &events]).unwrap();
-    client.until("all are counted", async |client| client.look_up().await == EVENTS as i64).await;
+    // The process that could not append does it now.
+    assert_eq!(client.append(event(EVENTS)).await, 202);
+    let all = EVENTS as i64 + 1;
+    client.until("all are counted", async |client| client.look_up().await == all).await;
     client.until("ready", async |client| client.get("/readyz").await.is_some_and(|(status, _)| status == 200)).await;
     client
         .until("committed", async |_| {
@@ -115,7 +127,7 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
             status["partitions"].as_array().unwrap().iter().all(|partition| partition["lag"] == 0)
         })
         .await;
-    assert_eq!(client.look_up().await, EVENTS as i64);
+    assert_eq!(client.look_up().await, all);
     project.ok(&["verify", "counts"]).unwrap();
     assert_eq!(up.terminate().unwrap(), Some(0), "{}", project.log_of("up"));
 }
