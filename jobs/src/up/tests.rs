@@ -127,10 +127,24 @@ async fn the_scheduler_alone_is_ready_once_it_knows_what_is_due() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(scheduler(installation, options, stop.clone()));
     let url = ready.await.unwrap().url();
+    assert_eq!(reqwest::get(format!("{url}/healthz")).await.unwrap().text().await.unwrap(), r#"{"status":"ok"}"#);
     let ready = until(&format!("{url}/readyz"), |status, _| status == 200).await;
     assert!(ready.contains("\"status\":\"ready\""), "{ready}");
+    let is_shown = |text: &str| text.contains("basestream_build_info{") && text.contains("basestream_outages ");
+    until(&format!("{url}/metrics"), |status, text| status == 200 && is_shown(text)).await;
     stop.cancel();
     task.await.unwrap().unwrap();
+}
+
+/// As over a large catalog, which takes long to load.
+#[tokio::test]
+async fn a_process_that_is_still_starting_ends_when_it_is_asked_to() {
+    let stop = CancellationToken::new();
+    let starting = unless_stopped(&stop, std::future::pending::<Result<()>>());
+    let (started, ()) = tokio::join!(starting, async { stop.cancel() });
+    assert_eq!(started.unwrap(), None);
+    assert_eq!(unless_stopped(&stop, async { Ok(()) }).await.unwrap(), None, "it was asked before");
+    assert_eq!(unless_stopped(&CancellationToken::new(), async { Ok("started") }).await.unwrap(), Some("started"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
