@@ -595,6 +595,33 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
 }
 
 #[test]
+fn an_event_on_which_a_view_fails_is_reported_listed_and_exported() {
+    let project = Project::of_orders();
+    let view = "CREATE VIEW shares AS SELECT customer_id, sum(10 / (revenue - 1.25)) AS share FROM orders GROUP BY customer_id;\n";
+    std::fs::write(project.path().join("views/shares.sql"), view).unwrap();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let up = project.up();
+    project.wait_until_committed(60);
+    // No run has read the event: only the node knows that the view fails on it.
+    let http = up.url.trim_start_matches("http://");
+    let output = command(&project.path(), &["status", "--json"]).env("BASESTREAM__SERVING__HTTP", http).output().unwrap();
+    assert_success(&output);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = status["problems"].as_array().unwrap();
+    let reported = problems.iter().find(|problem| problem["fault"] == "view_errors").unwrap_or_else(|| panic!("{status:#}"));
+    assert_eq!(reported["what"], "the view shares (version 1) fails on 1 event");
+
+    let listed = project.json(&["dead-letters", "list", "--view", "shares"]);
+    assert_eq!((&listed["count"], &listed["events"][0]["stream"]), (&1.into(), &"orders".into()));
+    let exported = project.run(&["dead-letters", "export", "--view", "shares", "--to", "-"]);
+    assert_success(&exported);
+    let line: Value = serde_json::from_slice(&exported.stdout).unwrap();
+    assert_eq!((&line["event"]["order_id"], &line["offset"]), (&"o1".into(), &listed["events"][0]["offset"]), "{line}");
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
 fn status_says_what_it_can_when_a_service_does_not_answer() {
     let project = Project::of_orders();
     let status = |name: &str, url: &str| {
