@@ -92,7 +92,9 @@ impl Ready {
 /// Applies definitions and runs all layers until `stop` is cancelled; then shuts everything down in order. The first
 /// part that fails stops all, and its error is returned.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
+    let settings = &installation.settings;
+    warn_of(settings.without_effect_in_up());
+    warn_of(settings.without_effect());
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let offering = layers::bind(&installation).await?;
     let fresh = Fresh::default();
@@ -113,6 +115,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 
 /// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    warn_of(installation.settings.without_effect());
     let listener = bind_optional("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
     let offering = layers::bind(&installation).await?;
     apply(&installation, &options).await?;
@@ -132,6 +135,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
 /// Runs the serving layer alone: it answers from checkpoints, snapshots and the fresh layers that workers offer, and
 /// appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    warn_of(installation.settings.without_effect());
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
@@ -159,6 +163,10 @@ pub async fn scheduler(installation: Installation, options: UpOptions, stop: Can
     let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Scheduler(looks)));
     announce("basestream scheduler", ready, options);
     finish(installation, parts, &stop).await
+}
+
+fn warn_of(settings: Vec<String>) {
+    settings.iter().for_each(|line| warn!("{line}"));
 }
 
 /// Starts something; `None` if `stop` came first, for a large catalog takes long to load. What is dropped then is as if

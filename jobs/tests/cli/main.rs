@@ -261,14 +261,16 @@ fn a_token_is_printed_once_opens_a_node_and_is_revoked() {
 }
 
 #[test]
-fn the_address_of_a_separate_layer_is_warned_of_in_up() {
+fn settings_without_effect_are_warned_of() {
     let project = Project::of_orders();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut up = command(&project.path(), &["up"]);
     up.env("BASESTREAM__SPEED__HTTP", "127.0.0.1:0").env("BASESTREAM__SERVING__HTTP", taken.local_addr().unwrap().to_string());
+    up.env("BASESTREAM__SPEED__FLIGHT_ADVERTISE", "worker-1");
     let ended = up.stdin(Stdio::null()).output().unwrap();
     assert_fails(&ended, 1, "setting: serving.http");
     assert_fails(&ended, 1, "speed.http = \"127.0.0.1:0\" has no effect in `up`");
+    assert_fails(&ended, 1, "speed.flight_advertise has no effect without speed.flight");
 }
 
 #[test]

@@ -320,6 +320,21 @@ impl Settings {
         given.map(line).collect()
     }
 
+    /// Returns a line for each setting that is given and changes nothing because of another one, in any process.
+    pub fn without_effect(&self) -> Vec<String> {
+        let (speed, serving) = (&self.speed, &self.serving);
+        let mut lines = Vec::new();
+        if speed.flight_advertise.is_some() && speed.flight.is_none() {
+            lines.push("speed.flight_advertise has no effect without speed.flight: the workers offer nothing to nodes".to_owned());
+        }
+        if serving.fresh == FreshKind::Committed {
+            let given = [("fresh_token", serving.fresh_token.is_some()), ("fresh_ca", serving.fresh_ca.is_some())];
+            let line = |name| format!("serving.{name} has no effect with serving.fresh = \"committed\": the node follows no workers");
+            lines.extend(given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| line(name)));
+        }
+        lines
+    }
+
     /// Returns the folder of local copies: the configured one, or the project's.
     pub fn cache_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))

@@ -85,6 +85,21 @@ fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses
 }
 
 #[test]
+fn what_changes_nothing_because_of_another_setting_is_named() {
+    let text = "[speed]\nflight_advertise = 'worker-1'\n[serving]\nfresh = 'committed'\nfresh_token = 'bst_hush'\nfresh_ca = 'ca.pem'";
+    assert_eq!(
+        parse(text).without_effect(),
+        [
+            "speed.flight_advertise has no effect without speed.flight: the workers offer nothing to nodes",
+            "serving.fresh_token has no effect with serving.fresh = \"committed\": the node follows no workers",
+            "serving.fresh_ca has no effect with serving.fresh = \"committed\": the node follows no workers",
+        ]
+    );
+    let used = "[speed]\nflight = 'h:1'\nflight_advertise = 'worker-1'\n[serving]\nfresh_token = 'bst_hush'\nfresh_ca = 'ca.pem'";
+    assert_eq!((parse(used).without_effect(), parse("").without_effect()), (vec![], vec![]));
+}
+
+#[test]
 fn protocols_have_addresses_of_their_own() {
     assert_eq!(
         wrong("[serving]\npostgres = 'h:1'\nflight = 'h:1'", &[]).trim(),
