@@ -23,7 +23,7 @@ mod assignment;
 mod client;
 mod cluster;
 mod consumer;
-mod outputs;
+mod output;
 mod producer;
 mod reader;
 mod record;
@@ -31,8 +31,8 @@ mod settings;
 
 use client::{Quiet, lock};
 use cluster::Cluster;
-pub use outputs::positions_topic;
-use outputs::{Appended, Outputs};
+pub use output::positions_topic;
+use output::{Appended, Outputs};
 use producer::Appender;
 use settings::Settings;
 
