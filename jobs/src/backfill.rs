@@ -271,7 +271,7 @@ async fn decode_file(
     let about = |error: Error| error.with("file", &old.path);
     let _held = room.acquire_many(bytes_held(&old)).await.map_err(|_| about(Error::internal("no room is left to decode a file")))?;
     let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else {
-        return Err(about(Error::corrupt("the catalog does not say which stream and checkpoint a file is of")));
+        return Err(about(Error::corrupt("the catalog does not say which stream and checkpoint a file belongs to")));
     };
     let name = ObjectName::RebuiltArchive { stream: stream.clone(), checkpoint, rebuild: Uuid::now_v7() };
     let versions = ArchiveVersions { decoded_by: version, decided_by: facts.versions.decided_by };

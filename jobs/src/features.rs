@@ -73,7 +73,7 @@ pub fn write(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
     for file in files {
         let path = folder.join(&file.path);
         if path.exists() && std::fs::read_to_string(&path)? != file.text {
-            return Err(Error::conflict("this file exists and has another content; nothing was written").with("file", path.display()));
+            return Err(Error::conflict("the file already exists with different content; nothing was written").with("file", path.display()));
         }
     }
     let mut written = Vec::new();

@@ -63,7 +63,7 @@ fn read_under<T>(is_held: bool, read: T) -> Result<T> {
     if is_held {
         return Ok(read);
     }
-    let lost = Error::conflict("the lease that keeps files was lost while they were read: some may have been gone");
+    let lost = Error::conflict("the lease that keeps files was lost while they were read: some may have been deleted");
     Err(lost.with("help", "try again when the catalog answers"))
 }
 

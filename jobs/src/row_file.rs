@@ -56,7 +56,7 @@ impl RowFile {
         } else if path.is_dir() {
             mistakes.add(Error::input(format!("{} is a folder: expected the name of a file", path.display())));
         } else if path.exists() && !force {
-            mistakes.add(Error::input(format!("{} exists already", path.display())).with("help", "--force replaces it"));
+            mistakes.add(Error::input(format!("{} already exists", path.display())).with("help", "--force replaces it"));
         }
         Format::from_extension(path).map_err(|mistake| mistakes.add(mistake)).ok()
     }

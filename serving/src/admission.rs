@@ -87,7 +87,7 @@ impl Admission {
         metrics::histogram!("basestream_serving_queue_seconds").record(begun.elapsed().as_secs_f64());
         let (of_principal, of_all) = taken.unwrap_or_else(|_| {
             let wait = format_duration(limits.queue_wait);
-            Err(refused("wait", format!("no turn came within {wait}: as many queries run as may at a time"))
+            Err(refused("wait", format!("no turn came within {wait}: the maximum number of queries is running"))
                 .with("limit", "serving.limits.queue_wait")
                 .with("running", self.running()))
         })?;

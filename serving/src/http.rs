@@ -182,9 +182,7 @@ fn routes_at(
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router
-        .fallback(async || {
-            Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams")
-        })
+        .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))

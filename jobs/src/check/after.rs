@@ -24,7 +24,7 @@ pub(super) fn mistakes(definitions: &Definitions, staging: &BTreeSet<Arc<str>>, 
         }
         if let Some(circle) = circle(&view.name, &before) {
             let help = "leave `after` out of one of them, and give it `every` or `schedule`";
-            found.push(mistake(view, &format!("its runs would come after its own: {circle}"), help));
+            found.push(mistake(view, &format!("its runs would wait for themselves: {circle}"), help));
         }
     }
     found

@@ -46,7 +46,7 @@ impl Writer {
 
 /// One mistake for each that leads back.
 pub(super) fn mistakes(writers: &[Writer]) -> Vec<Diagnostic> {
-    let help = "choose a topic that is not read to make these records";
+    let help = "choose a topic that does not lead back to these records";
     let mistake = |(writer, message): (&Writer, String)| {
         Diagnostic::error(writer.origin.line, 1, message).help(help).in_file(writer.origin.file.as_deref())
     };

@@ -13,7 +13,7 @@ use crate::training::{NotArrived, Report, TrainingRequest, training};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream training labels.parquet device_velocity --out train.parquet\n  \
     basestream training labels.csv device_velocity user_velocity --time decided_at --exclusive --out train.parquet --force\n\n\
-    The output has the rows of the spine in their order, with all of its columns, then those of each view that are no keys.")]
+    The output has the rows of the spine in their order, with all of its columns, then those of each view that are not keys.")]
 pub(super) struct TrainingArgs {
     /// Rows with the views' keys and a time: a file that ends in .parquet, .csv, .ndjson or .jsonl
     spine: PathBuf,

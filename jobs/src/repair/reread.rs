@@ -109,7 +109,7 @@ impl Writing {
         match self {
             Writing::Archive(archive) => match archive.upload {
                 Some((_, upload)) => upload.finish().await,
-                None => Err(Error::corrupt("the log's records of the file's ranges are no events").with("new file", &archive.name)),
+                None => Err(Error::corrupt("the log's records of the file's ranges are not events").with("new file", &archive.name)),
             },
             Writing::DeadLetters(upload) => upload.finish().await,
         }
@@ -184,7 +184,7 @@ async fn discard(installation: &Installation, made: &[(u32, FileRecord)]) -> Res
 
 fn name_of(file: &FileRecord) -> Result<ObjectName> {
     let (Some(stream), Some(checkpoint)) = (file.subject.clone(), file.checkpoint) else {
-        return Err(Error::corrupt("the catalog does not say which stream and checkpoint a file is of").with("file", &file.path));
+        return Err(Error::corrupt("the catalog does not say which stream and checkpoint a file belongs to").with("file", &file.path));
     };
     let rebuild = Uuid::now_v7();
     Ok(match file.kind {

@@ -53,7 +53,7 @@ fn what_cannot_be_written_is_named_before_anything_is_done() {
     let of_csv = Some(Format::Csv);
     assert_eq!(reported(&at("old.csv"), true), (of_csv, String::new()));
     for (path, force, format, expected) in [
-        ("old.csv", false, of_csv, "exists already"),
+        ("old.csv", false, of_csv, "already exists"),
         ("folder.csv", true, of_csv, "is a folder"),
         ("none/new.csv", false, of_csv, "there is no folder"),
         ("old.csv/new.csv", false, of_csv, "there is no folder"),

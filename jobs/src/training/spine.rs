@@ -34,7 +34,7 @@ pub(super) fn open(path: &Path, format: Format, training: &Training, time: &str)
 fn parquet(path: &Path, training: &Training, time: &str) -> Result<Spine> {
     let path_of_errors = path.to_path_buf();
     let unreadable = move |error: &dyn std::fmt::Display| {
-        Error::input(format!("the Parquet cannot be read: {error}")).with("file", path_of_errors.display())
+        Error::input(format!("the Parquet file cannot be read: {error}")).with("file", path_of_errors.display())
     };
     let file = File::open(path).map_err(|error| Error::from(error).with("file", path.display()))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| unreadable(&error))?;

@@ -239,7 +239,7 @@ impl JsonRows {
 }
 
 fn unreadable(path: &Path, error: &csv::Error) -> Error {
-    Error::input(format!("the file is no CSV with a header: {error}")).with("file", path.display())
+    Error::input(format!("the file is not CSV with a header: {error}")).with("file", path.display())
 }
 
 /// The members of an object, in its order.

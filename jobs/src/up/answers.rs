@@ -65,7 +65,7 @@ async fn noted_after<T>(patience: Duration, answers: &Attempts, question: impl F
                 answers.note(&answer);
                 return answer;
             }
-            Err(_) => answers.note(&Err::<(), _>(Error::unavailable(format!("there is no answer after {patience:?}")))),
+            Err(_) => answers.note(&Err::<(), _>(Error::unavailable(format!("no answer after {patience:?}")))),
         }
     }
 }

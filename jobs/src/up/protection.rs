@@ -56,9 +56,7 @@ fn files(tls: &TlsSettings) -> Result<Option<TlsFiles>> {
     match (&tls.cert, &tls.key, &tls.client_ca) {
         (None, None, None) => Ok(None),
         (Some(cert), Some(key), client_ca) => Ok(Some(TlsFiles { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone() })),
-        _ => {
-            Err(Error::input("[serving.tls] is not whole: expected cert and key, and client_ca beside them if clients need a certificate"))
-        }
+        _ => Err(Error::input("[serving.tls] is incomplete: expected cert and key, and client_ca too if clients need a certificate")),
     }
 }
 
@@ -69,7 +67,7 @@ fn issuer(auth: &AuthSettings) -> Result<Option<IssuerSettings>> {
             let (issuer, audience, roles_claim) = (issuer.clone(), audience.clone(), auth.roles_claim.clone());
             Ok(Some(IssuerSettings { issuer, audience, roles_claim }))
         }
-        _ => Err(Error::input("[serving.auth] is not whole: expected issuer and audience together, or neither")),
+        _ => Err(Error::input("[serving.auth] is incomplete: expected issuer and audience together, or neither")),
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Begun {
 /// The time that a call asks for.
 pub(crate) fn as_of(metadata: &MetadataMap) -> Result<Option<Micros>> {
     let Some(value) = metadata.get(AS_OF) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Error::input(format!("as_of: the header {AS_OF} is no text")))?;
+    let text = value.to_str().map_err(|_| Error::input(format!("as_of: the header {AS_OF} is not text")))?;
     if text.trim().is_empty() { Ok(None) } else { parse_as_of(text).map(Some) }
 }
 

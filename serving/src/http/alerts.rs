@@ -51,7 +51,7 @@ pub(super) async fn alerts(
         return apart(async move { Ok(json_bytes(page(&app, &principal, asked).await?)) }).await;
     }
     if asked.limit.is_some() || asked.cursor.is_some() {
-        let message = format!("limit and cursor go with JSON: found Accept: {EVENT_STREAM}, which goes with alert and after");
+        let message = format!("limit and cursor need JSON: found Accept: {EVENT_STREAM}, which takes alert and after");
         return Err(Error::input(message).into());
     }
     events::answer(&app, principal, (asked.alert, asked.after), &headers).await
@@ -97,13 +97,13 @@ fn cursor_text(last: &OpenAlertName) -> String {
 
 fn read_cursor(text: &str) -> Result<OpenAlertName> {
     let read = BASE64_URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let (alert, version, keys) = read.ok_or_else(|| Error::input(format!("'{text}' is no cursor: expected the `next` of a page")))?;
+    let (alert, version, keys) = read.ok_or_else(|| Error::input(format!("'{text}' is not a cursor: expected the `next` of a page")))?;
     Ok(OpenAlertName { alert, version, keys })
 }
 
 async fn page(app: &App, principal: &Principal, asked: AlertsQuery) -> Result<Vec<u8>> {
     if asked.after.is_some() {
-        return Err(Error::input(format!("after goes with Accept: {EVENT_STREAM}; the next page is asked for with cursor")));
+        return Err(Error::input(format!("after needs Accept: {EVENT_STREAM}; for the next page use cursor")));
     }
     let read_view = app.node.read_view()?;
     let versions = visible::versions(&read_view.loaded.registry, principal, asked.alert.as_deref())?;

@@ -149,7 +149,7 @@ impl Cursors {
                 open.rest = Some(pages);
                 Err(Problem::plain(StatusCode::GONE, "the cursor is for a page that was sent: use the `next` of that page"))
             }
-            None => Err(Error::conflict("another request reads this page: one at a time").into()),
+            None => Err(Error::conflict("another request is reading this page: send one at a time").into()),
         }
     }
 

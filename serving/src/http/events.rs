@@ -122,10 +122,10 @@ pub(super) fn record_of(event: &Event<'_>, text: &[u8]) -> NewRecord {
 pub(super) fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
     match body.first() {
-        None => Err(Error::input("the body is empty: expected a JSON array of events, or an event a line")),
+        None => Err(Error::input("the body is empty: expected a JSON array of events, or one event per line")),
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
-                Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or an event a line"))
+                Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or one event per line"))
             })?;
             Ok(items.into_iter().map(|item| item.get().as_bytes()).collect())
         }

@@ -82,7 +82,7 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b Body, expected: &str) -> R
 /// Reads a position: that of an append, or the cut of an answer.
 pub(super) fn position(text: &str) -> Result<Vector, Error> {
     let wrong =
-        |_| Error::input(format!("\"{text}\" is no position: expected the `position` of an append, or the `meta.cut` of an answer"));
+        |_| Error::input(format!("\"{text}\" is not a position: expected the `position` of an append, or the `meta.cut` of an answer"));
     text.parse().or_else(|_: Error| Vector::from_token(text)).map_err(wrong)
 }
 

@@ -86,7 +86,7 @@ fn check_pages(page_rows: usize, form: Option<Form>) -> Result<()> {
     }
     match form {
         None => Ok(()),
-        Some(form) => Err(Error::input(format!("page_rows goes with JSON: found Accept: {}", form.media_type()))),
+        Some(form) => Err(Error::input(format!("page_rows needs JSON: found Accept: {}", form.media_type()))),
     }
 }
 

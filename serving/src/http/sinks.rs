@@ -265,6 +265,6 @@ fn one_event(plan: &SinkPlan, body: &Body) -> Result<NewRecord> {
         return Err(Error::input(format!("the body has {} events: expected one JSON object", events.len())));
     };
     let decoder = Decoder::new(plan.stream.clone())?;
-    let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event is not one of the stream: {error}")))?;
+    let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event does not fit the stream: {error}")))?;
     Ok(record_of(&event, text))
 }

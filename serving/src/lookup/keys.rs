@@ -99,7 +99,7 @@ pub fn encoded_keys(view: &LiveView, keys: Vec<serde_json::Map<String, Value>>) 
 
 fn check_types(key: Vec<ScalarValue>, types: &[KeyType]) -> Result<Vec<ScalarValue>> {
     if key.len() != types.len() {
-        return Err(Error::input(format!("a key of {} values: expected {}", key.len(), expected(types))));
+        return Err(Error::input(format!("the key has {} values: expected {}", key.len(), expected(types))));
     }
     let value = |(value, key): (ScalarValue, &KeyType)| match &value {
         found if found.data_type() != *key.data_type() => Err(wrong(key, &format!("{found} of type {}", sql_name(&found.data_type())))),

@@ -147,7 +147,7 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
             Keys::Typed(vec![vec![ScalarValue::Int64(Some(1))]]),
             "the key column \"device\": found 1 of type BIGINT, expected TEXT",
         ),
-        ("velocity", Keys::Typed(vec![vec![]]), "a key of 0 values: expected device TEXT"),
+        ("velocity", Keys::Typed(vec![vec![]]), "the key has 0 values: expected device TEXT"),
     ];
     for (view, keys, message) in cases {
         let error = refused(view, keys).await;

@@ -28,8 +28,8 @@ fn a_view_that_never_runs_is_refused() {
     assert_eq!(
         found(&[("a", Some("b")), ("b", Some("a")), ("c", Some("a"))], &[]),
         [
-            "view \"a\": its runs would come after its own: a after b after a",
-            "view \"b\": its runs would come after its own: b after a after b"
+            "view \"a\": its runs would wait for themselves: a after b after a",
+            "view \"b\": its runs would wait for themselves: b after a after b"
         ]
     );
 }

@@ -9,7 +9,7 @@ async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
             tokio::task::yield_now().await;
         }
         let outage = answers.outages().remove(0);
-        assert_eq!((outage.what, outage.error.as_str()), ("the log does not answer", "there is no answer after 1ms"));
+        assert_eq!((outage.what, outage.error.as_str()), ("the log does not answer", "no answer after 1ms"));
         Ok(7)
     };
     let answer = noted_after(Duration::from_millis(1), &answers.log, question);

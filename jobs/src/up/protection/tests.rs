@@ -96,12 +96,12 @@ async fn what_cannot_be_protected_as_configured_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cert.pem"), "no certificate").unwrap();
     let cases = [
-        ("[serving.tls]\ncert = 'cert.pem'", "[serving.tls] is not whole"),
-        ("[serving.tls]\nclient_ca = 'cert.pem'", "[serving.tls] is not whole"),
+        ("[serving.tls]\ncert = 'cert.pem'", "[serving.tls] is incomplete"),
+        ("[serving.tls]\nclient_ca = 'cert.pem'", "[serving.tls] is incomplete"),
         ("[serving.tls]\ncert = 'missing.pem'\nkey = 'missing.pem'", "the file cannot be read"),
         ("[serving.tls]\ncert = 'cert.pem'\nkey = 'cert.pem'", "there is no certificate in the file"),
-        ("[serving.auth]\nissuer = 'https://issuer.example'", "[serving.auth] is not whole"),
-        ("[serving.auth]\naudience = 'basestream'", "[serving.auth] is not whole"),
+        ("[serving.auth]\nissuer = 'https://issuer.example'", "[serving.auth] is incomplete"),
+        ("[serving.auth]\naudience = 'basestream'", "[serving.auth] is incomplete"),
         ("[serving.auth]\nissuer = 'http://issuer.example'\naudience = 'basestream'", "is not encrypted"),
     ];
     for (text, message) in cases {

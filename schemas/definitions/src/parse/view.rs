@@ -207,7 +207,7 @@ fn schedule(view: &str, options: &Options, problems: &mut Diagnostics) -> Option
 fn after(view: &str, options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
     let (name, entry) = options.text("after", problems)?;
     if name == view {
-        problems.push(entry.value_at.error("the view's runs would come after its own").help("expected the name of another view"));
+        problems.push(entry.value_at.error("the view's runs would wait for themselves").help("expected the name of another view"));
         return None;
     }
     Some(Schedule::After(name.into()))
@@ -268,7 +268,7 @@ fn timezone(options: &Options, problems: &mut Diagnostics) -> Option<Tz> {
             entry
                 .name_at
                 .error("timezone is given without a schedule")
-                .help("a time zone goes with schedule = '0 3 * * *'; every counts in UTC"),
+                .help("a time zone needs schedule = '0 3 * * *'; every counts in UTC"),
         );
     }
     match name.parse::<Tz>() {

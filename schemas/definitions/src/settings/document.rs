@@ -106,7 +106,7 @@ fn lay_over<'a>(table: &mut DeTable<'a>, keys: &[String], span: Range<usize>, va
     }
     match table.get_mut(first.as_str()).map(Spanned::get_mut) {
         Some(DeValue::Table(inner)) => lay_over(inner, rest, span, value),
-        _ => Some(format!("'{first}' is no section of the file")),
+        _ => Some(format!("'{first}' is not a section of the file")),
     }
 }
 

@@ -277,9 +277,9 @@ fn a_mistake_in_a_variable_is_reported_with_its_name() {
     );
     assert_eq!(
         wrong("", &[("BASESTREAM__LOG", "x")]),
-        "BASESTREAM__LOG: error: the variable names no key of a section\n  help: expected BASESTREAM__SECTION__KEY, such as BASESTREAM__LOG__URL"
+        "BASESTREAM__LOG: error: the variable names no setting\n  help: expected BASESTREAM__SECTION__KEY, such as BASESTREAM__LOG__URL"
     );
-    assert_eq!(wrong("log = 1", &[("BASESTREAM__LOG__URL", "x")]), "BASESTREAM__LOG__URL: error: 'log' is no section of the file");
+    assert_eq!(wrong("log = 1", &[("BASESTREAM__LOG__URL", "x")]), "BASESTREAM__LOG__URL: error: 'log' is not a section of the file");
 }
 
 #[test]

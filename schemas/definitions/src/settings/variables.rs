@@ -43,7 +43,7 @@ impl Variables {
                     overrides.push(Override { variable, keys, value });
                 }
                 None => problems.push(
-                    Diagnostic::error(0, 0, "the variable names no key of a section")
+                    Diagnostic::error(0, 0, "the variable names no setting")
                         .help("expected BASESTREAM__SECTION__KEY, such as BASESTREAM__LOG__URL")
                         .in_file(Some(Path::new(variable))),
                 ),

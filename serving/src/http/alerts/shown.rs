@@ -41,5 +41,5 @@ fn of_record(record: Option<&str>) -> Result<Option<&RawValue>> {
 }
 
 fn raw(json: &str) -> Result<&RawValue> {
-    serde_json::from_str(json).map_err(|error| Error::corrupt("what the catalog has of an alert is no JSON").caused_by(error))
+    serde_json::from_str(json).map_err(|error| Error::corrupt("what the catalog has of an alert is not JSON").caused_by(error))
 }

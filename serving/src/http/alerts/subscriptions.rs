@@ -91,7 +91,7 @@ impl Subscriptions {
     pub(super) fn subscribe(&self) -> Result<Subscription> {
         let mut state = self.0.lock();
         if state.subscribers >= MAX_SUBSCRIBERS {
-            return Err(Error::busy("as many clients follow alerts as may: try again, or read GET /v1/alerts without a stream")
+            return Err(Error::busy("too many clients follow alerts: try again, or read GET /v1/alerts without a stream")
                 .with("most", MAX_SUBSCRIBERS));
         }
         state.subscribers += 1;

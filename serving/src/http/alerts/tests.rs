@@ -137,12 +137,12 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
     for (query, headers, status, expected) in [
         ("?limit=0", "", 400, "limit is '0': expected 1 to 10000"),
         ("?limit=10001", "", 400, "limit is '10001': expected 1 to 10000"),
-        ("?cursor=nonsense", "", 400, "'nonsense' is no cursor: expected the `next` of a page"),
+        ("?cursor=nonsense", "", 400, "'nonsense' is not a cursor: expected the `next` of a page"),
         ("?open=true", "", 400, "there is no parameter 'open': expected alert, limit, cursor or after"),
-        ("?after=5", "", 400, "after goes with Accept: text/event-stream; the next page is asked for with cursor"),
+        ("?after=5", "", 400, "after needs Accept: text/event-stream; for the next page use cursor"),
         ("?alert=busi", "", 404, "there is no alert \"busi\": did you mean \"busy\"? expected one of busy, many"),
         ("?alert=no_such", events, 404, "there is no alert \"no_such\": expected one of busy, many"),
-        ("?limit=5", events, 400, "limit and cursor go with JSON: found Accept: text/event-stream, which goes with alert and after"),
+        ("?limit=5", events, 400, "limit and cursor need JSON: found Accept: text/event-stream, which takes alert and after"),
         ("?after=x", events, 400, "'x' is no id of an event of alerts: expected one like 571.12 or 571"),
         (
             "",

@@ -183,7 +183,7 @@ async fn pages_are_of_json_and_of_a_size_that_can_be() {
     }
     let body = json!({ "query": TEN, "page_rows": 4 }).to_string();
     let refused = client.send("POST", "/v1/sql", "accept: text/csv\r\n", body.as_bytes()).await;
-    assert!(refused.problem().1.contains("page_rows goes with JSON"));
+    assert!(refused.problem().1.contains("page_rows needs JSON"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

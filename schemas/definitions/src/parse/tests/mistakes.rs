@@ -267,7 +267,7 @@ fn view_options_are_checked() {
     one_line(view("schedule = '0 25 * * *'"), "1:32: error: the cron expression '0 25 * * *' has the hour '25'; expected 0 to 23");
     one_line(
         view("every = '1h', timezone = 'UTC'"),
-        "1:35: error: timezone is given without a schedule | a time zone goes with schedule = '0 3 * * *'; every counts in UTC",
+        "1:35: error: timezone is given without a schedule | a time zone needs schedule = '0 3 * * *'; every counts in UTC",
     );
     one_line(
         view("schedule = '* * * * *', timezone = 'Europe/Berln'"),
@@ -293,7 +293,7 @@ fn view_options_are_checked() {
         "1:53: error: full_every has no effect with strategy = 'full' | every run recomputes from the archive: leave one of them out",
     );
     one_line(view("every = '1h', after = 'w'"), "1:35: error: found every and after | keep one of the two");
-    one_line(view("after = 'v'"), "1:29: error: the view's runs would come after its own | expected the name of another view");
+    one_line(view("after = 'v'"), "1:29: error: the view's runs would wait for themselves | expected the name of another view");
     one_line(
         view("jitter = '10s'"),
         "1:21: error: jitter is given without a schedule | it spreads the runs of a schedule: add every = '1h' or schedule = '0 3 * * *'",
