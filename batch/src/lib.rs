@@ -2,7 +2,7 @@
 //!
 //! A run pins one catalog state, makes its view's states up to that state's vector (the *cut*), and publishes them in
 //! one transaction. A failed run never disturbs the snapshot that is served. A first run, and any run that has to,
-//! recomputes from the archive; the others add what was committed since the last cut.
+//! recomputes from the archive; other runs add what was committed since the last cut.
 //!
 //! ```text
 //! archive --Partial--> states by bucket --sort, merge, rollup--> base --publish--> snapshot
@@ -30,8 +30,8 @@
 //! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
-//! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: answers rows that have keys
-//!   and a time; `history`: what both read, event by event.
+//! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: computes the columns of
+//!   views for rows with keys and a time; `history`: what both read, event by event.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;

@@ -1,7 +1,7 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
-//! A [`Node`] follows the catalog. Each query takes one [`ReadView`]: a catalog state with its layers, and a time. What
-//! is done then follows the modules, each of which uses only those below it:
+//! A [`Node`] follows the catalog. Each query takes one [`ReadView`]: a catalog state with its layers, and a time. A
+//! query then passes through the modules, each of which uses only those below it:
 //!
 //! ```text
 //! http                         requests in, JSON and Arrow out

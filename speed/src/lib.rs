@@ -8,6 +8,9 @@
 //! log --decide--> accepted events --Partial--> fresh layers --checkpoint--> archive, dead letters, states object
 //!                        +------------sinks--> records in the log
 //! ```
+//!
+//! Where to begin: `worker` handles the consumer's events; `Assigned`, `Revoked` and `Lost` among them hand partitions
+//! over. `decide` decides a record, `checkpoint` commits, and `recover` says where a new owner starts.
 
 mod checkpoint;
 mod dead_letters;

@@ -1,7 +1,7 @@
 //! Interprets a catalog state: plans the views and streams it defines ([`registry`]), reads the states of each of its
 //! checkpoints from the states object or from the archive ([`segment`]), decides which checkpoints lack a view's states
 //! ([`lacking`]), says how far a view is built ([`building`]), sets [`parameters`], and reports damaged files
-//! ([`damage`]) and names that nothing has ([`names`]).
+//! ([`damage`]) and names without a definition ([`names`]).
 
 pub mod building;
 pub mod damage;

@@ -1,4 +1,4 @@
-//! Alerts: which rows of a view satisfy a condition, and when that can change though no event comes.
+//! Alerts: which rows of a view satisfy a condition, and when that can change without an event.
 //!
 //! ```text
 //! row of a key at t -- WHERE --> holds or not -- SELECT --> record

@@ -3,10 +3,9 @@
 //!
 //! In reading order: [`events`] decodes records into typed rows. [`functions`] holds basestream's own SQL functions and
 //! the formats of states. [`plan`] turns a view's SELECT into kept states and ranges. [`states`] computes, sorts,
-//! merges and evaluates them. [`keys`] reads the keys of questions. [`walk`] answers views over a JOIN. [`sinks`] makes
-//! a record of each event and the rows that belong to it. [`alerts`] finds the rows that satisfy a condition, and when
-//! that can change though no event comes; both may use [`parameters`]. [`fresh`] shares the uncommitted states of a
-//! process.
+//! merges and evaluates them. [`keys`] reads the keys of lookups. [`walk`] answers views over a JOIN. [`sinks`] makes a
+//! record of each event and the rows that belong to it. [`alerts`] finds the rows that satisfy a condition, and when
+//! that can change without an event; both may use [`parameters`]. [`fresh`] shares the uncommitted states of a process.
 
 pub mod alerts;
 mod checked;

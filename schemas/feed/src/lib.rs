@@ -17,11 +17,11 @@
 //! - **Never a gap, never twice.** Answers take the layers that adjoin the committed vector of the node's own catalog
 //!   state ([`engine::fresh`]); a layer that does not adjoin waits for the state that it belongs to.
 //! - **The last owner counts.** Every takeover of a partition has a greater epoch than every one before. A node does
-//!   not accept what an earlier owner says once a later one spoke, also when that one is gone.
-//! - **A lost worker counts no more.** When a stream ends, its layers are dropped, and the committed vector stands
-//!   until the next owner speaks. No message for some seconds is an end, too.
-//! - **No node slows a worker.** A worker puts changes into bounded queues and waits for nobody. Who does not keep up
-//!   is cut off, and begins again with a snapshot, after a pause.
+//!   not accept what an earlier owner says after it has heard from a later one, even when that one is gone.
+//! - **A lost worker counts no more.** When a stream ends, its layers are dropped, and answers stay at the committed
+//!   vector until the node hears from the next owner. A stream without a message for some seconds counts as ended.
+//! - **No node slows a worker.** A worker puts changes into bounded queues and waits for nobody. A node that does not
+//!   keep up is cut off, and begins again with a snapshot after a pause.
 //! - **Views match by version, states by format.** A node that does not know the format of one of its views' states
 //!   reads nothing of that worker.
 //!

@@ -2,8 +2,8 @@
 //!
 //! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
 //! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
-//! [`columns`] names the columns that the system adds to a user's own. [`failures`] are
-//! events that a view leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
+//! [`columns`] names the columns that the system adds to a user's own. [`failures`] are the events on which a view
+//! fails, which it leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
 //! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
 
 pub mod columns;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listen         accepts connections, encrypted where that is configured, up to a limit
-//!   login        who a client is, by a bearer or by a token's name and the token
+//!   login        who a client is, by a bearer token, or by a token's name and the token
 //!   service      the calls of Flight: what is asked, and its answer
 //!     actions    prepared statements; queries cancelled
 //!     statements a query: described, and begun
@@ -16,7 +16,7 @@
 //!     status     errors with their gRPC status
 //! ```
 //!
-//! The server keeps nothing of a client: a ticket, or the handle of a prepared statement, has the text of its query,
+//! The server keeps no state of a client: a ticket, or the handle of a prepared statement, has the text of its query,
 //! the values of its parameters and its time, so that any node can answer it. Rows are made as they are read: memory
 //! holds some messages for each query under way, however slow its client is.
 

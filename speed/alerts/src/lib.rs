@@ -20,8 +20,8 @@
 //!
 //! The files:
 //! - [`Alerts`] holds what a process needs; `live` starts a `runner` for each live alert.
-//! - `evaluation` finds transitions, at the time of `event_clock`; `log_ends` finds the partitions that this time waits
-//!   for beside those that are committed.
+//! - `evaluation` finds transitions, at the time of `event_clock`. Its timers are in [`engine::alerts::KeyWatch`].
+//!   `log_ends` finds the partitions that this time waits for beside those that are committed.
 //! - `record` writes records; `decide` decides what is committed and what is left to put out, and `outbox` does it.
 //! - `lease` keeps the right to run alerts.
 //! - `waiting` says why a runner does not evaluate its alert, `stalled` which alerts of the process are not evaluated.

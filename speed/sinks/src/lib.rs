@@ -19,7 +19,7 @@
 //!
 //! The files:
 //! - [`Sinks`] holds what a process needs.
-//! - `worker` makes the records of one worker's partitions.
+//! - `worker` makes the records of one worker's partitions and appends them to the log.
 //! - `switches` says by which version of a sink an event is decided.
 //! - `features` reads the rows, and `record` writes a record's bytes.
 //! - `scoring` makes the record of one event on request, with what it has `kept`, and `outcomes` passes on what workers
