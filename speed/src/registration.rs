@@ -84,7 +84,7 @@ impl Registration {
         let name = self.0.record.lock().await.name.clone();
         let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Worker { name }], ..Commit::default() };
         if let Err(error) = self.0.catalog.commit(commit).await {
-            warn!(%error, "the registration for nodes was not given back; it expires by itself");
+            warn!(%error, "the registration for nodes was not removed; it expires by itself");
         }
     }
 

@@ -516,6 +516,7 @@ async fn mistakes_are_answered_as_problems() {
     }
     let detail = client.get("/v1/views/velocity/row?devise=a").await.problem().1;
     assert_eq!(detail, "\"devise\" is not a key column of the view: expected device TEXT");
+    assert_eq!(client.get("/v2").await.problem().1, "there is no such path: GET /v1/openapi.json lists them");
 }
 
 #[tokio::test(flavor = "multi_thread")]

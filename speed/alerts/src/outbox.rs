@@ -57,7 +57,7 @@ impl<'a> Outbox<'a> {
         let mut from = first_left(published, taken);
         if from > next_seq {
             let (alert, version) = (&alert.0, alert.1);
-            warn!(%alert, version, in_topic = from, known = next_seq, "the catalog is an earlier copy: the alert goes on after its topic");
+            warn!(%alert, version, in_topic = from, known = next_seq, "the catalog is an earlier copy: the alert continues after its topic");
         }
         // The log would ignore a transition with an earlier number, as one that it already has.
         let next = next_seq.max(from);

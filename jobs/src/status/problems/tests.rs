@@ -680,7 +680,7 @@ const CASES: &[Case] = &[
         [
             "the view v (version 1) counts events that are deleted",
             "the stream \"pay\" keeps events for 1d, and the view counts them for ever (all time): events that count would be deleted",
-            "each batch run recomputes the view without the events that were deleted: its values become too small, in silence",
+            "each batch run recomputes the view without the events that were deleted: its values become too small, unnoticed",
             "no retention for \"pay\", or a window for every aggregate; then `basestream apply`",
         ],
     ),

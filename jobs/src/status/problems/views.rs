@@ -41,7 +41,7 @@ fn forgotten(view: &LiveView, short: &ShortRetention) -> Problem {
         severity: Severity::Error,
         what: format!("the view {} (version {}) counts events that are deleted", view.name, view.version),
         cause: short.found(),
-        effect: "each batch run recomputes the view without the events that were deleted: its values become too small, in silence".into(),
+        effect: "each batch run recomputes the view without the events that were deleted: its values become too small, unnoticed".into(),
         next_step: format!("{}; then `basestream apply`", short.expected()),
     }
 }
