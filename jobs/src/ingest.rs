@@ -60,9 +60,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Remembers how much of each file is in the log.
 #[async_trait]
 pub trait PositionStore: Send + Sync {
-    /// Returns the number that was saved under this name; 0 if none was.
-    async fn load(&self, stream: &str, name: &str) -> Result<i64>;
-
     /// Returns all numbers whose names begin so, by their names.
     async fn load_all(&self, stream: &str, prefix: &str) -> Result<HashMap<String, i64>>;
 

@@ -396,10 +396,6 @@ struct CatalogProgress {
 
 #[async_trait::async_trait]
 impl ingest::PositionStore for CatalogProgress {
-    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
-        Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
-    }
-
     async fn load_all(&self, stream: &str, prefix: &str) -> Result<HashMap<String, i64>> {
         let found = self.catalog.ingest_progress_of(stream, prefix).await?;
         Ok(found.into_iter().map(|record| (record.fingerprint, record.records_done)).collect())

@@ -3,12 +3,13 @@
 //!
 //! A text file has two names. Its *body* is the hash of its first MiB (or of the whole file, if it is smaller) with the
 //! hashed length; the position reached is stored under it. Its *head* is the hash of its first record; the length of
-//! the body is stored under it, so a small file that grew is found again by hashing the same number of bytes. Two files
-//! that only begin alike are never confused, because the whole body must be equal. Under names that begin with the body
-//! are stored:
+//! each body with this head is stored under a name that begins with it, so a small file that grew is found again by
+//! hashing the same number of bytes. Two files that only begin alike are never confused, because the whole body must be
+//! equal, and neither hides the other. These numbers are stored:
 //!
 //! | Name | Number |
 //! |---|---|
+//! | `HEAD-N` | `N`: the length of a body (older versions stored only that of the last one, under `HEAD`) |
 //! | `BODY` | how many records were read: the position |
 //! | `BODY-left-out` | how many of these are not in the log |
 //! | `BODY-left-out-N` | which: bit `b` is record `60 * N + b`, counted from 0 (older versions stored only how many) |
@@ -51,6 +52,11 @@ pub(super) struct FilePosition {
 }
 
 impl FilePosition {
+    /// Whether an earlier run read a record, or appended one.
+    fn has_begun(&self) -> bool {
+        self.done > 0 || !self.ahead.is_empty()
+    }
+
     /// How many of the records read are not in the log.
     pub(super) fn left_out_count(&self) -> i64 {
         self.left_out.len() as i64 + self.unlisted + self.lost
@@ -81,12 +87,12 @@ impl Fingerprint {
             return Ok(Self { start, head: None, body });
         }
         let head = match (is_packed(&start), format) {
-            (true, _) => start.get(..COMPRESSED_HEAD_BYTES),
+            (true, _) => start.get(..COMPRESSED_HEAD_BYTES).map(<[u8]>::to_vec),
             // Many files have the same header.
             (false, Format::Csv) => lines(&start, 2),
             (false, _) => lines(&start, 1),
         };
-        let head = head.map(|head| format!("head-{:032x}", xxh3_128(head)));
+        let head = head.map(|head| format!("head-{:032x}", xxh3_128(&head)));
         Ok(Self { head, body: body(&start), start })
     }
 
@@ -106,12 +112,18 @@ impl Fingerprint {
     /// Returns how much of this file earlier runs have processed.
     pub(super) async fn load(&self, progress: &dyn PositionStore, stream: &str) -> Result<FilePosition> {
         let found = load(progress, stream, &self.body).await?;
-        let Some(head) = self.head.as_ref().filter(|_| found.done == 0) else { return Ok(found) };
-        let earlier_bytes = usize::try_from(progress.load(stream, head).await?).unwrap_or(0);
-        match self.start.get(..earlier_bytes) {
-            Some(earlier) if earlier_bytes > 0 => load(progress, stream, &body(earlier)).await,
-            _ => Ok(found),
+        let Some(head) = self.head.as_ref().filter(|_| !found.has_begun()) else { return Ok(found) };
+        let lengths: BTreeSet<i64> = progress.load_all(stream, head).await?.into_values().collect();
+        // The longest is the last one that this file had.
+        for length in lengths.into_iter().rev() {
+            let earlier = usize::try_from(length).ok().and_then(|length| self.start.get(..length));
+            let Some(earlier) = earlier.filter(|earlier| !earlier.is_empty()) else { continue };
+            let place = load(progress, stream, &body(earlier)).await?;
+            if place.has_begun() {
+                return Ok(place);
+            }
         }
+        Ok(found)
     }
 
     /// Saves the names, so the file is found after it has grown, and what earlier runs did under another name.
@@ -125,7 +137,8 @@ impl Fingerprint {
             }
         }
         numbers.retain(|name, number| saved.get(name).copied().unwrap_or(0) != *number);
-        numbers.extend(self.head.clone().map(|head| (head, self.start.len() as i64)));
+        let length = self.start.len();
+        numbers.extend(self.head.as_ref().map(|head| (format!("{head}-{length}"), length as i64)));
         match numbers.is_empty() {
             true => Ok(()),
             false => progress.save(stream, numbers.into_iter().collect()).await,
@@ -231,10 +244,18 @@ fn body(start: &[u8]) -> String {
     format!("{}-{:032x}", start.len(), xxh3_128(start))
 }
 
-/// Returns the first `count` lines with their ends; `None` if there are fewer.
-fn lines(start: &[u8], count: usize) -> Option<&[u8]> {
-    let mut ends = start.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    ends.nth(count - 1).map(|(end, _)| &start[..=end])
+/// Returns the first `count` lines with their ends; `None` if there are fewer. The last line of a file gets the end
+/// that it has once the file has grown.
+fn lines(start: &[u8], count: usize) -> Option<Vec<u8>> {
+    let found: Vec<&[u8]> = start.split_inclusive(|byte| *byte == b'\n').take(count).collect();
+    if found.len() < count {
+        return None;
+    }
+    let mut head = found.concat();
+    if !head.ends_with(b"\n") {
+        head.push(b'\n');
+    }
+    (head.len() <= BODY_BYTES).then_some(head)
 }
 
 fn footer(file: &mut File) -> Result<String> {

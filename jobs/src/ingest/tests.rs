@@ -98,10 +98,6 @@ fn take_one(count: &AtomicUsize) -> bool {
 
 #[async_trait]
 impl PositionStore for MemoryProgress {
-    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
-        Ok(self.saved.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
-    }
-
     async fn load_all(&self, stream: &str, prefix: &str) -> Result<HashMap<String, i64>> {
         let saved = self.saved.lock().unwrap();
         let found = saved.iter().filter(|((of, name), _)| of == stream && name.starts_with(prefix));
@@ -392,6 +388,43 @@ async fn files_that_begin_alike_are_not_taken_for_one_another() {
     assert_eq!(bench.ingest(&bench.write("one.jsonl", payments(0..10))).await.unwrap().records, 10);
     let other = payment(0) + "\n" + &payments(20..40);
     assert_eq!(bench.ingest(&bench.write("other.jsonl", other)).await.unwrap().records, 21);
+    // Neither hides how far the other one is, whichever grows.
+    let summary = bench.ingest(&bench.write("one.jsonl", payments(0..12))).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (10, 2));
+    let other = payment(0) + "\n" + &payments(20..43);
+    let summary = bench.ingest(&bench.write("other.jsonl", other)).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (21, 3));
+}
+
+#[tokio::test]
+async fn a_file_of_one_line_without_an_end_goes_on_once_it_has_grown() {
+    let bench = Bench::new(PAYMENTS);
+    assert_eq!(bench.ingest(&bench.write("p.jsonl", payment(0))).await.unwrap().records, 1);
+    let summary = bench.ingest(&bench.write("p.jsonl", payments(0..3))).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (1, 2));
+    let header = "event_id,ts,amount\n";
+    let rows = ["1,2024-05-01T12:00:00Z,1.00", "2,2024-05-01T12:00:00Z,2.00"];
+    let path = bench.write("p.csv", format!("{header}{}", rows[0]));
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 1);
+    let summary = bench.ingest(&bench.write("p.csv", format!("{header}{}\n{}", rows[0], rows[1]))).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (1, 1));
+}
+
+#[tokio::test]
+async fn what_an_older_version_saved_of_a_file_that_has_grown_is_found() {
+    let bench = Bench::new(PAYMENTS);
+    bench.ingest(&bench.write("p.jsonl", payments(0..10))).await.unwrap();
+    let heads = bench.progress.load_all("payments", "head-").await.unwrap();
+    assert_eq!(heads.len(), 1);
+    for (name, length) in heads {
+        // It had one number for all files with this head.
+        let (head, _) = name.rsplit_once('-').unwrap();
+        let mut saved = bench.progress.saved.lock().unwrap();
+        saved.insert(("payments".to_owned(), head.to_owned()), length);
+        saved.remove(&("payments".to_owned(), name));
+    }
+    let summary = bench.ingest(&bench.write("p.jsonl", payments(0..11))).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (10, 1));
 }
 
 #[tokio::test]

@@ -188,13 +188,6 @@ impl Catalog {
         Ok(run)
     }
 
-    /// Returns how far `ingest` got in the file with this content.
-    pub async fn ingest_progress(&self, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
-        let mut session = Box::pin(self.engine.read()).await?;
-        let found = ingest::get(&mut session, stream, fingerprint).await;
-        session.finish(found).await
-    }
-
     /// Returns all that `ingest` remembers under fingerprints that begin so, in no particular order.
     pub async fn ingest_progress_of(&self, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
         let mut session = Box::pin(self.engine.read()).await?;

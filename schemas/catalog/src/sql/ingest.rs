@@ -4,11 +4,6 @@ use super::session::{Row, Session, values};
 use crate::IngestRecord;
 use types::Result;
 
-pub(super) async fn get(session: &mut Session, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
-    let sql = "SELECT stream, fingerprint, records_done, updated_at FROM ingest WHERE stream = $1 AND fingerprint = $2";
-    session.row(sql, values![stream, fingerprint]).await?.as_ref().map(record).transpose()
-}
-
 /// The records whose fingerprint begins so. It has no `%` and no `_`.
 pub(super) async fn beginning(session: &mut Session, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
     let sql = "SELECT stream, fingerprint, records_done, updated_at FROM ingest WHERE stream = $1 AND fingerprint LIKE $2";
