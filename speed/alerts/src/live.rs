@@ -1,10 +1,11 @@
-//! Runs the live alerts of the catalog, and removes what is left of those that were dropped.
+//! Runs the live alerts of the catalog. Puts out what those that were dropped or changed left, and removes the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use catalog::{AlertVersion, Commit, DefinitionKind, Remove};
+use catalog::{AlertProgress, AlertVersion, CatalogState, Commit, DefinitionKind, Expect, Remove};
+use definitions::parse::parse_alert;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -12,6 +13,7 @@ use types::{Result, threads};
 use uuid::Uuid;
 
 use crate::lease::Leases;
+use crate::outbox::put_out_left;
 use crate::{Alerts, runner};
 
 /// How often the live alerts are compared with those that run.
@@ -30,8 +32,10 @@ impl Alerts {
         // Runners that are stopping still need their leases.
         let stop_keeping = kept.clone().drop_guard();
         let keeping = AbortOnDropHandle::new(threads::SPEED.spawn(async move { keeper.keep(&kept).await }));
+        // Apart: it waits for a log that does not answer.
+        let cleaner = self.clone();
+        let _cleaning = AbortOnDropHandle::new(threads::SPEED.spawn(async move { cleaner.clean().await }));
         let mut running: BTreeMap<AlertVersion, (CancellationToken, AbortOnDropHandle<()>)> = BTreeMap::new();
-        let mut cleaned = Instant::now();
         while !stop.is_cancelled() {
             if let Some(loaded) = self.node.loaded() {
                 let runs = loaded.registry.alerts.iter().filter(|alert| alert.paused_since.is_none());
@@ -40,12 +44,6 @@ impl Alerts {
                 running.retain(|_, (_, task)| !task.is_finished());
                 for version in live {
                     running.entry(version.clone()).or_insert_with(|| self.start(version, &leases, stop.child_token()));
-                }
-            }
-            if cleaned.elapsed() >= CLEAN {
-                cleaned = Instant::now();
-                if let Err(error) = self.remove_dropped().await {
-                    warn!(%error, "what is left of dropped alerts could not be removed; trying again later");
                 }
             }
             tokio::select! {
@@ -66,10 +64,25 @@ impl Alerts {
         (stop, AbortOnDropHandle::new(task))
     }
 
+    /// Removes what is left of dropped versions, again and again.
+    async fn clean(&self) {
+        loop {
+            if self.node.loaded().is_none() {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            if let Err(error) = self.remove_dropped().await {
+                warn!(%error, "what is left of dropped alerts could not be removed; trying again later");
+            }
+            tokio::time::sleep(CLEAN).await;
+        }
+    }
+
     /// Removes a part of what is left of alerts and versions that are not live any more.
     async fn remove_dropped(&self) -> Result<()> {
         let catalog = self.node.catalog();
-        let known = catalog.alert_progress().await?.into_iter().map(|progress| (progress.alert, progress.version));
+        let progress = catalog.alert_progress().await?;
+        let known = progress.iter().map(|progress| (progress.alert.clone(), progress.version));
         let runners = catalog.alert_runners().await?.into_iter().map(|runner| (runner.alert, runner.version));
         let known: BTreeSet<AlertVersion> = known.chain(runners).collect();
         let Some(loaded) = self.node.loaded() else { return Ok(()) };
@@ -81,12 +94,31 @@ impl Alerts {
         }
         // This node may not have loaded yet what another process runs.
         let state = catalog.state().await?;
+        let mut first = Ok(());
         for (alert, version) in left {
             if !state.live(DefinitionKind::Alert).any(|record| record.name == alert && record.version == version) {
-                let remove = vec![Remove::Alert { alert, version, most: MOST_REMOVED }];
-                catalog.commit(Commit { id: Uuid::now_v7(), remove, ..Commit::default() }).await?;
+                let progress = progress.iter().find(|progress| progress.alert == alert && progress.version == version);
+                let removed = self.remove_one(&state, (alert, version), progress).await;
+                first = first.and(removed);
             }
         }
-        Ok(())
+        first
+    }
+
+    /// Removes a part of what is left of a version that is not live, once all of its transitions are in the topic.
+    async fn remove_one(&self, state: &CatalogState, of: AlertVersion, progress: Option<&AlertProgress>) -> Result<()> {
+        let (alert, version) = of;
+        let mut definitions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Alert);
+        let definition = definitions.find(|record| record.name == alert && record.version == version);
+        let left = progress.filter(|progress| progress.published < progress.next_seq);
+        if let Some((left, definition)) = left.zip(definition) {
+            let topic = parse_alert(&definition.sql)?.topic;
+            put_out_left(self, (alert.clone(), version), &topic, left).await?;
+        }
+        // A process that does not know yet that the version is not live may have added more.
+        let next = progress.map_or(0, |progress| progress.next_seq);
+        let expect = vec![Expect::AlertSequence { alert: alert.clone(), version, next }];
+        let remove = vec![Remove::Alert { alert, version, most: MOST_REMOVED }];
+        self.node.catalog().commit(Commit { id: Uuid::now_v7(), expect, remove, ..Commit::default() }).await.map(drop)
     }
 }

@@ -24,10 +24,7 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const MOST_REMOVED: u32 = 10_000;
 
 pub(crate) struct Outbox<'a> {
-    alerts: &'a Alerts,
-    alert: AlertVersion,
-    topic: &'a str,
-    output: Output,
+    output: AlertOutput<'a>,
     pub(crate) held: HeldLease,
     next_seq: i64,
     /// The latest time that is committed.
@@ -47,28 +44,16 @@ impl<'a> Outbox<'a> {
         progress: &AlertProgress,
     ) -> Result<Self> {
         let AlertProgress { next_seq, published, at, .. } = *progress;
-        // Each version of an alert counts its own transitions.
-        let name = format!("alert/{}@{}", alert.0, alert.1);
-        let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
-        let identity = alerts.node.catalog().identity().to_owned();
-        let output = Output { group: alerts.group.clone(), sink: name.into(), source, identity };
-        alerts.log.create_topic(topic, alerts.partitions).await?;
-        let taken = alerts.log.take_output(&output).await?;
-        let mut from = first_left(published, taken);
+        let (output, taken) = AlertOutput::take(alerts, alert, topic).await?;
+        let from = first_left(published, taken);
         if from > next_seq {
-            let (alert, version) = (&alert.0, alert.1);
+            let (alert, version) = (&output.alert.0, output.alert.1);
             warn!(%alert, version, in_topic = from, known = next_seq, "the catalog is an earlier copy: the alert continues after its topic");
         }
         // The log would ignore a transition with an earlier number, as one that it already has.
         let next = next_seq.max(from);
-        let outbox = Outbox { alerts, alert, topic, output, held, next_seq: next, at, forgot_at: next };
-        while from < next_seq {
-            let left = outbox.catalog().alert_transitions(&outbox.alert.0, outbox.alert.1, from, MOST_ADDED as u32).await?;
-            let Some(last) = left.last() else { break };
-            from = last.seq + 1;
-            outbox.held.note_progress()?;
-            outbox.publish(&left).await?;
-        }
+        let outbox = Outbox { output, held, next_seq: next, at, forgot_at: next };
+        outbox.output.publish_from(from, next_seq, || outbox.held.note_progress()).await?;
         if published < outbox.next_seq {
             outbox.note_published().await?;
         }
@@ -88,12 +73,12 @@ impl<'a> Outbox<'a> {
         }
         for made in made.chunks(MOST_ADDED) {
             self.held.note_progress()?;
-            let (lease, alert) = (self.held.expect(), self.alert.clone());
+            let (lease, alert) = (self.held.expect(), self.output.alert.clone());
             let commit = transitions_commit(Uuid::now_v7(), lease, alert, made, (position.clone(), self.at));
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;
             failpoint::hit("alert.after_commit")?;
-            self.publish(made).await?;
+            self.output.publish(made).await?;
             failpoint::hit("alert.after_append")?;
             self.note_published().await?;
             for transition in made {
@@ -110,7 +95,7 @@ impl<'a> Outbox<'a> {
         let before = now.saturating_sub(KEPT.as_micros() as Micros);
         for _ in 0..parts_to_forget(self.next_seq - self.forgot_at, MOST_REMOVED) {
             self.held.note_progress()?;
-            let (alert, version) = self.alert.clone();
+            let (alert, version) = self.output.alert.clone();
             let remove = vec![Remove::AlertTransitions { alert, version, before, most: MOST_REMOVED }];
             let commit = Commit { id: Uuid::now_v7(), expect: vec![self.held.expect()], remove, ..Commit::default() };
             self.catalog().commit_with_retry(commit).await?;
@@ -121,8 +106,61 @@ impl<'a> Outbox<'a> {
 
     /// Lets another process take over at once.
     pub(crate) async fn let_go(self) -> Result<()> {
-        self.alerts.log.let_go_outputs(&self.output.source);
+        self.output.let_go();
         self.held.release().await
+    }
+
+    async fn note_published(&self) -> Result<()> {
+        let commit = published_commit(Uuid::now_v7(), self.held.expect(), self.output.alert.clone(), self.next_seq);
+        self.catalog().commit_with_retry(commit).await.map(drop)
+    }
+
+    fn catalog(&self) -> &Catalog {
+        self.output.alerts.node.catalog()
+    }
+}
+
+/// Puts out the transitions that were left by the processes that ran a version of an alert, which is not live any more.
+/// No lease is needed: whoever has taken its output over last appends each of them once.
+pub(crate) async fn put_out_left(alerts: &Alerts, of: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
+    let (output, taken) = AlertOutput::take(alerts, of, topic).await?;
+    let published = output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await;
+    output.let_go();
+    published
+}
+
+/// The output of one version of an alert, which this process has taken over in the log.
+struct AlertOutput<'a> {
+    alerts: &'a Alerts,
+    alert: AlertVersion,
+    topic: &'a str,
+    output: Output,
+}
+
+impl<'a> AlertOutput<'a> {
+    /// Also returns the number of the transition after the last one that is in the topic.
+    async fn take(alerts: &'a Alerts, alert: AlertVersion, topic: &'a str) -> Result<(Self, Option<Offset>)> {
+        // Each version of an alert counts its own transitions.
+        let name = format!("alert/{}@{}", alert.0, alert.1);
+        let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
+        let identity = alerts.node.catalog().identity().to_owned();
+        let output = Output { group: alerts.group.clone(), sink: name.into(), source, identity };
+        alerts.log.create_topic(topic, alerts.partitions).await?;
+        let taken = alerts.log.take_output(&output).await?;
+        Ok((AlertOutput { alerts, alert, topic, output }, taken))
+    }
+
+    /// Puts out the catalog's transitions from one number on, and before another.
+    async fn publish_from(&self, mut from: i64, end: i64, note_progress: impl Fn() -> Result<()>) -> Result<()> {
+        let catalog = self.alerts.node.catalog();
+        while from < end {
+            let left = catalog.alert_transitions(&self.alert.0, self.alert.1, from, MOST_ADDED as u32).await?;
+            let Some(last) = left.last() else { break };
+            from = last.seq + 1;
+            note_progress()?;
+            self.publish(&left).await?;
+        }
+        Ok(())
     }
 
     async fn publish(&self, transitions: &[AlertTransition]) -> Result<()> {
@@ -134,12 +172,7 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    async fn note_published(&self) -> Result<()> {
-        let commit = published_commit(Uuid::now_v7(), self.held.expect(), self.alert.clone(), self.next_seq);
-        self.catalog().commit_with_retry(commit).await.map(drop)
-    }
-
-    fn catalog(&self) -> &Catalog {
-        self.alerts.node.catalog()
+    fn let_go(&self) {
+        self.alerts.log.let_go_outputs(&self.output.source);
     }
 }
