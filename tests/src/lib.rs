@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod gate;
 pub mod oracle;
+pub mod patience;
 pub mod process;
 pub mod services;
 pub mod small_disk;
@@ -23,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 use types::record::Record;
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{Error, Result};
+use types::{Error, Result, timed_out};
 use uuid::Uuid;
+
+use patience::PATIENCE;
 
 /// Events per bucket of a snapshot.
 const FEW_EVENTS: u64 = 20;
 const MAX_FUTURE: Duration = Duration::from_secs(600);
-/// Longer than anything takes that is waited for, also on a machine that is slow or stands still for seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One installation on the embedded log, catalog and storage.
 pub struct Harness {
@@ -134,7 +135,7 @@ impl Harness {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(Error::unavailable("timed out: the speed layer did not reach the log's end in two minutes"))
+        Err(patience::ended("the speed layer did not reach the log's end in two minutes"))
     }
 
     /// Lets a worker read these streams to the end of their topics. It commits all of it as one epoch, when it is
@@ -150,7 +151,7 @@ impl Harness {
                     return Err(Error::internal("the worker ended by itself"));
                 }
                 if began.elapsed() > PATIENCE {
-                    return Err(Error::unavailable(format!("timed out: no worker read {topic} to its end in two minutes")));
+                    return Err(patience::ended(format!("no worker read {topic} to its end in two minutes")));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -315,11 +316,13 @@ impl Worker {
     }
 }
 
-/// Polls until `is_so` returns true; fails after two minutes. (`.ci/late` matches the first words of the message.)
+/// Polls until `is_so` returns true; fails after two minutes.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < PATIENCE, "timed out: waited two minutes for {what}");
+        if began.elapsed() >= PATIENCE {
+            timed_out::fail(format!("waited two minutes for {what}"));
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use types::{Error, Result};
 
+use crate::patience;
+
 /// One project on disk, and the URLs it uses.
 pub struct Project {
     pub folder: tempfile::TempDir,
@@ -123,7 +125,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(Error::unavailable(format!("timed out: {} did not end within 120 s of SIGTERM", self.name)))
+        Err(patience::ended(format!("{} did not end within 120 s of SIGTERM", self.name)))
     }
 }
 

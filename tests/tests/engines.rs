@@ -8,11 +8,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use basestream_tests::patience::in_time;
 use basestream_tests::process::{Project, Urls};
 use basestream_tests::services::engines;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, timed_out};
 
 const HALF: usize = 34_829;
 
@@ -84,7 +85,7 @@ async fn settles(project: &Project, expected: &Table, what: &str) {
         if began.elapsed() > Duration::from_secs(120) {
             let logs: Vec<String> = ["speed", "scheduler", "serve"].map(|name| format!("--- {name}\n{}", project.log_of(name))).to_vec();
             match last {
-                Err(error) if error.kind() == ErrorKind::Unavailable => panic!("timed out: {what}: {error}\n{}", logs.join("\n")),
+                Err(error) if error.kind() == ErrorKind::Unavailable => timed_out::fail(format!("{what}: {error}\n{}", logs.join("\n"))),
                 Err(error) => panic!("{what}: {error}\n{}", logs.join("\n")),
                 Ok(served) => {
                     let other = expected.iter().find(|(customer, row)| served.get(*customer) != Some(row));
@@ -108,7 +109,9 @@ async fn run_customers(project: &Project) {
     while let Err(error) = project.ok(&["batch", "run", "customers"]) {
         let is_held = error.to_string().contains("is being run by another process");
         assert!(is_held, "{error}");
-        assert!(began.elapsed() < Duration::from_secs(90), "timed out: {error}");
+        if began.elapsed() >= Duration::from_secs(90) {
+            timed_out::fail(error);
+        }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -148,7 +151,7 @@ async fn purchases(urls: Urls, topic: &str) {
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(text(&found["row"]["revenue_365d"]), "2654.61", "{found}");
     for running in [speed, scheduler, serve] {
-        assert_eq!(running.terminate().unwrap(), Some(0), "SIGTERM drains and exits 0");
+        assert_eq!(in_time(running.terminate()), Some(0), "SIGTERM drains and exits 0");
     }
 }
 

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Log, LogEvent, NewRecord, Output, Subscription, TopicPartition};
 use types::Error;
 use types::record::Record;
+use types::timed_out;
 use types::vector::Offset;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -173,7 +174,9 @@ pub(super) fn values_of(from: usize, to: usize) -> Vec<Bytes> {
 pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "timed out: {what} did not come about in two minutes");
+        if began.elapsed() >= PATIENCE {
+            timed_out::fail(format!("{what} did not come about in two minutes"));
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -181,7 +184,7 @@ pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// What comes of `awaited`, or a panic with `what` after two minutes.
 pub(super) async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T {
     let outcome = tokio::time::timeout(PATIENCE, awaited).await;
-    outcome.unwrap_or_else(|_| panic!("timed out: {what} did not come about in two minutes"))
+    outcome.unwrap_or_else(|_| timed_out::fail(format!("{what} did not come about in two minutes")))
 }
 
 /// Measures how long this process stood still at most. Who could not say in time that it is alive is taken for dead,

@@ -23,6 +23,7 @@ mod strategy;
 pub mod suggest;
 pub mod threads;
 pub mod tiles;
+pub mod timed_out;
 mod transition;
 pub mod uuid_text;
 pub mod vector;

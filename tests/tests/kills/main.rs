@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use basestream_tests::patience::{self, in_time};
 use basestream_tests::process::Urls;
 use basestream_tests::services::engines;
 use basestream_tests::small_disk;
@@ -73,7 +74,7 @@ async fn kills_on_kafka_postgres_and_s3_lose_nothing_and_double_nothing() {
     let (urls, replayed) = (engines("kills").await, engines("replay").await);
     let topic = format!("kills_{}", uuid::Uuid::now_v7().simple());
     basestream_tests::oracle::needed();
-    kills(Environment { urls, replayed, topic, disk: None }, 30, Judge::Oracle).await.unwrap();
+    in_time(kills(Environment { urls, replayed, topic, disk: None }, 30, Judge::Oracle).await);
 }
 
 /// What the results are compared with, besides the product's own `verify`, recompute and replay.
@@ -224,10 +225,7 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
                 .with("expected", built));
         }
         if began.elapsed() > limit {
-            return Err(Error::unavailable(format!(
-                "timed out: after {limit:?} and {} kills nothing was killed at {wanted:?}",
-                seats.kills()
-            )));
+            return Err(patience::ended(format!("after {limit:?} and {} kills nothing was killed at {wanted:?}", seats.kills())));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

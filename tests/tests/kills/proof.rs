@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use basestream_tests::patience::{self, PATIENCE};
 use basestream_tests::process::{Running, Urls};
 use catalog::RunStatus;
 use committed::registry::Registry;
@@ -18,8 +19,6 @@ use types::{Error, Result};
 
 use crate::reader::{Sample, ask};
 use crate::site::{LINKED, STREAMS, Site, VIEWS};
-
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A quiet installation: a worker that caught up, and a node.
 pub struct Quiet<'a> {
@@ -50,7 +49,7 @@ impl<'a> Quiet<'a> {
             }
             if since.elapsed() > PATIENCE {
                 let log = site.project.log_of("speed");
-                return Err(Error::unavailable(format!("timed out: the log ends at {}, committed is {last}\n{log}", quiet.end)));
+                return Err(patience::ended(format!("the log ends at {}, committed is {last}\n{log}", quiet.end)));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -73,7 +72,7 @@ impl<'a> Quiet<'a> {
                     }
                     answer if began.elapsed() > PATIENCE => {
                         let log = self.site.project.log_of("serve");
-                        return Err(Error::unavailable(format!("timed out: {view} is not served: {answer:?}\n{log}")));
+                        return Err(patience::ended(format!("{view} is not served: {answer:?}\n{log}")));
                     }
                     _ => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
@@ -170,7 +169,7 @@ impl<'a> Quiet<'a> {
             }
             if began.elapsed() > PATIENCE {
                 let made: Vec<_> = answers.iter().map(|answer| (answer.view, &answer.snapshot_at)).collect();
-                return Err(Error::unavailable(format!("timed out: the node does not serve the new snapshots: {made:?}")));
+                return Err(patience::ended(format!("the node does not serve the new snapshots: {made:?}")));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

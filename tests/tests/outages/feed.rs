@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use basestream_tests::patience::PATIENCE;
 use bytes::Bytes;
 use engine::events::format_timestamp;
 use event_log::{Log, NewRecord};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
+use types::timed_out;
 
 const ACCOUNTS: u64 = 61;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 pub const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, n BIGINT NOT NULL, ts TIMESTAMPTZ NOT NULL, account TEXT NOT NULL, \
     amount DECIMAL(18,2) NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '1h', key = 'account')";
@@ -97,7 +98,8 @@ impl Feed {
 
     pub async fn finish(self) -> Fed {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.task).await.expect("timed out: the log takes no records").unwrap();
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        ended.unwrap_or_else(|_| timed_out::fail("the log takes no records")).unwrap();
         Fed { events: self.sent.load(Ordering::SeqCst), failed_appends: self.failed.load(Ordering::SeqCst) }
     }
 }

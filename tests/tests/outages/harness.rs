@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use basestream_tests::patience::PATIENCE;
 use basestream_tests::process::Urls;
 use basestream_tests::{Harness, Worker, now};
 use batch::RunTime;
@@ -17,12 +18,10 @@ use jobs::verify::{Verifier, verify_log, verify_view};
 use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
+use types::timed_out;
 use types::vector::{PartitionId, Vector};
 
 use crate::feed::{STREAM, VIEW, truth};
-
-/// How long reading and committing everything may take after the faults.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Engines {
     pub harness: Harness,
@@ -135,7 +134,9 @@ impl Engines {
             if at.as_ref().is_ok_and(is_at_end) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "timed out: the log's end was not reached: {at:?}");
+            if began.elapsed() >= PATIENCE {
+                timed_out::fail(format!("the log's end was not reached: {at:?}"));
+            }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

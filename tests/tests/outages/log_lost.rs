@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
+use basestream_tests::patience::PATIENCE;
 use basestream_tests::services::engines;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
-use types::ErrorKind;
 use types::vector::Vector;
+use types::{ErrorKind, timed_out};
 
 use crate::feed::{Feed, truth};
 use crate::harness::{Engines, Routes, table};
 use crate::{SERVICES, show_logs, until};
 
 const CHECKPOINTS: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Read {
     _shared: tokio::sync::RwLockReadGuard<'static, ()>,
@@ -52,8 +52,8 @@ impl Read {
     /// committed does not change.
     async fn is_refused(&self, words: &[&str]) {
         let worker = self.engines.worker("two", CHECKPOINTS, None);
-        let ended = tokio::time::timeout(PATIENCE, worker.task).await.expect("timed out: the worker goes on").unwrap();
-        let error = ended.unwrap_err();
+        let ended = tokio::time::timeout(PATIENCE, worker.task).await;
+        let error = ended.unwrap_or_else(|_| timed_out::fail("the worker goes on")).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         for word in words.iter().chain(&["payments/0"]) {
             assert!(error.to_string().contains(word), "\"{word}\" in: {error}");

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use basestream_tests::patience::PATIENCE;
 use basestream_tests::process::free_port;
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(120);
+use types::timed_out;
 
 /// One proxy. Its connections can be cut and slowed, and its replies dropped.
 pub struct Proxy {
@@ -87,7 +87,7 @@ impl Proxy {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("timed out: the proxy keeps its disturbances");
+        timed_out::fail("the proxy keeps its disturbances");
     }
 
     /// Removes the proxy.
