@@ -16,7 +16,7 @@ use crate::cancel::Queries;
 use crate::login::Caller;
 use crate::messages::{schema_bytes, wire_schema};
 use crate::status::{status, unsupported};
-use crate::tickets::Question;
+use crate::tickets::AskedQuery;
 use crate::{parameters, statements};
 
 const CREATE_PREPARED_STATEMENT: &str = "CreatePreparedStatement";
@@ -68,10 +68,10 @@ pub(crate) async fn answer(
 async fn prepare(body: &[u8], node: &Node, as_of: Option<Micros>) -> Result<Bytes> {
     let asked: ActionCreatePreparedStatementRequest = unpacked(body)?;
     statements::refuse_transaction(asked.transaction_id.as_ref())?;
-    let question = Question::new(parameters::numbered(&asked.query), as_of);
-    let described = statements::describe(node, &question).await?;
+    let query = AskedQuery::new(parameters::numbered(&asked.query), as_of);
+    let described = statements::describe(node, &query).await?;
     let made = ActionCreatePreparedStatementResult {
-        prepared_statement_handle: question.handle()?,
+        prepared_statement_handle: query.handle()?,
         dataset_schema: schema_bytes(&wire_schema(&described.schema))?,
         parameter_schema: schema_bytes(&parameters::schema(&described.params))?,
     };

@@ -8,7 +8,7 @@ use arrow_flight::{CancelStatus, FlightInfo};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use crate::tickets::{Question, command};
+use crate::tickets::{AskedQuery, command};
 
 /// Cheap to clone.
 #[derive(Clone, Default)]
@@ -73,7 +73,7 @@ impl Drop for Running {
 
 fn id(ticket: &[u8]) -> Option<Bytes> {
     match command(ticket).ok()? {
-        Command::TicketStatementQuery(ticket) => Some(Question::read(&ticket.statement_handle).ok()?.id).filter(|id| !id.is_empty()),
+        Command::TicketStatementQuery(ticket) => Some(AskedQuery::read(&ticket.statement_handle).ok()?.id).filter(|id| !id.is_empty()),
         _ => None,
     }
 }
@@ -84,15 +84,15 @@ mod tests {
 
     use super::*;
 
-    fn info(question: &Question) -> FlightInfo {
-        FlightInfo::new().with_endpoint(FlightEndpoint::new().with_ticket(question.ticket().unwrap()))
+    fn info(query: &AskedQuery) -> FlightInfo {
+        FlightInfo::new().with_endpoint(FlightEndpoint::new().with_ticket(query.ticket().unwrap()))
     }
 
     #[test]
     fn a_ticket_cancels_its_own_query_for_who_asked_it() {
         let all = Queries::default();
-        let question = Question::new("SELECT 1".into(), None);
-        let (ours, other) = (info(&question), info(&question));
+        let query = AskedQuery::new("SELECT 1".into(), None);
+        let (ours, other) = (info(&query), info(&query));
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let running = |info: &FlightInfo| all.begin(&id(&info.endpoint[0].ticket.as_ref().unwrap().ticket).unwrap(), &ann);
         let (one, two) = (running(&ours), running(&other));

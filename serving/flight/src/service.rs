@@ -28,7 +28,7 @@ use crate::login::{AUTHORIZATION, Caller, bearer};
 use crate::messages::{encode, schema_bytes, wire_schema};
 use crate::statements::{as_of, begin, describe, refuse_transaction};
 use crate::status::{count, status, unsupported};
-use crate::tickets::{Question, command, name};
+use crate::tickets::{AskedQuery, command, name};
 use crate::{actions, metadata, parameters};
 
 /// The most answers to queries under way; more are refused, because each keeps some messages in memory. Listings of
@@ -71,7 +71,7 @@ struct NodeCalls {
 
 /// What a descriptor names.
 enum Requested {
-    Rows(Question),
+    Rows(AskedQuery),
     /// What there is, with its columns.
     Listing(SchemaRef, Command),
 }
@@ -83,7 +83,7 @@ impl FlightCalls for NodeCalls {
             let requested = requested(request.metadata(), &request.get_ref().cmd)?;
             let schema = columns(&node, &requested).await.map_err(status)?;
             let ticket = match &requested {
-                Requested::Rows(question) => question.ticket().map_err(status)?,
+                Requested::Rows(query) => query.ticket().map_err(status)?,
                 Requested::Listing(_, command) => Ticket::new(command.clone().into_any().encode_to_vec()),
             };
             let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| status(error.into()))?;
@@ -104,19 +104,19 @@ impl FlightCalls for NodeCalls {
     fn do_get(&self, request: Request<Ticket>) -> BoxFuture<'_, Result<Messages, Status>> {
         Box::pin(async move {
             let (caller, node) = self.caller(&request)?;
-            let question = match command(&request.get_ref().ticket).map_err(status)? {
-                Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle),
+            let query = match command(&request.get_ref().ticket).map_err(status)? {
+                Command::TicketStatementQuery(ticket) => AskedQuery::read(&ticket.statement_handle),
                 Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
                 command => return self.listing(command, &node).await,
             };
-            let question = question.map_err(status)?;
+            let query = query.map_err(status)?;
             let place = self.places.clone().try_acquire_owned();
             let place = place.map_err(|_| status(Error::limit(format!("found {MAX_ANSWERS} answers under way: try again later"))))?;
-            let running = self.queries.begin(&question.id, &caller.principal.name);
+            let running = self.queries.begin(&query.id, &caller.principal.name);
             let begun = tokio::select! {
                 biased;
                 () = running.cancelled.cancelled() => Err(Error::conflict("the query was cancelled")),
-                begun = begin(&node, &question) => begun,
+                begun = begin(&node, &query) => begun,
             };
             let begun = begun.map_err(status)?;
             answering::send(begun, UnderWay { caller, running, place }).map_err(status)
@@ -134,9 +134,9 @@ impl FlightCalls for NodeCalls {
                 Command::CommandPreparedStatementQuery(statement) => statement,
                 command => return Err(unsupported(name(&command))),
             };
-            let mut question = prepared(&statement).map_err(status)?;
-            question.params = parameters::bound(stream::iter([Ok(first)]).chain(messages)).await.map_err(status)?;
-            let bound = DoPutPreparedStatementResult { prepared_statement_handle: Some(question.handle().map_err(status)?) };
+            let mut query = prepared(&statement).map_err(status)?;
+            query.params = parameters::bound(stream::iter([Ok(first)]).chain(messages)).await.map_err(status)?;
+            let bound = DoPutPreparedStatementResult { prepared_statement_handle: Some(query.handle().map_err(status)?) };
             Ok(PutResult { app_metadata: bound.encode_to_vec().into() })
         })
     }
@@ -171,26 +171,26 @@ fn caller_in(extensions: &Extensions) -> Result<Caller, Status> {
 }
 
 fn requested(metadata: &MetadataMap, cmd: &[u8]) -> Result<Requested, Status> {
-    let question = match command(cmd).map_err(status)? {
+    let query = match command(cmd).map_err(status)? {
         Command::CommandStatementQuery(statement) => refuse_transaction(statement.transaction_id.as_ref())
             .and_then(|()| as_of(metadata))
-            .map(|as_of| Question::new(statement.query, as_of)),
+            .map(|as_of| AskedQuery::new(statement.query, as_of)),
         Command::CommandPreparedStatementQuery(statement) => prepared(&statement),
         command => match metadata::schema(&command) {
             Some(schema) => return Ok(Requested::Listing(schema, command)),
             None => return Err(unsupported(name(&command))),
         },
     };
-    question.map(Requested::Rows).map_err(status)
+    query.map(Requested::Rows).map_err(status)
 }
 
-fn prepared(statement: &CommandPreparedStatementQuery) -> Result<Question> {
-    Question::read(&statement.prepared_statement_handle)
+fn prepared(statement: &CommandPreparedStatementQuery) -> Result<AskedQuery> {
+    AskedQuery::read(&statement.prepared_statement_handle)
 }
 
 async fn columns(node: &Node, requested: &Requested) -> Result<SchemaRef> {
     match requested {
-        Requested::Rows(question) => Ok(wire_schema(&describe(node, question).await?.schema)),
+        Requested::Rows(query) => Ok(wire_schema(&describe(node, query).await?.schema)),
         Requested::Listing(schema, _) => Ok(schema.clone()),
     }
 }

@@ -11,7 +11,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::parameters;
-use crate::tickets::Question;
+use crate::tickets::AskedQuery;
 
 /// Names the time of the queries of a call whose text names none: RFC 3339 with a zone.
 pub const AS_OF: &str = "basestream-as-of";
@@ -30,17 +30,17 @@ pub(crate) fn as_of(metadata: &MetadataMap) -> Result<Option<Micros>> {
 }
 
 /// The columns of a query's answer, and its parameters.
-pub(crate) async fn describe(node: &Node, question: &Question) -> Result<Described> {
-    let given = parameters::types(&parameters::values(&question.params)?);
-    in_time(node, node.describe(node.read_view()?, &question.sql, &given)).await
+pub(crate) async fn describe(node: &Node, query: &AskedQuery) -> Result<Described> {
+    let given = parameters::types(&parameters::values(&query.params)?);
+    in_time(node, node.describe(node.read_view()?, &query.sql, &given)).await
 }
 
 /// Plans a query and waits for its first rows: what fails until then is answered without any.
-pub(crate) async fn begin(node: &Node, question: &Question) -> Result<Begun> {
+pub(crate) async fn begin(node: &Node, query: &AskedQuery) -> Result<Begun> {
     metrics::counter!("basestream_serving_flight_queries_total").increment(1);
-    let params = parameters::values(&question.params)?;
+    let params = parameters::values(&query.params)?;
     in_time(node, async {
-        let mut response = node.query_typed(None, &question.sql, params, question.as_of).await?;
+        let mut response = node.query_typed(None, &query.sql, params, query.as_of).await?;
         let first = response.batches.next().await.transpose()?;
         Ok(Begun { response, first })
     })

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 3 << 20;
 
 /// A query with all that its answer depends on.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Question {
+pub(crate) struct AskedQuery {
     #[prost(string, tag = "1")]
     pub(crate) sql: String,
     /// The time that is asked where the text names none.
@@ -29,7 +29,7 @@ pub(crate) struct Question {
     pub(crate) id: Bytes,
 }
 
-impl Question {
+impl AskedQuery {
     pub(crate) fn new(sql: String, as_of: Option<Micros>) -> Self {
         Self { sql, as_of, ..Self::default() }
     }
@@ -49,16 +49,16 @@ impl Question {
     ///
     /// Errors: `Limit`.
     pub(crate) fn ticket(&self) -> Result<Ticket> {
-        let named = Question { id: Uuid::new_v4().as_bytes().to_vec().into(), ..self.clone() };
+        let named = AskedQuery { id: Uuid::new_v4().as_bytes().to_vec().into(), ..self.clone() };
         let ticket = TicketStatementQuery { statement_handle: named.handle()? };
         Ok(Ticket::new(ticket.as_any().encode_to_vec()))
     }
 
     /// Reads a handle, or what a ticket holds.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Question> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<AskedQuery> {
         let wrong = || Error::input("the ticket or handle is not understood: expected one that this server made");
-        let question = Question::decode(bytes).map_err(|error| wrong().caused_by(error))?;
-        if question.sql.is_empty() { Err(wrong()) } else { Ok(question) }
+        let query = AskedQuery::decode(bytes).map_err(|error| wrong().caused_by(error))?;
+        if query.sql.is_empty() { Err(wrong()) } else { Ok(query) }
     }
 }
 
@@ -80,25 +80,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_has_all_of_its_question_and_a_name_of_its_own() {
-        let question = Question { params: Bytes::from_static(b"row"), ..Question::new("SELECT 1".into(), Some(-5)) };
+    fn a_ticket_has_all_of_its_query_and_a_name_of_its_own() {
+        let query = AskedQuery { params: Bytes::from_static(b"row"), ..AskedQuery::new("SELECT 1".into(), Some(-5)) };
         let read = |ticket: Ticket| match command(&ticket.ticket).unwrap() {
-            Command::TicketStatementQuery(ticket) => Question::read(&ticket.statement_handle).unwrap(),
+            Command::TicketStatementQuery(ticket) => AskedQuery::read(&ticket.statement_handle).unwrap(),
             other => panic!("{other:?}"),
         };
-        let (one, two) = (read(question.ticket().unwrap()), read(question.ticket().unwrap()));
-        assert_eq!(Question { id: Bytes::new(), ..one.clone() }, question);
+        let (one, two) = (read(query.ticket().unwrap()), read(query.ticket().unwrap()));
+        assert_eq!(AskedQuery { id: Bytes::new(), ..one.clone() }, query);
         assert_ne!(one.id, two.id);
-        assert_eq!(Question::read(&question.handle().unwrap()).unwrap(), question);
+        assert_eq!(AskedQuery::read(&query.handle().unwrap()).unwrap(), query);
     }
 
     #[test]
     fn what_this_server_did_not_make_is_refused() {
         for bytes in [&b""[..], b"\xff\xff\xff", b"not a ticket"] {
-            assert!(Question::read(bytes).is_err(), "{bytes:?}");
+            assert!(AskedQuery::read(bytes).is_err(), "{bytes:?}");
         }
         assert!(command(b"\xff\xff").is_err());
-        let long = Question::new("x".repeat(MAX_BYTES), None);
+        let long = AskedQuery::new("x".repeat(MAX_BYTES), None);
         assert_eq!(long.handle().unwrap_err().kind(), types::ErrorKind::Limit);
     }
 }
