@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use batch::Compacted;
 use catalog::CompactionRules;
-use jobs::compact::{Compacted, Compacting};
+use jobs::compact::Compacting;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_view};
 use types::{Error, Result};

@@ -96,7 +96,7 @@ async fn open() -> types::Result<Node> {
         poll: Duration::from_secs(3600),
         lease: Duration::from_secs(3600),
         memory_limit_bytes: 64 << 20,
-        max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
+        max_rebuilt_events: 500_000,
         query_timeout: Duration::from_secs(30),
         limits: serving::ServingLimits::default(),
         hot_keys: serving::HotKeySettings::default(),

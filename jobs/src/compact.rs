@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use batch::Compacted;
-use batch::{Batch, COMPACTION_LEASE, Compaction, KeepLease};
+use batch::{Batch, COMPACTION_LEASE, Compacted, Compaction, KeepLease};
 use catalog::{CatalogState, CheckpointRecord, CompactionRules, compactions};
 use committed::damage::{Finder, report_damage};
 use committed::registry::Registry;

@@ -17,7 +17,7 @@ use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, Serving
 use speed::Speed;
 use storage::ObjectStorage;
 use tokio::sync::watch;
-use types::tiles::Micros;
+use types::tiles::{Clock, Micros};
 use types::{Error, Result};
 
 use crate::apply::{self, ApplyOptions, Changes, Wanted};
@@ -28,8 +28,6 @@ use crate::ingest::{self, IngestProgress, Input, Summary};
 use crate::replay::FromLog;
 use crate::scheduler::Scheduler;
 use crate::trim::Trimming;
-
-pub use types::tiles::Clock;
 
 /// How often a serving node checks whether the catalog changed.
 const NODE_POLL: Duration = Duration::from_millis(200);
@@ -240,7 +238,7 @@ impl Installation {
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
-            max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
+            max_rebuilt_events: committed::lacking::MAX_REBUILT_EVENTS,
             query_timeout: self.settings.serving.query_timeout,
             limits: limits(&self.settings.serving.limits),
             hot_keys: hot_keys(&self.settings),

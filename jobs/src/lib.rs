@@ -44,4 +44,4 @@ pub mod up;
 pub mod verify;
 pub mod versions;
 
-pub use installation::{Clock, Installation, clock, now};
+pub use installation::{Installation, clock, now};

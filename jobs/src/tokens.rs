@@ -1,7 +1,7 @@
 //! Tokens: created, listed, revoked. What they allow is decided in the crate `access`.
 
-use access::{NewToken, Role, local_user, new_token};
-use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, Expect, Remove, TokenRecord};
+use access::{NewToken, local_user, new_token};
+use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, Expect, Remove, Role, TokenRecord};
 use definitions::durations::parse_duration;
 use engine::events::format_timestamp;
 use serde::Serialize;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The expected side shares no planning with the layers: it rewrites the view's text ([`plain`]) and passes it to
-//! DataFusion like any query. [`log`] goes one step further back and compares the archive with the log.
+//! DataFusion like any query. [`verify_log`] goes one step further back and compares the archive with the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
-pub mod compare;
-pub mod expected;
-pub mod http;
+mod compare;
+mod expected;
+pub(crate) mod http;
 mod left_out;
-pub mod log;
+mod log;
 pub mod plain;
-pub mod spread;
-pub mod values;
+mod spread;
+pub(crate) mod values;
 
 pub use compare::Difference;
 pub use expected::Expected;

@@ -75,8 +75,8 @@ pub struct NodeSettings {
     /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
     pub memory_limit_bytes: usize,
     /// In one refresh, the states of at most this many archived events are computed where checkpoints lack them:
-    /// [`MAX_REBUILT_EVENTS`](crate::MAX_REBUILT_EVENTS) outside of tests. A view that needs more is answered
-    /// once a run has built it.
+    /// [`MAX_REBUILT_EVENTS`](committed::lacking::MAX_REBUILT_EVENTS) outside of tests. A view that needs more is
+    /// answered once a run has built it.
     pub max_rebuilt_events: i64,
     /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready.
     pub query_timeout: Duration,

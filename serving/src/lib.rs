@@ -49,7 +49,6 @@ mod value_errors;
 
 pub use answerer::{StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts};
 pub use archive::ArchiveLayer;
-pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;
 pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clean_cache, is_kept};
 pub use hot_keys::{HotFrom, HotKeySettings};

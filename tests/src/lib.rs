@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use batch::RunMode;
 use bytes::Bytes;
 use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
+use committed::lacking::MAX_REBUILT_EVENTS;
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord, TopicPartition};
@@ -254,7 +255,7 @@ impl Harness {
 
     /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
-        self.open_node((clock, now), fresh, (serving::MAX_REBUILT_EVENTS, None, ServingLimits::default())).await
+        self.open_node((clock, now), fresh, (MAX_REBUILT_EVENTS, None, ServingLimits::default())).await
     }
 
     /// Opens a node that computes the states of at most this many archived events in one refresh.
@@ -264,17 +265,12 @@ impl Harness {
 
     /// Opens a node whose local copies may take this much.
     pub async fn node_with_cache(&self, cache_bytes: u64) -> Result<Node> {
-        self.open_node(
-            (ServingClock::Event, Arc::new(now)),
-            None,
-            (serving::MAX_REBUILT_EVENTS, Some(cache_bytes), ServingLimits::default()),
-        )
-        .await
+        self.open_node((ServingClock::Event, Arc::new(now)), None, (MAX_REBUILT_EVENTS, Some(cache_bytes), ServingLimits::default())).await
     }
 
     /// Opens a node whose questions have these limits.
     pub async fn node_with_limits(&self, fresh: Option<Fresh>, limits: ServingLimits) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (serving::MAX_REBUILT_EVENTS, None, limits)).await
+        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (MAX_REBUILT_EVENTS, None, limits)).await
     }
 
     async fn open_node(

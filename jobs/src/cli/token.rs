@@ -1,6 +1,6 @@
 //! `token create`, `list` and `revoke`.
 
-use access::Role;
+use catalog::Role;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use types::{Error, Result};

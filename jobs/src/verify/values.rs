@@ -42,8 +42,6 @@ enum Kind {
 }
 
 impl Tolerance {
-    pub const EXACT: Tolerance = Tolerance { kind: Kind::Exact, without_nan: false };
-
     /// Returns the tolerance of a column's functions. `approx_distinct` merges without loss: it must be equal.
     pub fn for_column(column: &PlainColumn) -> Tolerance {
         let calls = |name: &str| column.functions.iter().any(|function| function == name);

@@ -23,7 +23,6 @@ mod token;
 
 pub use audit::{audit, local_user};
 pub use authenticator::Authenticator;
-pub use catalog::Role;
 pub use jwt::{Issuer, IssuerSettings};
 pub use keyring::{Keyring, ScramLogin};
 pub use listening::may_listen;

@@ -52,13 +52,15 @@ pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub(crate) use handing_on::handing_on;
 pub use judged::Flaw;
-pub use last_n::last_n;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::state_stamp;
-pub use statistics::{poisson_sf, zscore};
 pub use sums::sums_to_verify;
 pub(crate) use top_k::top_k_is_exact;
-pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
+pub use top_k::{TOP_K, TOP_K_CAPACITY};
+
+use last_n::last_n;
+use statistics::{poisson_sf, zscore};
+use top_k::top_k;
 
 /// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds,
 /// because one more batch may arrive before the size is checked.

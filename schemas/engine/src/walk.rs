@@ -59,7 +59,7 @@ pub struct Walk<'a> {
 }
 
 /// Called with an index of the keys asked, and the beginning of encoded edges that its row is made of.
-pub type Touched<'t> = dyn FnMut(usize, &[u8]) + 't;
+pub(crate) type Touched<'t> = dyn FnMut(usize, &[u8]) + 't;
 
 /// Called before each batch of edges: an error ends the walk.
 pub type CancelCheck<'c> = dyn Fn() -> Result<()> + Sync + 'c;
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
 
     /// The same for keys with times of their own, at which all ranges have the edges that they have at the walk's time.
     /// `touched` is called with every node that a key's row is made of.
-    pub fn rows_at(&self, groups: &[ArrayRef], times: &[Micros], wanted: &[usize], touched: &mut Touched<'_>) -> Result<Walked> {
+    pub(crate) fn rows_at(&self, groups: &[ArrayRef], times: &[Micros], wanted: &[usize], touched: &mut Touched<'_>) -> Result<Walked> {
         let rows = times.len();
         let at = self.keys_at(groups, rows)?;
         let together = batches(&at, NEAR_EDGES);

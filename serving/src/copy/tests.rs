@@ -78,7 +78,7 @@ impl Site {
             poll: Duration::from_millis(20),
             lease: LEASE,
             memory_limit_bytes: 64 << 20,
-            max_rebuilt_events: crate::MAX_REBUILT_EVENTS,
+            max_rebuilt_events: committed::lacking::MAX_REBUILT_EVENTS,
             query_timeout: Duration::from_secs(30),
             limits: crate::ServingLimits::default(),
             hot_keys: crate::HotKeySettings::default(),

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use access::Role;
+use catalog::Role;
 use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
 use tokio::sync::oneshot;

@@ -1,5 +1,6 @@
 use access::tls::{ServerTls, TlsFiles};
-use access::{Authenticator, Keyring, NewToken, Role, new_token};
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::Role;
 use engine::fresh::Fresh;
 use feed::{ClientTls, LinkState, Offer};
 use rcgen::{CertificateParams, KeyPair};

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use access::{Authenticator, Keyring, NewToken, Role, new_token};
-use catalog::{Add, AlertTransition, Catalog, Commit, DefinitionKind, Remove, Revision};
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::{Add, AlertTransition, Catalog, Commit, DefinitionKind, Remove, Revision, Role};
 use serde_json::{Value, json};
 use types::TransitionKind;
 

@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
-use access::{Authenticator, Keyring, NewToken, Role, new_token};
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::Role;
 use serde_json::{Value, json};
 
 use crate::NodeSettings;

@@ -1,5 +1,5 @@
-use access::{Authenticator, Keyring, NewToken, Role, new_token};
-use catalog::{Add, Commit, DefinitionKind, ParameterRecord};
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::{Add, Commit, DefinitionKind, ParameterRecord, Role};
 use uuid::Uuid;
 
 use super::*;

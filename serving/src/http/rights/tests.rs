@@ -1,4 +1,5 @@
-use access::{Grant, Keyring, NewToken, Only, Role, new_token};
+use access::{Grant, Keyring, NewToken, Only, new_token};
+use catalog::Role;
 use serde_json::json;
 use types::ErrorKind;
 

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use access::{Grant, Only, Role};
+use access::{Grant, Only};
 use arrow::array::RecordBatch;
-use catalog::DefinitionKind;
+use catalog::{DefinitionKind, Role};
 use types::ErrorKind;
 
 use super::*;
