@@ -24,7 +24,8 @@ fn comments_are_at_most_120_columns_wide() {
     assert!(report.is_empty(), "comments of more than {WIDEST} columns:{report}");
 }
 
-fn sources() -> Vec<PathBuf> {
+/// All sources of ours.
+pub fn sources() -> Vec<PathBuf> {
     let crates = members().into_iter().chain(["fuzz".to_owned(), "bench/decoders".to_owned()]);
     let folders = crates.flat_map(|name| SOURCES.map(|folder| root().join(&name).join(folder)));
     folders.filter(|folder| folder.is_dir()).flat_map(|folder| files_below(&folder, ".rs")).collect()

@@ -114,7 +114,7 @@ fn folders(entry: &str) -> Vec<String> {
 }
 
 /// From each crate of ours to those that its Cargo.toml names.
-fn dependencies() -> Graph {
+pub fn dependencies() -> Graph {
     let workspace = manifest("Cargo.toml");
     let shared = workspace["workspace"]["dependencies"].as_table().unwrap();
     let ours = shared.iter().filter_map(|(name, value)| Some((name, value.get("path")?.as_str()?)));

@@ -1,11 +1,13 @@
 //! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, the modules of
-//! each folder import one another in one direction, links of pages lead somewhere, and comments are not too wide.
+//! each folder import one another in one direction, public items have one path and a use, links of pages lead
+//! somewhere, and comments are not too wide.
 
 #![allow(clippy::unwrap_used)]
 
 mod comments;
 mod crates;
 mod graph;
+mod items;
 mod links;
 mod modules;
 mod source;

@@ -6,12 +6,20 @@ use std::path::Path;
 /// The names that lead from a crate's root to a module, or to what a module has.
 pub type ModulePath = Vec<String>;
 
-/// A file's text without comments, texts and what only tests compile. Its lines are where they were.
+/// A file's text without comments and texts. Its lines are where they were.
 pub struct Source(String);
 
+/// The file without what only tests compile.
 pub fn read(path: &Path) -> Source {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Source::new(&text)
+    Source::new(&text_of(path))
+}
+
+pub fn read_with_tests(path: &Path) -> Source {
+    Source(without_comments(&text_of(path)))
+}
+
+fn text_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its
@@ -65,6 +73,28 @@ impl Source {
             }
         }
         taken
+    }
+
+    pub fn names(&self) -> BTreeSet<String> {
+        self.0.split(|letter: char| !is_name(letter)).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The names of its `pub` functions and methods.
+    pub fn public_functions(&self) -> BTreeSet<String> {
+        self.names_after(&["pub fn ", "pub async fn ", "pub const fn "])
+    }
+
+    /// The names of the types and traits that it declares.
+    pub fn types(&self) -> BTreeSet<String> {
+        self.names_after(&["struct ", "enum ", "trait ", "type "])
+    }
+
+    fn names_after(&self, words: &[&str]) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for word in words.iter().copied() {
+            names.extend(self.0.match_indices(word).map(|(at, _)| name_at(&self.0[at + word.len()..])));
+        }
+        names
     }
 
     pub fn contains(&self, text: &str) -> bool {
@@ -264,6 +294,17 @@ fn paths_from_the_root_are_found_in_every_spelling() {
     found.sort();
     let expected = [("F", 2), ("a::X", 1), ("b::Y", 2), ("c", 2), ("c::d", 2), ("c::e", 2), ("g::h", 4), ("here::near", 4), ("i::j", 4)];
     assert_eq!(found, expected.map(|(path, line)| (place(path), line)));
+}
+
+#[test]
+fn a_file_says_its_public_functions_and_its_types() {
+    let text =
+        "pub struct A<'a>;\nenum B {}\nimpl B { pub async fn c() {} pub(crate) fn d() {} }\npub fn e<T>() {}\nfn f() {}\n// pub fn g\n";
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let source = Source::new(text);
+    assert_eq!(source.public_functions(), set(&["c", "e"]));
+    assert_eq!(source.types(), set(&["A", "B"]));
+    assert!(source.names().contains("f") && !source.names().contains("g"));
 }
 
 #[test]
