@@ -62,7 +62,7 @@ impl Batch {
     /// Says what a run of a view would do now. Nothing is written.
     ///
     /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
-    pub async fn plan(&self, view: &str, (t, mode): (RunTime, RunMode), now: Micros) -> Result<RunPlan> {
+    pub async fn plan(&self, view: &str, t: RunTime, mode: RunMode, now: Micros) -> Result<RunPlan> {
         let state = self.catalog.state().await?;
         let version = version_to_run(&state, view)?;
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };

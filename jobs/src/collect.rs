@@ -39,7 +39,7 @@ pub async fn run(
         let mut looked_after = HashSet::new();
         for round in 1u64.. {
             tokio::time::sleep(every).await;
-            match collect(&catalog, &storage, &functions, (&clock, event_clock)).await {
+            match collect(&catalog, &storage, &functions, &clock, event_clock).await {
                 Ok(plan) if !plan.is_empty() => {
                     debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
                 }
@@ -125,12 +125,13 @@ pub async fn collect(
     catalog: &Catalog,
     storage: &ObjectStorage,
     functions: &Functions,
-    (clock, event_clock): (&Clock, bool),
+    clock: &Clock,
+    event_clock: bool,
 ) -> Result<CollectionPlan> {
     let mut registry = None;
     let mut attempt = 1;
     loop {
-        match collect_once(catalog, storage, functions, (clock, event_clock), &mut registry).await {
+        match collect_once(catalog, storage, functions, clock, event_clock, &mut registry).await {
             Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => attempt += 1,
             outcome => return outcome,
         }
@@ -141,7 +142,8 @@ async fn collect_once(
     catalog: &Catalog,
     storage: &ObjectStorage,
     functions: &Functions,
-    (clock, event_clock): (&Clock, bool),
+    clock: &Clock,
+    event_clock: bool,
     known: &mut Option<Registry>,
 ) -> Result<CollectionPlan> {
     let state = catalog.state().await?;

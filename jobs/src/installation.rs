@@ -169,7 +169,7 @@ impl Installation {
 
     fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
         let (storage, log, max_future) = (self.storage.clone(), self.log.clone(), self.settings.speed.max_future);
-        Arc::new(FromLog::new(storage, log, (max_future, self.dedup())))
+        Arc::new(FromLog::new(storage, log, max_future, self.dedup()))
     }
 
     /// Returns the scheduler, which runs batch when it is due.
@@ -318,13 +318,13 @@ impl Installation {
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
     /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, (RunMode::ByStrategy, true), progress).await
+        self.run(view, RunMode::ByStrategy, true, progress).await
     }
 
     /// The same, but recomputes from the archive whatever the view's strategy, and compares the outcome with the states
     /// that incremental runs had kept, unless `compare` is false.
     pub async fn recompute_view(&self, view: &str, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, (RunMode::Full, compare), progress).await
+        self.run(view, RunMode::Full, compare, progress).await
     }
 
     /// The same, but computes all states from the events of the checkpoints, through the speed layer's code.
@@ -334,7 +334,7 @@ impl Installation {
         request: batch::ReplayRequest,
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<RunRecord> {
-        self.run(view, (RunMode::Replay(request), false), progress).await
+        self.run(view, RunMode::Replay(request), false, progress).await
     }
 
     /// Whether the log still has every record that a replay of a view reads; if not, the first that it lacks, in words.
@@ -355,10 +355,10 @@ impl Installation {
 
     /// Says what a run of a view would read and write now.
     pub async fn plan_run(&self, view: &str, mode: RunMode) -> Result<batch::RunPlan> {
-        self.batch().plan(view, (self.run_time(), mode), now()).await
+        self.batch().plan(view, self.run_time(), mode, now()).await
     }
 
-    async fn run(&self, view: &str, (mode, compare): (RunMode, bool), progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+    async fn run(&self, view: &str, mode: RunMode, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let request = RunRequest { mode, compare, ..RunRequest::new(view, self.run_time()) };
         self.batch().run(request, clock(), progress).await
     }

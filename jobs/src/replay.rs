@@ -22,14 +22,14 @@ pub struct FromLog {
 }
 
 impl FromLog {
-    pub fn new(storage: ObjectStorage, log: Arc<dyn Log>, (max_future, dedup): (Duration, DedupSettings)) -> FromLog {
+    pub fn new(storage: ObjectStorage, log: Arc<dyn Log>, max_future: Duration, dedup: DedupSettings) -> FromLog {
         FromLog { storage, log, max_future, ids: IdSpace::new(dedup) }
     }
 }
 
 impl ReplayLog for FromLog {
     fn begin<'a>(&'a self, state: &'a CatalogState) -> Box<dyn CheckpointEvents + 'a> {
-        Box::new(Pass(Replay::new(&self.storage, &*self.log, state, (self.max_future, &self.ids))))
+        Box::new(Pass(Replay::new(&self.storage, &*self.log, state, self.max_future, &self.ids)))
     }
 }
 

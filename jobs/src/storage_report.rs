@@ -104,7 +104,7 @@ impl Installation {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
         let is_event_clock = self.settings.serving.clock == ClockKind::Event;
-        let mut report = storage_report(&state, &registry, (now(), is_event_clock))?;
+        let mut report = storage_report(&state, &registry, now(), is_event_clock)?;
         report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
         report.cache_bytes = self.settings.serving.cache_bytes;
         report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
@@ -113,7 +113,7 @@ impl Installation {
 }
 
 /// Reports what the catalog's files take at the time `now`. `is_event_clock`: as in [`crate::collect::collect`].
-pub fn storage_report(state: &CatalogState, registry: &Registry, (now, is_event_clock): (Micros, bool)) -> Result<StorageReport> {
+pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is_event_clock: bool) -> Result<StorageReport> {
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
     let mut freed = would_free(state, registry, (now, is_event_clock))?;
     Ok(StorageReport {

@@ -194,10 +194,11 @@ async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<Arc<Catalo
     let started = Instant::now();
     loop {
         let state = catalog.state().await?;
-        let Some((partition, found, expected)) = state.vector().behind(vector) else { return Ok(state) };
+        let Some(behind) = state.vector().behind(vector) else { return Ok(state) };
         if started.elapsed() > ARCHIVE_WAIT {
             let message = "the archive does not reach the answer's vector: is the speed layer running?";
-            return Err(Error::unavailable(message).with("partition", partition).with("found", found).with("expected", expected));
+            let error = Error::unavailable(message).with("partition", behind.partition);
+            return Err(error.with("found", behind.found).with("expected", behind.expected));
         }
         tokio::time::sleep(ARCHIVE_POLL).await;
     }

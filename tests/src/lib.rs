@@ -44,6 +44,29 @@ pub struct Harness {
     pub copies: batch::LocalCopies,
 }
 
+/// What tests vary of a node.
+struct NodeOptions {
+    clock: ServingClock,
+    now: types::tiles::Clock,
+    fresh: Option<Fresh>,
+    max_rebuilt_events: i64,
+    cache_bytes: Option<u64>,
+    limits: ServingLimits,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            clock: ServingClock::Event,
+            now: Arc::new(now),
+            fresh: None,
+            max_rebuilt_events: MAX_REBUILT_EVENTS,
+            cache_bytes: None,
+            limits: ServingLimits::default(),
+        }
+    }
+}
+
 /// A speed worker that runs until it is stopped.
 pub struct Worker {
     pub stop: CancellationToken,
@@ -173,7 +196,7 @@ impl Harness {
     /// The log as a source of replays.
     pub fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
         let dedup = speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") };
-        Arc::new(jobs::replay::FromLog::new(self.storage.clone(), self.log.clone(), (MAX_FUTURE, dedup)))
+        Arc::new(jobs::replay::FromLog::new(self.storage.clone(), self.log.clone(), MAX_FUTURE, dedup))
     }
 
     pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
@@ -199,7 +222,7 @@ impl Harness {
         let request = batch::RunRequest { mode, ..batch::RunRequest::new(view, t) };
         let batch = self.batch_layer(memory_limit_bytes);
         let began = now();
-        let planned = batch.plan(view, (t, mode), began).await;
+        let planned = batch.plan(view, t, mode, began).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;
         // Nobody committed in between, and what is new fitted the memory limit.
         let is_planned = |planned: &batch::RunPlan| run.cut.as_ref() == Some(&planned.cut) && run.strategy == Some(planned.strategy);
@@ -236,7 +259,7 @@ impl Harness {
     pub async fn collect(&self) -> Result<()> {
         let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
         for _ in 0..2 {
-            jobs::collect::collect(&self.catalog, &self.storage, &self.functions, (&clock, false)).await?;
+            jobs::collect::collect(&self.catalog, &self.storage, &self.functions, &clock, false).await?;
         }
         Ok(())
     }
@@ -255,30 +278,26 @@ impl Harness {
 
     /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
-        self.open_node((clock, now), fresh, (MAX_REBUILT_EVENTS, None, ServingLimits::default())).await
+        self.open_node(NodeOptions { clock, now, fresh, ..NodeOptions::default() }).await
     }
 
     /// Opens a node that computes the states of at most this many archived events in one refresh.
     pub async fn node_that_rebuilds(&self, max_rebuilt_events: i64, fresh: Option<Fresh>) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (max_rebuilt_events, None, ServingLimits::default())).await
+        self.open_node(NodeOptions { max_rebuilt_events, fresh, ..NodeOptions::default() }).await
     }
 
     /// Opens a node whose local copies may take this much.
     pub async fn node_with_cache(&self, cache_bytes: u64) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), None, (MAX_REBUILT_EVENTS, Some(cache_bytes), ServingLimits::default())).await
+        self.open_node(NodeOptions { cache_bytes: Some(cache_bytes), ..NodeOptions::default() }).await
     }
 
     /// Opens a node whose questions have these limits.
     pub async fn node_with_limits(&self, fresh: Option<Fresh>, limits: ServingLimits) -> Result<Node> {
-        self.open_node((ServingClock::Event, Arc::new(now)), fresh, (MAX_REBUILT_EVENTS, None, limits)).await
+        self.open_node(NodeOptions { fresh, limits, ..NodeOptions::default() }).await
     }
 
-    async fn open_node(
-        &self,
-        (clock, now): (ServingClock, types::tiles::Clock),
-        fresh: Option<Fresh>,
-        (max_rebuilt_events, cache_bytes, limits): (i64, Option<u64>, ServingLimits),
-    ) -> Result<Node> {
+    async fn open_node(&self, options: NodeOptions) -> Result<Node> {
+        let NodeOptions { clock, now, fresh, max_rebuilt_events, cache_bytes, limits } = options;
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {

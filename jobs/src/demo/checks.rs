@@ -49,10 +49,10 @@ pub async fn wait_until_checkpointed(installation: &Installation) -> Result<Arc<
     let sent = log_end(&*installation.log).await?;
     loop {
         let state = installation.catalog.state().await?;
-        let Some((partition, found, expected)) = state.vector().behind(&sent) else { return Ok(state) };
+        let Some(behind) = state.vector().behind(&sent) else { return Ok(state) };
         if began.elapsed() > SETTLE {
-            let error = Error::unavailable("the speed layer did not checkpoint all that was sent").with("partition", partition);
-            return Err(error.with("found", found).with("expected", expected));
+            let error = Error::unavailable("the speed layer did not checkpoint all that was sent").with("partition", behind.partition);
+            return Err(error.with("found", behind.found).with("expected", behind.expected));
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

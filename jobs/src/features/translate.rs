@@ -192,7 +192,7 @@ impl Translator<'_> {
         if !["COUNT", "SUM", "AVG", "MAX", "MIN", "VARIANCE", "COUNT_DISTINCT", "SET", "LIST"].contains(&operator) {
             return Err(format!("there is no operator {operator}; expected {OPERATORS}"));
         }
-        let (window, event_type, target, on) = measured(operator, arguments)?;
+        let Measured { window, event_type, target, on } = measured(operator, arguments)?;
         let time = self.source(event_type)?.time.clone();
         // COUNT counts the events that have the target's value: its target is the first of the keys.
         let bound: Vec<&Argument> = if operator == "COUNT" { std::iter::once(target).chain(on).collect() } else { on.iter().collect() };
@@ -236,7 +236,7 @@ impl Translator<'_> {
     /// different targets of the events whose `through` is in the set.
     fn linked(&mut self, arguments: &[Argument]) -> Result<String, String> {
         let operator = "FLAT_COUNT_DISTINCT";
-        let (window, event_type, target, on) = measured(operator, arguments)?;
+        let Measured { window, event_type, target, on } = measured(operator, arguments)?;
         let expected = "FLAT_COUNT_DISTINCT(window, event_type, target, SET(window, event_type, through, on, ..))";
         let [Argument { expression: Expression::Call(inner, set), value: None }] = on else {
             return Err(format!("{operator} with other keys beside one SET has no exact form; expected {expected}"));
@@ -244,7 +244,7 @@ impl Translator<'_> {
         if inner != "SET" {
             return Err(format!("expected {expected}, found {inner} in the place of SET"));
         }
-        let (near_window, near, through, near_on) = measured("SET", set)?;
+        let Measured { window: near_window, event_type: near, target: through, on: near_on } = measured("SET", set)?;
         let (Expression::Name(target), None, Expression::Name(through), None) =
             (&target.expression, &target.value, &through.expression, &through.value)
         else {
@@ -314,14 +314,22 @@ impl Translator<'_> {
     }
 }
 
-/// Window, event type, target and keys of an operator.
-fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<(String, &'a str, &'a Argument, &'a [Argument]), String> {
+/// The arguments of an operator.
+struct Measured<'a> {
+    window: &'a str,
+    event_type: &'a str,
+    target: &'a Argument,
+    /// The keys.
+    on: &'a [Argument],
+}
+
+fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<Measured<'a>, String> {
     let form = || format!("expected {operator}(window, event_type, target[=value], on[=value], ..)");
     let [window, event_type, target, on @ ..] = arguments else { return Err(form()) };
     let (Expression::Name(window), None) = (&window.expression, &window.value) else { return Err(form()) };
     let (Expression::Name(event_type), None) = (&event_type.expression, &event_type.value) else { return Err(form()) };
     parse_duration(window).map_err(|error| format!("the window of {operator}: {error}"))?;
-    Ok((window.clone(), event_type, target, on))
+    Ok(Measured { window, event_type, target, on })
 }
 
 /// A function over values.

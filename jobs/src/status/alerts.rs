@@ -62,7 +62,7 @@ pub(super) async fn read(catalog: &Catalog, state: &CatalogState, registry: Opti
             alert: record.name.clone(),
             version: record.version,
             since: record.since,
-            open: open.iter().find(|(alert, version, _)| of_it(alert, *version)).map_or(0, |(_, _, open)| *open),
+            open: open.iter().find(|count| of_it(&count.alert, count.version)).map_or(0, |count| count.keys),
             transitions: progress.iter().find(|known| of_it(&known.alert, known.version)).map_or(0, |known| known.next_seq),
             run_by: state.leases.iter().find(held).map(|lease| lease.owner.clone()),
             runner: runners.iter().find(|runner| of_it(&runner.alert, runner.version)).cloned(),

@@ -66,7 +66,7 @@ fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
 
 async fn report(state: &CatalogState) -> StorageReport {
     let registry = Registry::load(state, &Functions::standard()).await.unwrap();
-    storage_report(state, &registry, (NOW, false)).unwrap()
+    storage_report(state, &registry, NOW, false).unwrap()
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ mod pause;
 mod token;
 
 pub use alert::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, TransitionPlace, TransitionsAfter,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, TransitionPlace,
+    TransitionsAfter,
 };
 pub use parameter::ParameterRecord;
 pub use pause::{PauseRecord, SinkClaim, SinkRange, SinkSwitch};

@@ -186,7 +186,7 @@ pub fn only_rows_of(ranges: &OffsetRanges, input: Arc<dyn ExecutionPlan>) -> Res
 
 impl OffsetRanges {
     /// Returns the partitions that have rows, each with its first offset and the offset after its last.
-    pub fn bounds(&self) -> Vec<(i32, Offset, Offset)> {
+    fn bounds(&self) -> Vec<(i32, Offset, Offset)> {
         let of_stream = self.to.iter().filter(|(id, _)| id.stream == self.stream);
         of_stream.map(|(id, to)| (id.partition, self.from.get(id), to)).filter(|(_, from, to)| from < to).collect()
     }

@@ -50,6 +50,14 @@ impl fmt::Display for PartitionId {
     }
 }
 
+/// A partition in which a vector is before another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Behind {
+    pub partition: PartitionId,
+    pub found: Offset,
+    pub expected: Offset,
+}
+
 /// The next offset per stream and partition. An absent partition is at offset 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vector(BTreeMap<PartitionId, Offset>);
@@ -85,9 +93,10 @@ impl Vector {
         other.iter().all(|(partition, offset)| self.get(partition) >= offset)
     }
 
-    /// Returns the first partition in which `self` is before `other`, with both offsets.
-    pub fn behind(&self, other: &Vector) -> Option<(PartitionId, Offset, Offset)> {
-        other.iter().find(|(p, o)| self.get(p) < *o).map(|(p, o)| (p.clone(), self.get(p), o))
+    /// Returns the first partition in which `self` is before `other`.
+    pub fn behind(&self, other: &Vector) -> Option<Behind> {
+        let (partition, expected) = other.iter().find(|(partition, offset)| self.get(partition) < *offset)?;
+        Some(Behind { partition: partition.clone(), found: self.get(partition), expected })
     }
 
     /// Returns a short text that identifies this vector, for `meta.cut`.

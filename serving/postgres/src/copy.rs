@@ -183,7 +183,8 @@ impl CopyFormat {
                     if index > 0 {
                         put_char(&mut line, *delimiter);
                     }
-                    quoted(&mut line, name.as_bytes(), (*delimiter, *quote, *escape), null, false);
+                    let marks = CsvMarks { delimiter: *delimiter, quote: *quote, escape: *escape };
+                    quoted(&mut line, name.as_bytes(), marks, null, false);
                 }
                 line.put_u8(b'\n');
                 Some(line)
@@ -220,7 +221,8 @@ impl CopyFormat {
                         Quoted::Columns(names) => names.contains(batch.schema_ref().field(index).name()),
                     };
                     let only = batch.num_columns() == 1 && &value[..] == b"\\.";
-                    quoted(out, &value, (delimiter, *quote, *escape), null, always || only);
+                    let marks = CsvMarks { delimiter, quote: *quote, escape: *escape };
+                    quoted(out, &value, marks, null, always || only);
                 }
                 _ => escaped(out, &value, delimiter),
             }
@@ -260,7 +262,15 @@ fn escaped(out: &mut BytesMut, value: &[u8], delimiter: char) {
     }
 }
 
-fn quoted(out: &mut BytesMut, value: &[u8], (delimiter, quote, escape): (char, char, char), null: &str, always: bool) {
+/// The characters of CSV that mean something.
+struct CsvMarks {
+    delimiter: char,
+    quote: char,
+    escape: char,
+}
+
+fn quoted(out: &mut BytesMut, value: &[u8], marks: CsvMarks, null: &str, always: bool) {
+    let CsvMarks { delimiter, quote, escape } = marks;
     let special = |byte: &u8| matches!(byte, b'\n' | b'\r') || [delimiter, quote].contains(&char::from(*byte));
     // A value that reads as NULL is quoted, to be another.
     if !always && value != null.as_bytes() && !value.iter().any(special) {

@@ -236,10 +236,10 @@ fn binary(out: &mut BytesMut, kind: Kind, column: &ArrayRef, row: usize) -> Resu
             out.put_i64(micros.checked_sub(EPOCH_MICROS).ok_or_else(|| out_of_range("timestamp"))?);
         }
         Kind::Interval => {
-            let (months, days, micros) = interval(column, row)?;
-            out.put_i64(micros);
-            out.put_i32(days);
-            out.put_i32(months);
+            let interval = interval(column, row)?;
+            out.put_i64(interval.micros);
+            out.put_i32(interval.days);
+            out.put_i32(interval.months);
         }
         Kind::Json => out.put_slice(serving::json::value(column, row)?.get().as_bytes()),
     }
@@ -355,23 +355,34 @@ fn timestamp_micros(column: &ArrayRef, row: usize) -> Result<i64> {
     micros.ok_or_else(|| out_of_range("timestamp"))
 }
 
-/// Months, days, microseconds.
-fn interval(column: &ArrayRef, row: usize) -> Result<(i32, i32, i64)> {
-    let wide = |value: i64, factor: i64| value.checked_mul(factor).map(|micros| (0, 0, micros)).ok_or_else(|| out_of_range("interval"));
+/// An interval as PostgreSQL has it: `engine::events::Interval` counts nanoseconds, and more of them.
+struct WireInterval {
+    months: i32,
+    days: i32,
+    micros: i64,
+}
+
+fn interval(column: &ArrayRef, row: usize) -> Result<WireInterval> {
+    let of_time = |value: i64, factor: i64| match value.checked_mul(factor) {
+        Some(micros) => Ok(WireInterval { months: 0, days: 0, micros }),
+        None => Err(out_of_range("interval")),
+    };
     match column.data_type() {
-        DataType::Interval(IntervalUnit::YearMonth) => Ok((primitive::<IntervalYearMonthType>(column, row), 0, 0)),
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            Ok(WireInterval { months: primitive::<IntervalYearMonthType>(column, row), days: 0, micros: 0 })
+        }
         DataType::Interval(IntervalUnit::DayTime) => {
             let value = primitive::<IntervalDayTimeType>(column, row);
-            Ok((0, value.days, i64::from(value.milliseconds) * 1_000))
+            Ok(WireInterval { months: 0, days: value.days, micros: i64::from(value.milliseconds) * 1_000 })
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             let value = primitive::<IntervalMonthDayNanoType>(column, row);
-            Ok((value.months, value.days, value.nanoseconds / 1_000))
+            Ok(WireInterval { months: value.months, days: value.days, micros: value.nanoseconds / 1_000 })
         }
-        DataType::Duration(TimeUnit::Second) => wide(primitive::<DurationSecondType>(column, row), 1_000_000),
-        DataType::Duration(TimeUnit::Millisecond) => wide(primitive::<DurationMillisecondType>(column, row), 1_000),
-        DataType::Duration(TimeUnit::Microsecond) => wide(primitive::<DurationMicrosecondType>(column, row), 1),
-        DataType::Duration(TimeUnit::Nanosecond) => wide(primitive::<DurationNanosecondType>(column, row) / 1_000, 1),
+        DataType::Duration(TimeUnit::Second) => of_time(primitive::<DurationSecondType>(column, row), 1_000_000),
+        DataType::Duration(TimeUnit::Millisecond) => of_time(primitive::<DurationMillisecondType>(column, row), 1_000),
+        DataType::Duration(TimeUnit::Microsecond) => of_time(primitive::<DurationMicrosecondType>(column, row), 1),
+        DataType::Duration(TimeUnit::Nanosecond) => of_time(primitive::<DurationNanosecondType>(column, row) / 1_000, 1),
         _ => Err(unexpected(column)),
     }
 }
@@ -477,7 +488,7 @@ fn put_timestamptz(out: &mut BytesMut, micros: i64, zone: Zone) -> Result<()> {
 }
 
 /// `1 year 2 mons -3 days +04:05:06.7`: what follows a negative part has its sign.
-fn put_interval(out: &mut BytesMut, (months, days, micros): (i32, i32, i64)) {
+fn put_interval(out: &mut BytesMut, WireInterval { months, days, micros }: WireInterval) {
     let mut parts = Vec::new();
     let mut after_negative = false;
     for (count, name) in [(months / 12, "year"), (months % 12, "mon"), (days, "day")] {

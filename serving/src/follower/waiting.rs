@@ -54,7 +54,7 @@ impl Follower {
         let seconds = MOST_WAITED.as_secs();
         let error = Error::unavailable(format!("answers do not count everything before that position after {seconds} s: try again"));
         match self.read_view().ok().and_then(|read_view| counted.vector(&read_view).behind(position)) {
-            Some((partition, found, expected)) => error.with("partition", partition).with("found", found.0).with("expected", expected.0),
+            Some(behind) => error.with("partition", behind.partition).with("found", behind.found).with("expected", behind.expected),
             None => error,
         }
     }

@@ -171,7 +171,7 @@ async fn a_replaced_version_is_kept_up_to_date_returned_to_at_once_and_deleted_a
     assert_eq!(versions(&harness).await, [(1, Active), (2, Retired)]);
     let later: types::tiles::Clock = Arc::new(|| now() + 26 * 3_600_000_000);
     for _ in 0..2 {
-        jobs::collect::collect(&harness.catalog, &harness.storage, &harness.functions, (&later, true)).await.unwrap();
+        jobs::collect::collect(&harness.catalog, &harness.storage, &harness.functions, &later, true).await.unwrap();
     }
     let state = harness.catalog.state().await.unwrap();
     assert!(state.snapshot("counts", 2).is_none() && state.snapshot("counts", 1).is_some());

@@ -218,13 +218,13 @@ async fn a_collector_that_died_among_the_replaced_files_is_gone_on_with() {
     site.assert_whole().await;
     let clock: types::tiles::Clock = std::sync::Arc::new(|| now() + 3_600_000_000);
     let Harness { catalog, storage, functions, .. } = &site.harness;
-    let marked = jobs::collect::collect(catalog, storage, functions, (&clock, false)).await.unwrap().mark_for_deletion;
+    let marked = jobs::collect::collect(catalog, storage, functions, &clock, false).await.unwrap().mark_for_deletion;
     assert_eq!(marked.len(), 8, "the archive and the dead letters of four checkpoints");
     for path in marked.iter().step_by(2) {
         storage.delete(path).await.unwrap();
     }
     site.assert_whole().await;
-    let deleted = jobs::collect::collect(catalog, storage, functions, (&clock, false)).await.unwrap().delete;
+    let deleted = jobs::collect::collect(catalog, storage, functions, &clock, false).await.unwrap().delete;
     assert_eq!(deleted, marked);
     let stored = async |folder: &str| storage.list(folder).await.unwrap().len();
     assert_eq!((stored("archive").await, stored("dead-letters").await), (1, 1));

@@ -283,9 +283,11 @@ impl Run {
     async fn collect(&mut self) {
         self.trace.push("collect".into());
         let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
-        let clock = (&clock, self.clock == ServingClock::Event);
+        let is_event_clock = self.clock == ServingClock::Event;
         for _ in 0..2 {
-            match jobs::collect::collect(&self.harness.catalog, &self.harness.storage, &self.harness.functions, clock).await {
+            match jobs::collect::collect(&self.harness.catalog, &self.harness.storage, &self.harness.functions, &clock, is_event_clock)
+                .await
+            {
                 Err(error) if error.kind() == types::ErrorKind::Conflict => {}
                 collected => drop(self.done(collected)),
             }

@@ -3,7 +3,7 @@
 use catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
 use types::files::ObjectName;
 use types::tiles::Micros;
-use types::vector::Vector;
+use types::vector::{Behind, Vector};
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 
@@ -78,13 +78,16 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
     }
     let nodes = facts.state.leases.iter().filter(|lease| lease.name.starts_with("serve/") && lease.expires_at > facts.now);
     let behind = nodes.filter_map(|lease| Some((lease, lease.pin.as_ref()?.behind(&needed)?)));
-    let problem = |(lease, (partition, pinned, needed)): (&catalog::LeaseRecord, _)| Problem {
+    let problem = |(lease, behind): (&catalog::LeaseRecord, Behind)| Problem {
         fault: Fault::PinOld,
         severity: Severity::Warning,
         what: format!(
-            "the node {} uses snapshots that were replaced {} ago ({partition}: {pinned}, published {needed})",
+            "the node {} uses snapshots that were replaced {} ago ({}: {}, published {})",
             lease.owner,
-            for_time(age)
+            for_time(age),
+            behind.partition,
+            behind.found,
+            behind.expected
         ),
         cause: "it cannot load the newer snapshots, or it hangs".into(),
         effect: "its answers are correct but slower; files that only it needs are not deleted".into(),

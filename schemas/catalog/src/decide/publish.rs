@@ -6,7 +6,7 @@ use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, R
 use types::Error;
 use types::files::FileRecord;
 use types::tiles::Micros;
-use types::vector::{Offset, PartitionId, Vector};
+use types::vector::{Behind, Vector};
 
 /// Combined with a run's id into its publication's commit id, so that a run is published once, however often it
 /// retries.
@@ -16,13 +16,13 @@ const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
 const RUNS: &str = "run/";
 
 /// Returns the error for a cut that would move back in a partition.
-pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
+pub(crate) fn cut_conflict(view: &str, version: u32, cut: &Behind) -> Error {
     Error::conflict("the cut is before the published snapshot's")
         .with("view", view)
         .with("version", version)
-        .with("partition", partition)
-        .with("cut", cut)
-        .with("published", published)
+        .with("partition", &cut.partition)
+        .with("cut", cut.found)
+        .with("published", cut.expected)
 }
 
 /// The files of a snapshot that is published.

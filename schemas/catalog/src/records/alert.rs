@@ -121,6 +121,14 @@ pub struct OpenAlert {
     pub record: String,
 }
 
+/// How many keys of a version of an alert are open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAlertCount {
+    pub alert: Arc<str>,
+    pub version: u32,
+    pub keys: i64,
+}
+
 /// How far a version of an alert is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertProgress {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::session::{Row, Session, SharedNames, values};
 use super::{Catalog, meta};
 use crate::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, Revision, TransitionPlace, TransitionsAfter,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, Revision, TransitionPlace,
+    TransitionsAfter,
 };
 use types::tiles::Micros;
 use types::vector::Vector;
@@ -56,7 +57,7 @@ impl Catalog {
     }
 
     /// Returns how many keys are open, by alert and version.
-    pub async fn open_alert_counts(&self) -> Result<Vec<(Arc<str>, u32, i64)>> {
+    pub async fn open_alert_counts(&self) -> Result<Vec<OpenAlertCount>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = open_counts(&mut session).await;
         session.finish(found).await
@@ -199,10 +200,14 @@ async fn all_runners(session: &mut Session) -> Result<Vec<AlertRunner>> {
     session.rows(sql, values![]).await?.iter().map(runner).collect()
 }
 
-async fn open_counts(session: &mut Session) -> Result<Vec<(Arc<str>, u32, i64)>> {
+async fn open_counts(session: &mut Session) -> Result<Vec<OpenAlertCount>> {
     let sql = "SELECT alert, version, count(*) AS open FROM open_alert GROUP BY alert, version ORDER BY alert, version";
     let rows = session.rows(sql, values![]).await?;
-    rows.iter().map(|row| Ok((Arc::from(row.text("alert")?), row.number("version")?, row.integer("open")?))).collect()
+    rows.iter().map(open_count).collect()
+}
+
+fn open_count(row: &Row) -> Result<OpenAlertCount> {
+    Ok(OpenAlertCount { alert: row.text("alert")?.into(), version: row.number("version")?, keys: row.integer("open")? })
 }
 
 /// One question a version that is looked at: what is open of others is not read.

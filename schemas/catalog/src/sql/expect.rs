@@ -76,7 +76,7 @@ async fn lease_free(session: &mut Session, name: &str, owner: &str, now: Micros)
 async fn cut_not_behind(session: &mut Session, view: &Arc<str>, version: u32, cut: &Vector) -> Result<()> {
     let Some(published) = snapshot::get(session, view, version).await? else { return Ok(()) };
     match cut.behind(&published.cut) {
-        Some((partition, offset, published)) => Err(cut_conflict(view, version, &partition, offset, published)),
+        Some(behind) => Err(cut_conflict(view, version, &behind)),
         None => Ok(()),
     }
 }

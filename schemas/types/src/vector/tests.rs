@@ -14,5 +14,6 @@ fn a_vector_that_is_behind_in_one_partition_does_not_cover() {
     let ahead: Vector = "a/0:5,a/1:3".parse().unwrap();
     let behind: Vector = "a/0:9,a/1:2".parse().unwrap();
     assert!(!behind.covers(&ahead) && !ahead.covers(&behind));
-    assert_eq!(behind.behind(&ahead), Some((PartitionId::new("a", 1), Offset(2), Offset(3))));
+    let expected = Behind { partition: PartitionId::new("a", 1), found: Offset(2), expected: Offset(3) };
+    assert_eq!(behind.behind(&ahead), Some(expected));
 }

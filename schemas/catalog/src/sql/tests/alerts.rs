@@ -147,7 +147,8 @@ async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
         assert_eq!(found, ["a{\"k\":\"k0\"}", "a{\"k\":\"k1\"}", "a{\"k\":\"k2\"}", "c{\"k\":\"k0\"}", "c{\"k\":\"k1\"}"], "{limit}");
     }
     let counts = test.catalog.open_alert_counts().await.unwrap();
-    assert_eq!(counts, [("a".into(), 1, 3), ("b".into(), 1, 2), ("c".into(), 1, 2)]);
+    let expected = [("a", 3), ("b", 2), ("c", 2)].map(|(alert, keys)| OpenAlertCount { alert: alert.into(), version: 1, keys });
+    assert_eq!(counts, expected);
 }
 
 async fn a_runner_says_one_thing_of_an_alert(test: &TestCatalog) {
