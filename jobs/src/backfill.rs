@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 mod readers;
 
-pub use readers::{Reader, views_that_read};
+pub use readers::{ReadingView, views_that_read};
 
 /// How many footers are read concurrently.
 const FOOTERS_AT_ONCE: usize = 16;
@@ -41,7 +41,7 @@ const LISTED: usize = 20;
 
 /// A stream's definition by which its archive is decoded.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct BackfillTarget {
     pub definition: Arc<StreamDefinition>,
     pub version: u32,
     pub on_misfit: OnMisfit,
@@ -118,7 +118,7 @@ pub struct Staged {
     files: BTreeMap<String, (FileRecord, FileRecord)>,
 }
 
-impl Target {
+impl BackfillTarget {
     fn stream(&self) -> &Arc<str> {
         &self.definition.name
     }
@@ -154,7 +154,7 @@ impl Misfits {
 
 /// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose
 /// archive was decoded again has no such events.
-pub fn changed_columns(state: &CatalogState, target: &Target) -> Result<BTreeSet<ChangedColumn>> {
+pub fn changed_columns(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeSet<ChangedColumn>> {
     let mut changed = BTreeSet::new();
     for record in versions(state, target.stream()) {
         if record.version != target.version && record.status != DefinitionStatus::Redecoded {
@@ -165,7 +165,7 @@ pub fn changed_columns(state: &CatalogState, target: &Target) -> Result<BTreeSet
 }
 
 /// Finds out which archive files are to be decoded, from their footers.
-pub async fn survey(storage: &ObjectStorage, state: &CatalogState, target: &Target, staged: &mut Staged) -> Result<Survey> {
+pub async fn survey(storage: &ObjectStorage, state: &CatalogState, target: &BackfillTarget, staged: &mut Staged) -> Result<Survey> {
     let redecoders = redecoders(state, target)?;
     let mut columns = changed_columns(state, target)?;
     let mut survey = Survey { stream: target.stream().clone(), version: target.version, ..Survey::default() };
@@ -197,7 +197,7 @@ impl Staged {
         &mut self,
         storage: &ObjectStorage,
         state: &CatalogState,
-        target: &Target,
+        target: &BackfillTarget,
         survey: &mut Survey,
         (mode, progress): (Mode, &OnProgress<'_>),
     ) -> Result<usize> {
@@ -352,7 +352,7 @@ fn versions<'s>(state: &'s CatalogState, stream: &'s Arc<str>) -> impl Iterator<
 }
 
 /// Returns what decodes the events of each version.
-fn redecoders(state: &CatalogState, target: &Target) -> Result<BTreeMap<u32, Arc<Redecoder>>> {
+fn redecoders(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeMap<u32, Arc<Redecoder>>> {
     let redecoder = |record: &DefinitionRecord| {
         let before = parse::parse_stream(&record.sql)?;
         Ok((record.version, Arc::new(Redecoder::new(&before, &target.definition, target.on_misfit))))

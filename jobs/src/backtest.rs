@@ -21,7 +21,7 @@ use crate::row_file::{Format, RowFile};
 mod difference;
 mod prepare;
 
-pub use difference::{Cell, Difference, Example};
+pub use difference::{Cell, VerdictDifference, VerdictExample};
 
 use difference::Comparison;
 use prepare::{Prepared, prepared};
@@ -89,7 +89,7 @@ pub struct Report {
     pub file: PathBuf,
     /// Where the edited definition decides otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub difference: Option<Difference>,
+    pub difference: Option<VerdictDifference>,
     /// Why there are no rows, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_rows: Option<NoRows>,

@@ -48,7 +48,7 @@ pub(crate) use csv_rows::guess_delimiter;
 pub use guess::{Guessed, guess_stream};
 pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
-pub use survey::{Survey, survey};
+pub use survey::{FileSurvey, survey};
 
 use appending::{Stopped, append_records, until_saved};
 use fingerprint::{FilePosition, Fingerprint};

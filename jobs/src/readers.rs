@@ -13,21 +13,21 @@ const INTERVALS: u32 = 3;
 
 /// A process of the speed layer, and the partitions it reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reader {
+pub struct SpeedProcess {
     pub process: String,
     pub workers: usize,
     pub partitions: usize,
 }
 
 /// Returns the processes that committed a partition's newest checkpoint recently.
-pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros) -> Vec<Reader> {
+pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros) -> Vec<SpeedProcess> {
     let mut found: BTreeMap<&str, (BTreeSet<&str>, usize)> = BTreeMap::new();
     for checkpoint in newest(state, now.saturating_sub(micros(checkpoint_interval * INTERVALS))).into_values() {
         let (workers, partitions) = found.entry(process_of(&checkpoint.worker)).or_default();
         workers.insert(&checkpoint.worker);
         *partitions += 1;
     }
-    let reader = |(process, (workers, partitions)): (&str, (BTreeSet<&str>, usize))| Reader {
+    let reader = |(process, (workers, partitions)): (&str, (BTreeSet<&str>, usize))| SpeedProcess {
         process: process.to_owned(),
         workers: workers.len(),
         partitions,

@@ -28,7 +28,7 @@ mod check;
 mod plan;
 mod reread;
 
-pub use check::{CheckProgress, Checked, Damaged};
+pub use check::{CheckProgress, CheckedFiles, Damaged};
 pub use plan::{Action, LogFacts, Step, plan};
 
 /// The options of a repair.
@@ -124,7 +124,7 @@ async fn repair_pinned(
 }
 
 /// Records the damage in the catalog, and clears files that were marked damaged but are intact.
-async fn record(installation: &Installation, state: &CatalogState, checked: &Checked) -> Result<()> {
+async fn record(installation: &Installation, state: &CatalogState, checked: &CheckedFiles) -> Result<()> {
     let found_at = now();
     let damage = |damaged: &Damaged| {
         catalog::Add::Damage(DamageRecord {

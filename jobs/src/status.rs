@@ -18,7 +18,7 @@ use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
 use crate::installation::Installation;
-use crate::readers::{Reader, readers};
+use crate::readers::{SpeedProcess, readers};
 use crate::scheduler::due_runs;
 
 mod alerts;
@@ -39,7 +39,7 @@ const RUNS: usize = 10;
 pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// The processes whose workers recently committed partitions.
-    pub readers: Vec<Reader>,
+    pub readers: Vec<SpeedProcess>,
     pub views: Vec<ViewStatus>,
     pub runs: Vec<RunReport>,
     /// The runs that are due and have not begun, in the order in which they will.

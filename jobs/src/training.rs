@@ -58,7 +58,7 @@ impl TrainingRequest {
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub rows: u64,
-    pub views: Vec<ViewReport>,
+    pub views: Vec<TrainingView>,
     /// The position up to which the archive was read: rows with a later time do not know what came after it.
     pub position: String,
     pub file: PathBuf,
@@ -78,7 +78,7 @@ pub struct NotArrived {
 }
 
 #[derive(Debug, Serialize)]
-pub struct ViewReport {
+pub struct TrainingView {
     pub view: String,
     pub version: u32,
 }
@@ -96,7 +96,7 @@ pub async fn training(installation: &Installation, request: &TrainingRequest, on
         let mut file = RowFile::create(&request.out, format, &training.output(&spine)?)?;
         let answered = installation.batch().training(&state, &training, spine, &mut |rows| file.write(rows), on_read).await;
         let Trained { rows, arrivals } = file.finish_if(answered)?;
-        let views = training.views().map(|view| ViewReport { view: view.name.to_string(), version: view.version }).collect();
+        let views = training.views().map(|view| TrainingView { view: view.name.to_string(), version: view.version }).collect();
         let not_arrived = not_arrived(rows, arrivals);
         Ok(Report { rows, views, position: state.vector().to_string(), file: request.out.clone(), not_arrived })
     })

@@ -32,7 +32,7 @@ pub mod plain;
 mod spread;
 pub(crate) mod values;
 
-pub use compare::Difference;
+pub use compare::ValueDifference;
 pub use expected::Expected;
 pub use http::HttpServed;
 pub use log::{LogReport, verify_log};
@@ -109,7 +109,7 @@ pub struct Report {
     /// Values that are past a limit, of which both sides say so.
     pub past: u64,
     /// The first differences.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<ValueDifference>,
     pub difference_count: u64,
     pub seconds: f64,
 }

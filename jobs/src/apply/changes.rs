@@ -11,7 +11,7 @@ use types::{Error, Result};
 use super::compatible::incompatibilities;
 use super::diff::{DiffLine, line_diff};
 use super::inline::{normalised, self_contained};
-use crate::backfill::{Reader, Survey};
+use crate::backfill::{ReadingView, Survey};
 
 /// What the files would change: streams, then views, each in the order of their names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -22,7 +22,7 @@ pub struct Changes {
     pub backfills: Vec<Survey>,
     /// The live view versions that read columns which are decoded again: none of them is kept.
     #[serde(skip)]
-    pub stale: Vec<Reader>,
+    pub stale: Vec<ReadingView>,
     /// The catalog revision on which the plan is based.
     pub revision: i64,
 }

@@ -8,13 +8,13 @@ use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use super::changes::{Change, Changes, What, last_version, newest_version, of_status, order};
 use super::diff::line_diff;
 use super::inline::normalised;
-use crate::backfill::Reader;
+use crate::backfill::ReadingView;
 
 /// Gives each view that reads a column which is decoded again a new version. The states of the old one are of the old
 /// decoding, and events that are decoded otherwise must not be added to them: if it is the served version, it is
 /// retired by the switch, and the new one answers from then on. Returns the versions that do.
-pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, readers: &[Reader], prune: bool) -> Vec<(Arc<str>, u32)> {
-    let mut by_view: BTreeMap<&Arc<str>, Vec<&Reader>> = BTreeMap::new();
+pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, readers: &[ReadingView], prune: bool) -> Vec<(Arc<str>, u32)> {
+    let mut by_view: BTreeMap<&Arc<str>, Vec<&ReadingView>> = BTreeMap::new();
     for reader in readers {
         by_view.entry(&reader.view).or_default().push(reader);
     }
@@ -35,14 +35,14 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
 }
 
 /// True if a version that reads such a column is the one to return to.
-fn is_returned_to(changes: &Changes, readers: &[&Reader]) -> bool {
-    let is_to = |change: &Change, reader: &Reader| {
+fn is_returned_to(changes: &Changes, readers: &[&ReadingView]) -> bool {
+    let is_to = |change: &Change, reader: &ReadingView| {
         change.name == reader.view && matches!(change.what, What::Returned { version, .. } if version == reader.version)
     };
     changes.changes.iter().any(|change| readers.iter().any(|reader| is_to(change, reader)))
 }
 
-fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers: &[&Reader], prune: bool) {
+fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers: &[&ReadingView], prune: bool) {
     let kind = DefinitionKind::View;
     let (Some(last), newest) = (last_version(state, view), newest_version(state, kind, view)) else { return };
     let served = of_status(state, view, DefinitionStatus::Active).next();

@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, Result, failpoint};
 
 use super::rebuilt::rebuild_readers;
 use super::{ApplyOptions, Change, Changes, Target, Wanted, What, checked_records, commit_of, plan_changes};
-use crate::backfill::{self, Mode, Staged, Survey, changed_columns, views_that_read};
+use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_that_read};
 use crate::pin::Pin;
 
 /// How often a plan is retried because the catalog changed meanwhile.
@@ -95,7 +95,7 @@ impl Switch<'_> {
     }
 
     /// Decodes what is not decoded yet, and returns the number of files that were written.
-    async fn decode(&mut self, state: &CatalogState, targets: &[backfill::Target], changes: &mut Changes) -> Result<usize> {
+    async fn decode(&mut self, state: &CatalogState, targets: &[BackfillTarget], changes: &mut Changes) -> Result<usize> {
         let mode = if self.options.dry_run { Mode::List } else { Mode::Write };
         let mut written = 0;
         for (of, survey) in targets.iter().zip(&mut changes.backfills) {
@@ -105,7 +105,7 @@ impl Switch<'_> {
         Ok(if changes.misfits().is_err() { 0 } else { written })
     }
 
-    async fn commit(&mut self, mut commit: Commit, state: &CatalogState, changes: &Changes, targets: &[backfill::Target]) -> Result<()> {
+    async fn commit(&mut self, mut commit: Commit, state: &CatalogState, changes: &Changes, targets: &[BackfillTarget]) -> Result<()> {
         for (of, survey) in targets.iter().zip(&changes.backfills) {
             let files = self.staged.get(&survey.stream).map(|staged| staged.replaced(survey)).unwrap_or_default();
             let redecoded = Redecoded { stream: survey.stream.clone(), version: of.version, files };
@@ -145,7 +145,7 @@ impl Switch<'_> {
 pub(super) struct Prepared {
     pub(super) changes: Changes,
     /// The archives that are decoded for it: one for each of [`Changes::backfills`].
-    targets: Vec<backfill::Target>,
+    targets: Vec<BackfillTarget>,
     /// View versions that answer at once, because the one before is of the old decoding. They are answered from the
     /// archive until they have a snapshot, so each asks for a run.
     at_once: Vec<(Arc<str>, u32)>,
@@ -184,7 +184,7 @@ pub(super) async fn prepared(
 }
 
 /// Returns the streams of which a new version reads columns otherwise than the one before.
-fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions) -> Result<Vec<backfill::Target>> {
+fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions) -> Result<Vec<BackfillTarget>> {
     let mut targets = Vec::new();
     for change in changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream) {
         let (What::Added { version } | What::Changed { version, .. }) = change.what else { continue };
@@ -193,7 +193,7 @@ fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions
         if columns_to_decode(&parse::parse_stream(&before.sql)?, &definition).is_empty() {
             continue;
         }
-        let target = backfill::Target { definition, version, on_misfit: on_misfit(options) };
+        let target = BackfillTarget { definition, version, on_misfit: on_misfit(options) };
         if options.no_backfill {
             refuse_unless_filled_later(state, change, &target)?;
             continue;
@@ -210,7 +210,7 @@ fn before<'s>(state: &'s CatalogState, change: &Change) -> Option<&'s Definition
 }
 
 /// Without decoding, archived events can only lack columns that may be NULL.
-fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, target: &backfill::Target) -> Result<()> {
+fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, target: &BackfillTarget) -> Result<()> {
     let may_lack = |name: &str| target.definition.columns.iter().any(|column| column.name == name && column.nullable);
     let changed = changed_columns(state, target)?;
     let others = changed.iter().filter(|changed| changed.change != "added" || !may_lack(&changed.column));
@@ -223,11 +223,11 @@ fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, target:
 }
 
 /// Returns the stream as the catalog has it, if events of earlier versions lack some of it.
-fn archive_target(state: &CatalogState, stream: &str, options: ApplyOptions) -> Result<Option<backfill::Target>> {
+fn archive_target(state: &CatalogState, stream: &str, options: ApplyOptions) -> Result<Option<BackfillTarget>> {
     let active = state.live(DefinitionKind::Stream).find(|record| &*record.name == stream && record.status == DefinitionStatus::Active);
     let active = active.ok_or_else(|| Error::not_found(format!("there is no stream \"{stream}\" in the catalog")))?;
     let definition = Arc::new(parse::parse_stream(&active.sql)?);
-    let target = backfill::Target { definition, version: active.version, on_misfit: on_misfit(options) };
+    let target = BackfillTarget { definition, version: active.version, on_misfit: on_misfit(options) };
     Ok((!changed_columns(state, &target)?.is_empty()).then_some(target))
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use types::ErrorKind;
 
 use super::*;
-use crate::backfill::Reader;
+use crate::backfill::ReadingView;
 
 mod parameters;
 
@@ -159,7 +159,7 @@ fn a_rollback_stands_until_the_files_change() {
     let state = with_records(&state, &catalog::expired_versions(&state, Micros::MAX));
     assert_eq!(what(&plan(&state, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: false });
     assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Unchanged { version: 1 });
-    let reader = Reader { view: "velocity".into(), version: 1, status: Active, columns: vec!["pay.amount".into()] };
+    let reader = ReadingView { view: "velocity".into(), version: 1, status: Active, columns: vec!["pay.amount".into()] };
     let mut changes = plan(&state, &[STREAM, &second]);
     rebuilt::rebuild_readers(&state, &mut changes, &[reader], false);
     let rebuilt = with_records(&state, &records_of(&state, &changes, false, 9));
@@ -184,8 +184,8 @@ fn a_change_of_a_view_leaves_kept_versions_alone() {
 /// States of two decodings of a column are never merged.
 #[test]
 fn a_version_that_reads_a_column_which_is_decoded_again_is_not_kept() {
-    let reader = |version, status| Reader { view: "velocity".into(), version, status, columns: vec!["pay.amount".into()] };
-    let rebuilt = |state: &CatalogState, texts: &[&str], readers: &[Reader]| {
+    let reader = |version, status| ReadingView { view: "velocity".into(), version, status, columns: vec!["pay.amount".into()] };
+    let rebuilt = |state: &CatalogState, texts: &[&str], readers: &[ReadingView]| {
         let mut changes = plan(state, texts);
         rebuilt::rebuild_readers(state, &mut changes, readers, false);
         let after = with_records(state, &records_of(state, &changes, false, 9));

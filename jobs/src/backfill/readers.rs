@@ -16,7 +16,7 @@ use types::Result;
 
 /// A live view version that reads columns of interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reader {
+pub struct ReadingView {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
@@ -29,7 +29,7 @@ pub async fn views_that_read(
     state: &CatalogState,
     functions: &Functions,
     columns: &BTreeMap<Arc<str>, BTreeSet<String>>,
-) -> Result<Vec<Reader>> {
+) -> Result<Vec<ReadingView>> {
     let registry = Registry::load(state, functions).await?;
     let mut readers = Vec::new();
     for live in registry.views.iter().filter(|live| live.plan.streams.iter().any(|stream| columns.contains_key(&stream.name))) {
@@ -37,7 +37,7 @@ pub async fn views_that_read(
         let read = read.into_iter().filter(|(stream, column)| columns.get(stream).is_some_and(|columns| columns.contains(column)));
         let columns: Vec<String> = read.map(|(stream, column)| format!("{stream}.{column}")).collect();
         if !columns.is_empty() {
-            readers.push(Reader { view: live.name.clone(), version: live.version, status: live.status, columns });
+            readers.push(ReadingView { view: live.name.clone(), version: live.version, status: live.status, columns });
         }
     }
     Ok(readers)

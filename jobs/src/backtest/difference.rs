@@ -25,7 +25,7 @@ const DIGITS: u8 = 38;
 
 /// How two definitions of a sink decide about the same events.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
+pub struct VerdictDifference {
     /// The column that is compared.
     pub verdict: String,
     /// The column that is summed.
@@ -35,7 +35,7 @@ pub struct Difference {
     /// In the order of the verdicts.
     pub cells: Vec<Cell>,
     /// Of events about which they decide differently, the first ones of each pair of verdicts.
-    pub examples: Vec<Example>,
+    pub examples: Vec<VerdictExample>,
 }
 
 /// The events of one pair of verdicts. In the place of a verdict stand `(none)` where WHERE does not hold, `(error)`
@@ -51,7 +51,7 @@ pub struct Cell {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Example {
+pub struct VerdictExample {
     pub live: String,
     pub changed: String,
     pub partition: i32,
@@ -79,7 +79,7 @@ struct Counted {
     events: u64,
     exact: i128,
     double: f64,
-    examples: Vec<Example>,
+    examples: Vec<VerdictExample>,
 }
 
 impl Comparison {
@@ -146,13 +146,13 @@ impl Comparison {
         Ok(())
     }
 
-    fn example(&self, rows: &RecordBatch, row: usize, (live, changed): &(String, String)) -> Result<Example> {
+    fn example(&self, rows: &RecordBatch, row: usize, (live, changed): &(String, String)) -> Result<VerdictExample> {
         let id = self.id.as_ref().and_then(|id| {
             let columns = [rows.column_by_name(id), rows.column_by_name(&format!("{CHANGED}{id}"))];
             columns.into_iter().flatten().find(|column| column.is_valid(row))
         });
         let text = |column: &ArrayRef| Ok::<_, Error>(ArrayFormatter::try_new(column, &FormatOptions::default())?.value(row).to_string());
-        Ok(Example {
+        Ok(VerdictExample {
             live: live.clone(),
             changed: changed.clone(),
             partition: rows_of(rows, "_partition")?.as_primitive::<Int32Type>().value(row),
@@ -164,7 +164,7 @@ impl Comparison {
         })
     }
 
-    pub(super) fn finish(self) -> Difference {
+    pub(super) fn finish(self) -> VerdictDifference {
         let amount_type = self.amount.is_some().then_some(&self.amount_type);
         let (mut different, mut cells, mut examples) = (0, Vec::new(), Vec::new());
         for ((live, changed), counted) in self.cells {
@@ -173,7 +173,7 @@ impl Comparison {
             cells.push(Cell { live, changed, events: counted.events, amount });
             examples.extend(counted.examples);
         }
-        Difference { verdict: self.verdict, amount: self.amount, different, cells, examples }
+        VerdictDifference { verdict: self.verdict, amount: self.amount, different, cells, examples }
     }
 }
 

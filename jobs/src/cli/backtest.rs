@@ -9,7 +9,7 @@ use types::Result;
 use types::tiles::Micros;
 
 use super::{Context, Done, progress};
-use crate::backtest::{BacktestRequest, Cell, Difference, EditedSink, LateRows, NoRows, Report, backtest};
+use crate::backtest::{BacktestRequest, Cell, EditedSink, LateRows, NoRows, Report, VerdictDifference, backtest};
 use crate::output::table;
 
 #[derive(Debug, Args)]
@@ -114,8 +114,8 @@ fn why_no_rows(no_rows: &NoRows) -> String {
 }
 
 /// The verdicts of both definitions as a matrix, then their sums, then examples.
-fn compared(difference: &Difference, rows: u64) -> String {
-    let Difference { verdict, amount, different, cells, examples } = difference;
+fn compared(difference: &VerdictDifference, rows: u64) -> String {
+    let VerdictDifference { verdict, amount, different, cells, examples } = difference;
     let mut parts = vec![format!("{verdict}: {different} of {rows} events are decided differently (rows: live, columns: changed)")];
     parts.push(matrix(cells, &|cell| cell.map_or(0, |cell| cell.events).to_string()));
     if let Some(amount) = amount {
@@ -129,7 +129,7 @@ fn compared(difference: &Difference, rows: u64) -> String {
     }
     if !examples.is_empty() {
         parts.push("examples:".to_owned());
-        let row = |example: &crate::backtest::Example| {
+        let row = |example: &crate::backtest::VerdictExample| {
             let id = example.id.clone().unwrap_or_default();
             let place = [example.partition.to_string(), example.offset.to_string(), example.event_time.clone()];
             [example.live.clone(), example.changed.clone(), id].into_iter().chain(place).collect()

@@ -9,7 +9,7 @@ use types::Result;
 use super::{Change, Context, Done, progress};
 use crate::apply::DiffLine;
 use crate::output::{size, table};
-use crate::versions::diff::{Example, ValuesDiff, VersionsDiff};
+use crate::versions::diff::{ValueExample, ValuesDiff, VersionsDiff};
 use crate::versions::{Dropped, Switched, VersionName, Versions};
 
 #[derive(Debug, Args)]
@@ -186,7 +186,7 @@ fn values_text(text: &mut String, values: &ValuesDiff, versions: [u32; 2]) {
     }
 }
 
-fn example_text(example: &Example) -> String {
+fn example_text(example: &ValueExample) -> String {
     let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
     let key: Vec<String> = example.key.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
     let key = if key.is_empty() { "the row".to_owned() } else { key.join(" ") };

@@ -44,7 +44,7 @@ async fn export_pinned(
 ) -> Result<ExportSummary> {
     let state = installation.catalog.state().await?;
     let files = files_of(&state, Some(stream))?;
-    let mut target = Target::open(to)?;
+    let mut target = ExportTarget::open(to)?;
     let mut summary = ExportSummary::default();
     let mut read = 0;
     for file in files {
@@ -83,15 +83,15 @@ pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
     error.with("help", format!("`basestream dead-letters list {stream}` shows them"))
 }
 
-pub(super) enum Target {
+pub(super) enum ExportTarget {
     Output(OutputWriter),
     File { file: BufWriter<tempfile::NamedTempFile>, path: std::path::PathBuf },
 }
 
-impl Target {
+impl ExportTarget {
     pub(super) fn open(to: &str) -> Result<Self> {
         if to == "-" {
-            return Ok(Target::Output(OutputWriter::default()));
+            return Ok(ExportTarget::Output(OutputWriter::default()));
         }
         let path = Path::new(to);
         if path.exists() {
@@ -102,18 +102,18 @@ impl Target {
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unwritable(path, error))?;
-        Ok(Target::File { file: BufWriter::new(file), path: path.to_owned() })
+        Ok(ExportTarget::File { file: BufWriter::new(file), path: path.to_owned() })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
-            Target::Output(out) => out.write(bytes),
-            Target::File { file, path } => file.write_all(bytes).map_err(|error| unwritable(path, error)),
+            ExportTarget::Output(out) => out.write(bytes),
+            ExportTarget::File { file, path } => file.write_all(bytes).map_err(|error| unwritable(path, error)),
         }
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        let Target::File { file, path } = self else { return Ok(()) };
+        let ExportTarget::File { file, path } = self else { return Ok(()) };
         let file = file.into_inner().map_err(|error| unwritable(&path, error.into_error()))?;
         file.as_file().sync_all().map_err(|error| unwritable(&path, error))?;
         match file.persist_noclobber(&path) {

@@ -20,7 +20,7 @@ use types::files::FileRecord;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::export::Target;
+use super::export::ExportTarget;
 use super::{ExportSummary, PINNED_BY};
 use crate::installation::Installation;
 use crate::pin::pinned;
@@ -78,7 +78,7 @@ pub async fn export_view(installation: &Installation, view: &str, to: &str, prog
 async fn export_view_pinned(installation: &Installation, view: &str, to: &str, mut progress: impl FnMut(u64)) -> Result<ExportSummary> {
     let state = installation.catalog.state().await?;
     let live = served(installation, &state, view).await?;
-    let mut target = Target::open(to)?;
+    let mut target = ExportTarget::open(to)?;
     let (mut read, mut exported) = (0, 0);
     for per_event in PerEvent::plan(&live.plan, &planning_session(&installation.functions)?)? {
         for file in archive_files(&state, std::slice::from_ref(&per_event.stream.name), ArchiveBounds::default()) {
@@ -126,7 +126,7 @@ struct Line<'a> {
 
 impl Failing<'_> {
     /// Writes those of a file. Returns how many.
-    async fn write(&self, storage: &ObjectStorage, file: &FileRecord, target: &mut Target) -> Result<u64> {
+    async fn write(&self, storage: &ObjectStorage, file: &FileRecord, target: &mut ExportTarget) -> Result<u64> {
         let mut events = read_archive_as(storage, file, self.schema.clone()).await?;
         let mut written = 0;
         while let Some(batch) = events.try_next().await? {

@@ -14,7 +14,7 @@ use super::input::{Input, Shape};
 
 /// What the first records of a file contain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Survey {
+pub struct FileSurvey {
     /// Records that are events of the stream.
     pub events: u64,
     pub earliest: Option<Micros>,
@@ -26,12 +26,12 @@ pub struct Survey {
 }
 
 /// Decodes up to `limit` records and skips those that are not events of the stream.
-pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
+pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<FileSurvey> {
     let input = Input::File(path.to_path_buf());
     let mut records = input.open(input.format(shape.format)?, shape, &stream)?;
     let mut seen: Vec<Column> = stream.columns.iter().map(|_| Column::default()).collect();
     let decoder = Decoder::new(stream)?;
-    let mut survey = Survey::default();
+    let mut survey = FileSurvey::default();
     while survey.events < limit {
         let Some(record) = records.next()? else { break };
         let Ok(event) = decoder.decode(Some(&record.value)) else { continue };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use definitions::{Column, ColumnType, StreamDefinition};
 use types::Result;
 
-use crate::ingest::{Shape, Survey, survey};
+use crate::ingest::{FileSurvey, Shape, survey};
 use crate::installation::now;
 use crate::sql_names::quoted;
 
@@ -44,7 +44,7 @@ pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -
 
 /// Returns a key for a lookup: that of the newest event, so every window has it. A value that does not print well on a
 /// command line is left out.
-fn example(stream: &StreamDefinition, found: &Survey, key: &str) -> String {
+fn example(stream: &StreamDefinition, found: &FileSurvey, key: &str) -> String {
     let at = stream.columns.iter().position(|column| column.name == key);
     let value = at.and_then(|at| found.newest.get(at)).and_then(Option::as_deref);
     let shown = value.filter(|value| value.chars().count() <= 60 && !value.contains(char::is_control));
@@ -52,7 +52,7 @@ fn example(stream: &StreamDefinition, found: &Survey, key: &str) -> String {
 }
 
 /// Returns windows that distinguish events within the file's time span.
-fn windows(found: &Survey) -> &'static str {
+fn windows(found: &FileSurvey) -> &'static str {
     let span = found.earliest.zip(found.latest).map_or(0, |(earliest, latest)| latest.saturating_sub(earliest));
     match u64::try_from(span).unwrap_or_default() / DAY.as_micros() as u64 {
         0..=6 => "1h, 1d, 7d",
@@ -67,7 +67,7 @@ const KEY_NAMES: [&str; 18] = [
     "product", "sku", "item", "sensor", "name",
 ];
 
-fn why(stream: &StreamDefinition, found: &Survey, key: Option<&str>) -> String {
+fn why(stream: &StreamDefinition, found: &FileSurvey, key: Option<&str>) -> String {
     let at = stream.columns.iter().position(|column| Some(column.name.as_str()) == key);
     match (key, at.and_then(|at| found.distinct.get(at))) {
         (Some(key), Some(distinct)) => format!("{key}, with {distinct} different values in {} records", found.events),
@@ -77,7 +77,7 @@ fn why(stream: &StreamDefinition, found: &Survey, key: Option<&str>) -> String {
 
 /// Returns the column most likely to be queried by: neither unique nor constant, preferably with repeated values, and
 /// with a name typical of keys.
-fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
+fn key_of(stream: &StreamDefinition, found: &FileSurvey) -> Option<String> {
     let mut best: Option<((bool, u32), &str)> = None;
     for (column, distinct) in stream.columns.iter().zip(&found.distinct) {
         let typed = matches!(column.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);

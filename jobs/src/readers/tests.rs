@@ -27,7 +27,7 @@ fn workers_are_counted_by_their_process_and_partitions_by_their_newest_checkpoin
         ("2-12345678", 98, &[1, 3]),
         ("2-12345678-11", 98, &[4]),
     ]);
-    let reader = |process: &str, workers, partitions| Reader { process: process.into(), workers, partitions };
+    let reader = |process: &str, workers, partitions| SpeedProcess { process: process.into(), workers, partitions };
     assert_eq!(readers(&state, INTERVAL, 100 * SECOND), [reader("1-aaaaaaaa", 2, 2), reader("2-12345678", 2, 3)]);
     assert!(readers(&state, INTERVAL, 200 * SECOND).is_empty(), "who committed nothing of late is not known to read");
 }

@@ -31,7 +31,7 @@ pub struct Damaged {
 
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Checked {
+pub struct CheckedFiles {
     pub damaged: Vec<Damaged>,
     pub whole: Vec<String>,
     pub bytes: u64,
@@ -58,12 +58,12 @@ pub(super) async fn check(
     storage: &ObjectStorage,
     files: &[FileRecord],
     progress: &(dyn Fn(CheckProgress) + Send + Sync),
-) -> Result<Checked> {
+) -> Result<CheckedFiles> {
     progress(CheckProgress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
     // Collected first: with a closure in the stream this future could not be spawned.
     let checks: Vec<_> = files.iter().map(|file| check_one(storage, file, progress)).collect();
     let found: Vec<Option<Damaged>> = futures::stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
-    let mut checked = Checked { bytes: files.iter().map(|file| file.bytes.max(0) as u64).sum(), ..Checked::default() };
+    let mut checked = CheckedFiles { bytes: files.iter().map(|file| file.bytes.max(0) as u64).sum(), ..CheckedFiles::default() };
     for (file, damaged) in files.iter().zip(found) {
         match damaged {
             Some(damaged) => checked.damaged.push(damaged),

@@ -147,7 +147,7 @@ fn what_other_streams_get_is_not_after_the_cut_of_a_view() {
 
 #[test]
 fn two_processes_that_read_are_reported_in_one_line() {
-    let reader = |process: &str, workers, partitions| Reader { process: process.into(), workers, partitions };
+    let reader = |process: &str, workers, partitions| SpeedProcess { process: process.into(), workers, partitions };
     let mut status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]);
     status.readers = vec![reader("1-a", 4, 6)];
     assert!(!status.text().contains("processes read"), "{}", status.text());

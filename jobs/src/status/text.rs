@@ -5,7 +5,7 @@ use catalog::{Comparison, DefinitionKind, RunStatus};
 use super::problems::{Problem, Severity, difference_text};
 use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
 use crate::output::{size, table};
-use crate::readers::Reader;
+use crate::readers::SpeedProcess;
 use types::Strategy;
 
 pub(super) fn status(status: &Status) -> String {
@@ -96,8 +96,8 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
 }
 
 /// Formats the readers; called only if there are several.
-fn readers(readers: &[Reader]) -> String {
-    let what_it_reads = |reader: &Reader| {
+fn readers(readers: &[SpeedProcess]) -> String {
+    let what_it_reads = |reader: &SpeedProcess| {
         let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));
         format!("{} {partitions} by {workers}", reader.process)
     };

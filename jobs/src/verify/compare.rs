@@ -25,7 +25,7 @@ const PAST: &str = "past its limit";
 
 /// A value that differs. For a row that only one side has, the column is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct ValueDifference {
     pub key: String,
     pub column: String,
     pub served: String,
@@ -41,7 +41,7 @@ pub struct Compared {
     pub crowded: u64,
     /// The values that are past a limit, of which both sides say so.
     pub past: u64,
-    pub differences: Vec<Difference>,
+    pub differences: Vec<ValueDifference>,
     pub difference_count: u64,
 }
 
@@ -76,13 +76,13 @@ pub async fn compare(
     }
     for row in (0..seen.len()).filter(|row| !seen[*row]) {
         let key = served.key(row);
-        compared.add(|| Difference { key, column: "*".into(), served: "a row".into(), expected: "no row".into() });
+        compared.add(|| ValueDifference { key, column: "*".into(), served: "a row".into(), expected: "no row".into() });
     }
     Ok(compared)
 }
 
 impl Compared {
-    fn add(&mut self, difference: impl FnOnce() -> Difference) {
+    fn add(&mut self, difference: impl FnOnce() -> ValueDifference) {
         self.difference_count += 1;
         if self.differences.len() < SHOWN {
             self.differences.push(difference());
@@ -221,7 +221,7 @@ impl Side {
         for row in 0..self.batch.num_rows() {
             if self.rows.insert(encoded.key(row), row).is_some() {
                 let key = self.key(row);
-                compared.add(|| Difference { key, column: "*".into(), served: "several rows".into(), expected: "one row".into() });
+                compared.add(|| ValueDifference { key, column: "*".into(), served: "several rows".into(), expected: "one row".into() });
             }
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Side {
                 None if crowded.is_some() => {}
                 None => {
                     let key = key_text(expected, &self.keys, row);
-                    compared.add(|| Difference { key, column: "*".into(), served: "no row".into(), expected: "a row".into() });
+                    compared.add(|| ValueDifference { key, column: "*".into(), served: "no row".into(), expected: "a row".into() });
                 }
             }
         }
@@ -301,7 +301,7 @@ impl Side {
             return;
         }
         let shown = |is_past: bool, array: &ArrayRef, row: usize| if is_past { PAST.to_owned() } else { text(array, row) };
-        compared.add(|| Difference {
+        compared.add(|| ValueDifference {
             key: self.key(pair.served),
             column: column.name.clone(),
             served: shown(has_failed, served, pair.served),
@@ -348,12 +348,12 @@ fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, com
         if !fits {
             same = false;
             let served = found.map_or_else(|| "no column".to_owned(), |found| format!("type {found}"));
-            compared.add(|| Difference { key: "*".into(), column: column.name.clone(), served, expected: format!("type {wanted}") });
+            compared.add(|| ValueDifference { key: "*".into(), column: column.name.clone(), served, expected: format!("type {wanted}") });
         }
     }
     for field in served.fields().iter().filter(|field| !columns.iter().any(|column| column.name == **field.name())) {
         same = false;
-        compared.add(|| Difference {
+        compared.add(|| ValueDifference {
             key: "*".into(),
             column: field.name().clone(),
             served: format!("type {}", field.data_type()),

@@ -62,7 +62,7 @@ pub struct ValuesDiff {
     /// Columns that only one of them has.
     pub columns_only: [Vec<String>; 2],
     /// The first rows that differ.
-    pub examples: Vec<Example>,
+    pub examples: Vec<ValueExample>,
     pub seconds: f64,
 }
 
@@ -71,7 +71,7 @@ impl ValuesDiff {
         self.keys_only == [0, 0] && self.rows_different == 0
     }
 
-    fn note(&mut self, example: impl FnOnce() -> Example) {
+    fn note(&mut self, example: impl FnOnce() -> ValueExample) {
         if self.examples.len() < EXAMPLES {
             self.examples.push(example());
         }
@@ -80,7 +80,7 @@ impl ValuesDiff {
 
 /// A key whose rows differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Example {
+pub struct ValueExample {
     pub key: BTreeMap<String, Option<String>>,
     /// The version that alone has the key; null if both do.
     pub only_in: Option<u32>,
@@ -298,7 +298,7 @@ async fn merge(
 fn note_alone(side: &Side, at: usize, keys: &[String], diff: &mut ValuesDiff) {
     let Some(current) = &side.current else { return };
     diff.keys_only[at] += 1;
-    diff.note(|| Example { key: current.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
+    diff.note(|| ValueExample { key: current.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
 }
 
 fn compare_row(one: &Side, other: &Side, (keys, common): (&[String], &[String]), diff: &mut ValuesDiff) {
@@ -315,7 +315,7 @@ fn compare_row(one: &Side, other: &Side, (keys, common): (&[String], &[String]),
     for name in &different {
         *diff.columns.entry((*name).clone()).or_default() += 1;
     }
-    diff.note(|| Example {
+    diff.note(|| ValueExample {
         key: one.key_values(keys),
         only_in: None,
         columns: different.into_iter().map(|name| (name.clone(), [one.value(name), other.value(name)])).collect(),

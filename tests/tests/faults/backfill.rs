@@ -11,7 +11,7 @@ use basestream_tests::process::{Project, free_port};
 use catalog::{CheckpointRange, CheckpointRecord, DefinitionKind, checkpoint_commit};
 use definitions::parse::parse_stream;
 use engine::events::{OnMisfit, event_schema};
-use jobs::backfill::{Mode, Staged, Target, survey};
+use jobs::backfill::{BackfillTarget, Mode, Staged, survey};
 use serde_json::Value;
 use storage::{ArchiveUpload, ArchiveVersions};
 use types::files::ObjectName;
@@ -113,7 +113,7 @@ fn a_large_file_is_decoded_again_in_parts() {
             harness.define(&[(DefinitionKind::Stream, "wide", WIDE)]).await.unwrap();
             archive_wide(&harness).await;
             let definition = Arc::new(parse_stream(&WIDE.replace("n BIGINT", "n BIGINT, more BIGINT")).unwrap());
-            let target = Target { definition, version: 2, on_misfit: OnMisfit::Report };
+            let target = BackfillTarget { definition, version: 2, on_misfit: OnMisfit::Report };
             let (state, mut staged) = (harness.catalog.state().await.unwrap(), Staged::default());
             let mut found = survey(&harness.storage, &state, &target, &mut staged).await.unwrap();
             let growth = Growth::begin();

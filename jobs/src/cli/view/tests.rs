@@ -12,7 +12,10 @@ fn values(keys_only: [u64; 2], rows_different: u64) -> ValuesDiff {
         rows_different,
         columns: BTreeMap::from([("n".to_owned(), rows_different), ("x".to_owned(), 0)]),
         columns_only: [vec![], vec!["total".to_owned()]],
-        examples: vec![Example { key: key.clone(), only_in: None, columns }, Example { key, only_in: Some(2), columns: BTreeMap::new() }],
+        examples: vec![
+            ValueExample { key: key.clone(), only_in: None, columns },
+            ValueExample { key, only_in: Some(2), columns: BTreeMap::new() },
+        ],
         ..ValuesDiff::default()
     }
 }
