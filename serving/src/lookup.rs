@@ -45,7 +45,7 @@ pub struct Response {
     /// All columns of the view. A key that is not found has a row too: its counts are 0, the rest is NULL.
     pub rows: RecordBatch,
     pub found: Vec<bool>,
-    /// The linking paths of a linked view's keys, in the order of the keys and newest first, where they were asked for.
+    /// The linking paths of a linked view's keys, in the order of the keys, where they were asked for.
     pub paths: Option<RecordBatch>,
     pub meta: Meta,
 }

@@ -37,8 +37,8 @@ pub(super) struct LookupArgs {
     /// The answer as of this time (RFC 3339 with a zone)
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<Micros>,
-    /// For a view over a JOIN: also the newest paths that link the key, at most N, each with the columns in which it
-    /// counts
+    /// For a view over a JOIN: also the paths that link the key, at most N, each with the columns in which it counts.
+    /// Those that count come first, then the newest
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     paths: Option<u32>,
     /// Only the paths that count in this column of the view
@@ -188,7 +188,9 @@ fn paths_text(paths: &RecordBatch) -> Result<String> {
     let header: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let rows = (0..paths.num_rows()).map(|row| path_text(paths, row)).collect::<Result<Vec<_>>>()?;
     let count = rows.len();
-    Ok(format!("{}\n({count} path{}, newest first)", table(&header, rows), if count == 1 { "" } else { "s" }))
+    let some_count_nowhere = rows.iter().any(|row| row.last().is_some_and(String::is_empty));
+    let order = if some_count_nowhere { "newest first; those that count nowhere come last" } else { "newest first" };
+    Ok(format!("{}\n({count} path{}, {order})", table(&header, rows), if count == 1 { "" } else { "s" }))
 }
 
 /// Returns a path's values; the last value is the names of the columns in which it counts.

@@ -25,7 +25,7 @@ impl Client {
         list(rows).map_err(|error| error.with("query", query))
     }
 
-    /// Returns the newest paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
+    /// Returns the first paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
     pub async fn paths(&self, view: &str, key: &str, value: &str, most: usize) -> Result<Vec<Row>> {
         let asked = [(key, value), ("_paths", &most.to_string())];
         let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&asked);

@@ -121,7 +121,7 @@ fn answers(walked: Walked, asked: &AskedKeys<'_>, paths: Option<RecordBatch>) ->
     Ok(Answers { rows, found, estimated: estimated.contains(&true), paths, failed })
 }
 
-/// The newest paths of each key, in the order of the keys.
+/// The first paths of each key, in the order of the keys.
 fn paths(walk: &Walk<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Option<RecordBatch>> {
     let WantedPaths { most, counted_in } = asked.paths;
     let mut paths = Vec::with_capacity(asked.keys);

@@ -9,10 +9,10 @@ use crate::answerer::{WantedPaths, answerer};
 /// One lookup returns at most this many linking paths.
 pub const MAX_PATHS: usize = 10_000;
 
-/// Which paths a lookup returns for each key. The newest come first.
+/// Which paths a lookup returns for each key. Those that count in a column come first, each newest first.
 #[derive(Debug, Clone, Default)]
 pub struct AskedPaths {
-    /// At most this many newest paths; 0 for none.
+    /// At most this many paths; 0 for none.
     pub most: usize,
     /// Only those that count in this column of the view.
     pub of: Option<String>,

@@ -1,11 +1,11 @@
 //! The paths behind a linked view's row: which node links which end points, with both events' times and the columns in
-//! which it counts, newest first.
+//! which it counts. Those that count in a column come first, each newest first.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch, StringBuilder, UInt32Array, new_empty_array};
-use arrow::compute::{concat, take};
+use arrow::compute::{SortColumn, concat, lexsort_to_indices, take};
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 
 use crate::plan::links::{ConditionIndex, Side};
@@ -25,37 +25,55 @@ use counted::{Counted, places};
 /// Pairs that are held at once.
 const PAIRS: usize = 65_536;
 
-/// A path, and since when it links: the older of its edges' times.
+/// What decides where a path is listed, in the order of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    counts_nowhere: bool,
+    /// Since when it links: the older of its edges' times.
+    linked_at: Reverse<Micros>,
+    /// The ranks of its edges by their keys. Far edges of one near edge meet it together, so they are ranked together.
+    near: u32,
+    far: u32,
+}
+
 struct Path {
-    linked_at: Micros,
+    place: Place,
     row: Vec<ArrayRef>,
     /// The columns in which it counts: indices of the plan's.
     counted_in: Vec<usize>,
 }
 
 impl Walk<'_> {
-    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, when either edge was
+    /// The first `most` paths that leave one key: its group keys, the join keys, the end points, when either edge was
     /// last seen, and the names of the columns in which it counts. With `of`, an index of the plan's columns, only
-    /// those that count there. A path is as old as its older edge: before that there was no link.
+    /// those that count there.
+    ///
+    /// Paths that count in a column come before those that count in none. Of these the newest come first; a path is as
+    /// old as its older edge, because before that there was no link. Paths of the same age are in the order of their
+    /// join keys, near end points and far end points, whichever layers their edges are in.
     pub fn paths(&self, groups: &[ArrayRef], most: usize, of: Option<usize>) -> Result<RecordBatch> {
+        let layout = &self.links.layout;
         let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
         let nodes = self.nodes(&near, &mut |_, _| {})?;
         let thresholds = near.thresholds(1);
         let near_live = LiveEdges::at_places(self, &near, places(self.links, Side::Near))?;
-        let mut newest: Vec<Path> = Vec::new();
+        let near_ranks = self.ranks(&near, layout.via.clone().chain(layout.near_ends.clone()))?;
+        let mut first: Vec<Path> = Vec::new();
         self.meet(&near, &nodes, &thresholds, &mut |meeting| {
-            newest.extend(self.newest_paths(meeting, &near_live, most, of)?);
-            newest.sort_by_key(|path| Reverse(path.linked_at));
-            newest.truncate(most);
+            first.extend(self.first_paths(meeting, (&near_live, near_ranks.as_slice()), most, of)?);
+            first.sort_by_key(|path| path.place);
+            first.truncate(most);
             Ok(())
         })?;
-        self.path_batch(&newest)
+        self.path_batch(&first)
     }
 
-    /// The same of a meeting's pairs.
-    fn newest_paths(&self, meeting: &Meeting<'_>, near_live: &LiveEdges, most: usize, of: Option<usize>) -> Result<Vec<Path>> {
+    /// The same of a meeting's pairs; `near` is where its near edges are live, and their ranks.
+    fn first_paths(&self, meeting: &Meeting<'_>, near: (&LiveEdges, &[u32]), most: usize, of: Option<usize>) -> Result<Vec<Path>> {
+        let (near_live, near_ranks) = near;
         let (links, near, far) = (self.links, meeting.near, meeting.far);
         let far_live = LiveEdges::at_places(self, far, places(links, Side::Far))?;
+        let far_ranks = self.ranks(far, links.layout.far_ends.clone())?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(self, &mut numbers, near, end_columns(links, links.aggregates.iter(), Side::Near))?;
         let far_ends = EndIds::number(self, &mut numbers, far, end_columns(links, links.aggregates.iter(), Side::Far))?;
@@ -63,21 +81,40 @@ impl Walk<'_> {
         let linked_at = linked_at(near.seen(self)?, far.seen(self)?);
         let existing = (ConditionIndex::NONE, links.existence);
         let live = (near_live.at(existing)?, far_live.at(existing)?);
-        let mut found = Vec::new();
+        let mut found: Vec<(Place, Pair)> = Vec::new();
         meeting.pairs(live, &apart(links, &links.apart, (&near_ends, &far_ends))?, |pair| {
             if of.is_none_or(|column| counted.counts(column, &pair)) {
-                found.push(pair);
+                let place = Place {
+                    counts_nowhere: of.is_none() && !counted.counts_anywhere(&pair),
+                    linked_at: Reverse(linked_at(&pair)),
+                    near: near_ranks[pair.near as usize],
+                    far: far_ranks[pair.far as usize],
+                };
+                found.push((place, pair));
             }
             if found.len() >= PAIRS.max(2 * most) {
-                keep_newest(&mut found, most, &linked_at);
+                keep_first(&mut found, most);
             }
         });
-        keep_newest(&mut found, most, &linked_at);
+        keep_first(&mut found, most);
         let columns = self.path_columns(near, far)?;
-        let path = |pair: &Pair| -> Result<Path> {
-            Ok(Path { linked_at: linked_at(pair), row: path_row(&columns, pair)?, counted_in: counted.columns(pair) })
+        let path = |(place, pair): &(Place, Pair)| -> Result<Path> {
+            Ok(Path { place: *place, row: path_row(&columns, pair)?, counted_in: counted.columns(pair) })
         };
         found.iter().map(path).collect()
+    }
+
+    /// The rank of each edge in the order of these key columns.
+    fn ranks(&self, edges: &EdgeSet<'_>, columns: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
+        let keys = columns.map(|column| Ok(SortColumn { values: edges.key(self, column)?, options: None })).collect::<Result<Vec<_>>>()?;
+        let mut ranks = vec![0; edges.len()];
+        if keys.is_empty() {
+            return Ok(ranks);
+        }
+        for (rank, edge) in lexsort_to_indices(&keys, None)?.values().iter().enumerate() {
+            ranks[*edge as usize] = rank as u32;
+        }
+        Ok(ranks)
     }
 
     /// What a path says of its edges: of the near one, or of the far one.
@@ -132,8 +169,8 @@ fn linked_at(near_seen: &ArrayRef, far_seen: &ArrayRef) -> impl Fn(&Pair) -> Mic
     move |pair: &Pair| near_seen.value(pair.near as usize).min(far_seen.value(pair.far as usize))
 }
 
-fn keep_newest(found: &mut Vec<Pair>, most: usize, linked_at: &impl Fn(&Pair) -> Micros) {
-    found.sort_by_key(|pair| Reverse(linked_at(pair)));
+fn keep_first(found: &mut Vec<(Place, Pair)>, most: usize) {
+    found.sort_by_key(|(place, _)| *place);
     found.truncate(most);
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::events::plan_schema;
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
-use crate::states::{KeyCodec, Partial, sort_and_merge};
+use crate::states::{KeyCodec, Partial, StateRows, sort_and_merge};
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
 use definitions::{Definitions, StreamDefinition, parse};
@@ -14,7 +14,7 @@ use types::{Error, ErrorKind};
 
 use super::Walked;
 use super::edges::EdgeSet;
-use super::{Side, Walk};
+use super::{EdgeLayers, LayerRows, NodeProbe, Side, Walk};
 use crate::states::sorted::SortedRun;
 
 const NOW: Micros = 1_772_452_800_000_000;
@@ -100,10 +100,15 @@ impl World {
 
     /// The far end of each path, and the columns in which it counts.
     fn paths(&self, device: &str, most: usize, of: Option<&str>) -> Vec<(String, Vec<String>)> {
+        self.paths_in(&self.run, device, most, of)
+    }
+
+    /// The same in these layers.
+    fn paths_in(&self, layers: &dyn EdgeLayers, device: &str, most: usize, of: Option<&str>) -> Vec<(String, Vec<String>)> {
         let links = self.plan.links().cloned().unwrap();
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
         let of = of.map(|name| self.plan.columns.iter().position(|column| column.field.name() == name).unwrap());
-        let paths = Walk::new(&self.plan, &self.codec, &links, &self.run, NOW).paths(&groups, most, of).unwrap();
+        let paths = Walk::new(&self.plan, &self.codec, &links, layers, NOW).paths(&groups, most, of).unwrap();
         let ends = texts(paths.column_by_name("far_device").unwrap());
         let counted_in = paths.column_by_name("counted_in").unwrap().as_list::<i32>();
         ends.into_iter().enumerate().map(|(row, end)| (end, texts(&counted_in.value(row)))).collect()
@@ -315,6 +320,57 @@ async fn the_paths_of_a_column_are_the_newest_that_count_in_it() {
     assert_eq!(ends(1, "linked_30d"), ["new"], "an older one takes the place of what does not count");
     assert_eq!(ends(10, "recent"), [HUB, "new"]);
     assert_eq!(ends(10, "either_30d"), ["old"], "one of its two aggregates counts it");
+}
+
+#[tokio::test]
+async fn a_path_that_counts_nowhere_comes_after_older_ones_that_count() {
+    let columns = "count(DISTINCT l.device) FILTER (WHERE l.device <> c.device) AS linked";
+    let created = std::iter::once(((user(0), HUB.to_owned()), NOW - 1));
+    let logins = [(HUB, HOUR), ("new", 2 * HOUR), ("old", 5 * 24 * HOUR)];
+    let logins = logins.into_iter().map(|(device, ago)| ((user(0), device.to_owned()), NOW - ago));
+    let world = World::at(&view(columns, ""), created, logins).await;
+    let expected = owned_paths(&[("new", &["linked_30d"]), ("old", &["linked_30d"]), (HUB, &[])]);
+    assert_eq!(world.paths(HUB, 10, None), expected);
+    assert_eq!(world.paths(HUB, 2, None), expected[..2]);
+}
+
+/// Layers of edges, one over the other.
+struct Layered([SortedRun; 2]);
+
+impl EdgeLayers for Layered {
+    fn edges_of(&self, nodes: &[NodeProbe<'_>]) -> Vec<Vec<LayerRows<'_>>> {
+        let [below, above] = &self.0;
+        let both = below.edges_of(nodes).into_iter().zip(above.edges_of(nodes));
+        both.map(|(mut rows, more)| {
+            rows.extend(more);
+            rows
+        })
+        .collect()
+    }
+
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+        self.0.iter().flat_map(|run| EdgeLayers::chunks(run, part)).collect()
+    }
+}
+
+#[tokio::test]
+async fn paths_of_the_same_age_are_in_the_order_of_their_keys_whichever_layers_they_are_in() {
+    let sql = view("count(DISTINCT l.device) AS devices", "");
+    // The accounts are older than all logins, and as old as each other.
+    let world = async |users: [usize; 2], devices: [&str; 2]| {
+        let created = users.into_iter().map(|of| ((user(of), HUB.to_owned()), NOW - 10 * 24 * HOUR));
+        let logins = devices.into_iter().flat_map(|device| (0..3).map(move |of| ((user(of), device.to_owned()), NOW - HOUR)));
+        World::at(&sql, created, logins).await
+    };
+    let (below, above) = (world([2, 1], ["d", "b"]).await, world([0, 1], ["c", "a"]).await);
+    let layers = Layered([below.run.clone(), above.run.clone()]);
+    let ends = |most: usize| below.paths_in(&layers, HUB, most, None).into_iter().map(|(end, _)| end).collect::<Vec<_>>();
+    assert_eq!(ends(12), ["a", "b", "c", "d"].repeat(3), "those of one account after those of the one before");
+    assert_eq!(ends(3), ["a", "b", "c"]);
 }
 
 #[tokio::test]

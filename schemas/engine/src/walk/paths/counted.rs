@@ -46,6 +46,11 @@ impl<'m> Counted<'m> {
         self.columns[column].uses().iter().any(|usage| self.of_uses[*usage].takes(pair))
     }
 
+    /// Whether a pair counts in any column.
+    pub(super) fn counts_anywhere(&self, pair: &Pair) -> bool {
+        (0..self.columns.len()).any(|column| self.counts(column, pair))
+    }
+
     /// The columns in which a pair counts, in the order of the view.
     pub(super) fn columns(&self, pair: &Pair) -> Vec<usize> {
         (0..self.columns.len()).filter(|column| self.counts(*column, pair)).collect()
