@@ -50,6 +50,8 @@ pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
 pub use survey::{FileSurvey, survey};
 
+use crate::output::count_of;
+
 use appending::{Stopped, append_records, until_saved};
 use fingerprint::{FilePosition, Fingerprint};
 use read::{Batch, Message, REJECTED_LISTED, Reading, Unlisted, merge};
@@ -211,8 +213,11 @@ impl<'a> Taken<'a> {
             }
             Some(_) => "a repeat continues after them and sends nothing twice",
         };
-        let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
-        let left_out = (left_out > 0).then(|| format!("{left_out} records before it that are not events of the stream"));
+        let error = error.with("in the log", format!("{} before it; {repeat}", count_of(done - left_out, "record")));
+        let left_out = (left_out > 0).then(|| match left_out {
+            1 => "1 record before it that is not an event of the stream".to_owned(),
+            _ => format!("{left_out} records before it that are not events of the stream"),
+        });
         Ok(left_out.into_iter().fold(error, |error, reason| error.with("left out", reason)))
     }
 

@@ -1,6 +1,7 @@
 //! Prints results to standard output, as text or JSON, and errors to standard error. A closed pipe (`| head`) is no
 //! error.
 
+use std::fmt::Display;
 use std::io::{ErrorKind as IoErrorKind, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -87,6 +88,21 @@ pub fn size(bytes: i64) -> String {
     HumanBytes(bytes.max(0) as u64).to_string()
 }
 
+/// A count and its noun: `1 row`, `12 rows`.
+pub fn count_of<N: Copy + Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    format!("{count} {}", noun_of(count, noun))
+}
+
+/// The noun of a count: `row` of one, else `rows`.
+pub fn noun_of<N: From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    if count == N::from(1u8) { noun.to_owned() } else { format!("{noun}s") }
+}
+
+/// The verb that follows a count: `1 row is`, `12 rows are`.
+pub fn is_or_are<N: From<u8> + PartialEq>(count: N) -> &'static str {
+    if count == N::from(1u8) { "is" } else { "are" }
+}
+
 /// Returns a cell's first line: more lines would stretch its row and pad all others.
 pub fn one_line(cell: &str) -> String {
     match cell.trim_end().split_once('\n') {
@@ -146,6 +162,13 @@ mod tests {
     fn a_cell_of_several_lines_is_cut_to_its_first() {
         assert_eq!(one_line("CREATE VIEW a AS\r\nSELECT 1"), "CREATE VIEW a AS ..");
         assert_eq!((one_line("SELECT 1\n"), one_line("")), ("SELECT 1\n".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn one_of_a_thing_is_not_called_several() {
+        assert_eq!([0, 1, 2].map(|count: u64| count_of(count, "row")), ["0 rows", "1 row", "2 rows"]);
+        assert_eq!((noun_of(1i64, "dead letter"), noun_of(-1i64, "dead letter")), ("dead letter".into(), "dead letters".into()));
+        assert_eq!([1u32, 2].map(is_or_are), ["is", "are"]);
     }
 
     #[test]

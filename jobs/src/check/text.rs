@@ -7,14 +7,14 @@ use definitions::Severity;
 use definitions::durations::format_bytes;
 
 use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport, mebibytes};
-use crate::output::table;
+use crate::output::{count_of, table};
 
 pub(super) fn checked(checked: &Checked) -> String {
     let found = &checked.diagnostics;
     let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
     if errors > 0 {
         // The reports of correct definitions would hide the mistakes.
-        return format!("{found}\n\n{}", count(errors, "error"));
+        return format!("{found}\n\n{}", count_of(errors, "error"));
     }
     let mut text = String::new();
     for stream in &checked.streams {
@@ -36,19 +36,15 @@ pub(super) fn checked(checked: &Checked) -> String {
         let _ = writeln!(text, "{found}\n");
     }
     let definitions = &checked.definitions;
-    let (streams, views) = (count(definitions.streams.len(), "stream"), count(definitions.views.len(), "view"));
+    let (streams, views) = (count_of(definitions.streams.len(), "stream"), count_of(definitions.views.len(), "view"));
     let others = [(definitions.sinks.len(), "sink"), (definitions.alerts.len(), "alert"), (definitions.parameters.len(), "parameter")];
-    let others: Vec<String> = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(n, what)).collect();
+    let others: Vec<String> = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count_of(n, what)).collect();
     let _ = match others.split_last() {
         None => write!(text, "{streams} and {views}: no errors"),
         Some((last, [])) => write!(text, "{streams}, {views} and {last}: no errors"),
         Some((last, first)) => write!(text, "{streams}, {views}, {} and {last}: no errors", first.join(", ")),
     };
     text
-}
-
-fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 fn write_stream(text: &mut String, stream: &StreamReport) {

@@ -19,7 +19,7 @@ use types::{Error, Result};
 
 use super::{Context, Done};
 use crate::installation::Installation;
-use crate::output::{OutputWriter, one_line, table};
+use crate::output::{OutputWriter, count_of, one_line, table};
 
 /// How long a lookup waits for the log to say what it has.
 const LOG_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -161,7 +161,7 @@ async fn print_table(context: &Context, mut response: QueryResponse) -> Result<(
         }
     }
     let (count, meta) = (rows.len(), response.meta_so_far());
-    let text = format!("{}\n({count} row{}; {})", table(&header, rows), if count == 1 { "" } else { "s" }, meta_text(&meta));
+    let text = format!("{}\n({}; {})", table(&header, rows), count_of(count, "row"), meta_text(&meta));
     context.output.print(&(), || text)
 }
 
@@ -187,10 +187,10 @@ fn paths_text(paths: &RecordBatch) -> Result<String> {
     let schema = paths.schema();
     let header: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let rows = (0..paths.num_rows()).map(|row| path_text(paths, row)).collect::<Result<Vec<_>>>()?;
-    let count = rows.len();
+    let paths = count_of(rows.len(), "path");
     let some_count_nowhere = rows.iter().any(|row| row.last().is_some_and(String::is_empty));
     let order = if some_count_nowhere { "newest first; those that count nowhere come last" } else { "newest first" };
-    Ok(format!("{}\n({count} path{}, {order})", table(&header, rows), if count == 1 { "" } else { "s" }))
+    Ok(format!("{}\n({paths}, {order})", table(&header, rows)))
 }
 
 /// Returns a path's values; the last value is the names of the columns in which it counts.

@@ -10,7 +10,7 @@ use types::tiles::Micros;
 
 use super::{Context, Done, progress};
 use crate::backtest::{BacktestRequest, Cell, EditedSink, LateRows, NoRows, Report, VerdictDifference, backtest};
-use crate::output::table;
+use crate::output::{count_of, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out scored.parquet\n  \
@@ -81,7 +81,7 @@ pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
 fn text(report: &Report) -> String {
     let values: Vec<String> = report.parameters.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
     let made_by = format!("{} (version {}{})", report.sink, report.version, values.concat());
-    let done = format!("{} rows of {made_by} in {}", report.rows, report.file.display());
+    let done = format!("{} of {made_by} in {}", count_of(report.rows, "row"), report.file.display());
     let done = match &report.no_rows {
         Some(no_rows) => format!("{done}\n{}", why_no_rows(no_rows)),
         None => done,

@@ -9,7 +9,7 @@ use types::{Result, Strategy};
 
 use super::{Change, Context, Done, progress};
 use crate::installation::{Installation, now};
-use crate::output::size;
+use crate::output::{count_of, size};
 use crate::status::{RunReport, add_progress, comparison_text, runs_text};
 
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ fn plan_text(plan: &RunPlan) -> String {
         text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));
     }
     if plan.replayed > 0 {
-        text += &format!("  from the log    {} events\n", plan.replayed);
+        text += &format!("  from the log    {}\n", count_of(plan.replayed, "event"));
     }
     text += &format!("  archive files   {}\n", files(&plan.archive));
     if plan.merged.files > 0 {

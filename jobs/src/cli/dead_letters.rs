@@ -15,7 +15,7 @@ use types::vector::Offset;
 use super::{Change, Context, Done, progress};
 use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
 use crate::installation::{Installation, now};
-use crate::output::{one_line, table};
+use crate::output::{count_of, one_line, table};
 
 #[derive(Debug, Args)]
 pub(super) struct DeadLettersArgs {
@@ -175,7 +175,7 @@ async fn export_view(context: &Context, installation: &Installation, view: &str,
     let summary = summary?;
     if to != "-" {
         let value = json!({ "view": view, "file": to, "exported": summary.exported });
-        context.output.print(&value, || format!("{} events written to {to}", summary.exported))?;
+        context.output.print(&value, || format!("{} written to {to}", count_of(summary.exported, "event")))?;
     }
     Ok(Done::Success)
 }
@@ -268,13 +268,14 @@ fn letters_text(letters: &[Listed]) -> String {
 }
 
 fn export_text(to: &str, summary: &ExportSummary) -> String {
-    format!("{} dead letters written to {to}{}", summary.exported, damaged_text(&summary.damaged))
+    format!("{} written to {to}{}", count_of(summary.exported, "dead letter"), damaged_text(&summary.damaged))
 }
 
 fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
     let what = if options.dry_run { "would be appended" } else { "appended" };
     let all = summary.replayed + summary.refused;
-    let mut text = format!("{stream}: {} of {all} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
+    let of_all = count_of(all, "dead letter");
+    let mut text = format!("{stream}: {} of {of_all} {what} to the log in {:.1} s", summary.replayed, summary.seconds);
     if summary.recovered > 0 {
         let _ = write!(
             text,
@@ -302,7 +303,7 @@ fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -
 fn damaged_text(damaged: &[DamagedFile]) -> String {
     let mut text = String::new();
     for file in damaged {
-        let _ = write!(text, "\nnot read: {} ({} dead letters): {}", file.file, file.rows, file.error);
+        let _ = write!(text, "\nnot read: {} ({}): {}", file.file, count_of(file.rows, "dead letter"), file.error);
     }
     if !text.is_empty() {
         let _ = writeln!(text, "\nthe others were read; `basestream repair` rebuilds damaged files from the log, as far back as it goes");

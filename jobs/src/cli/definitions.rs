@@ -18,7 +18,7 @@ use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
-use crate::output::{size, table};
+use crate::output::{count_of, noun_of, size, table};
 
 #[derive(Debug, Args)]
 #[command(
@@ -363,15 +363,17 @@ fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
         Tense::Would | Tense::DryRun => ("would be ", " before anything switches"),
         Tense::Did => ("", ""),
     };
-    let (files, events, bytes) = (survey.files, counted(survey.events), size(survey.bytes));
+    let (files, bytes) = (count_of(survey.files, "file"), size(survey.bytes));
+    let events = format!("{} {}", counted(survey.events), noun_of(survey.events, "event"));
     let _ =
         writeln!(text, "* archive of {} {would}decoded again by version {}{before}: {}", survey.stream, survey.version, columns.join(", "));
-    let _ = writeln!(text, "    {files} files, {events} events, {bytes}; the files before stay until no reader needs them");
+    let _ = writeln!(text, "    {files}, {events}, {bytes}; the files before stay until no reader needs them");
     if survey.without_raw > 0 {
-        let kept = counted(survey.without_raw);
+        let (kept, one) = (counted(survey.without_raw), survey.without_raw == 1);
+        let (events, them) = if one { ("event was", "it") } else { ("events were", "them") };
         let _ = writeln!(
             text,
-            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, \
+            "    {kept} {events} archived without raw records (keep_raw = false): added columns stay NULL in {them}, \
              changed ones do not fit"
         );
     }

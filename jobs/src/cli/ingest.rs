@@ -8,6 +8,7 @@ use types::Result;
 
 use super::{Context, Done, progress};
 use crate::ingest::{Format, IngestOptions, Input, NumberFormat, Shape, Summary};
+use crate::output::{count_of, is_or_are};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
@@ -85,7 +86,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
         let bar = progress::bytes(file, size, !context.output.json);
         let shown = bar.clone();
         let summary = installation.ingest(&args.stream, &input, &options, |at| {
-            shown.set_message(format!("{} records", at.records));
+            shown.set_message(count_of(at.records, "record"));
             shown.set_position(at.bytes_done);
         });
         let summary = summary.await;
@@ -113,7 +114,7 @@ fn report(file: &str, summary: Summary) -> FileReport {
 fn text(reports: &[FileReport], produce_invalid: bool) -> String {
     let mut text = String::new();
     for report in reports {
-        let _ = write!(text, "{}: {} records in {:.1} s", report.file, report.records, report.seconds);
+        let _ = write!(text, "{}: {} in {:.1} s", report.file, count_of(report.records, "record"), report.seconds);
         if report.skipped > 0 {
             let _ = write!(text, ", {} were in the log already", report.skipped);
         }
@@ -124,8 +125,7 @@ fn text(reports: &[FileReport], produce_invalid: bool) -> String {
             let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
         }
         if report.left_out > 0 {
-            let (count, verb) =
-                if report.left_out == 1 { ("1 record".to_owned(), "is") } else { (format!("{} records", report.left_out), "are") };
+            let (count, verb) = (count_of(report.left_out, "record"), is_or_are(report.left_out));
             let why = match produce_invalid {
                 false => "not valid for the stream",
                 true => "left out by an older version, which did not save which; send the lines in a file of their own",

@@ -6,7 +6,7 @@ use clap::Args;
 use types::Result;
 
 use super::{Change, Context, Done, progress};
-use crate::output::table;
+use crate::output::{count_of, table};
 use crate::repair::{Action, CheckProgress, RepairOptions, Report, StepOutcome, repair};
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
 }
 
 fn text(report: &Report) -> String {
-    let mut text = format!("{} files, {} bytes: ", report.files, report.bytes);
+    let mut text = format!("{}, {}: ", count_of(report.files, "file"), count_of(report.bytes, "byte"));
     match report.steps.len() {
         0 => text.push_str("no damage found"),
         1 => text.push_str("1 is damaged"),

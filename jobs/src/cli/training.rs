@@ -8,6 +8,7 @@ use types::Result;
 
 use super::backtest::KnownBy;
 use super::{Context, Done, progress};
+use crate::output::count_of;
 use crate::training::{NotArrived, Report, TrainingRequest, training};
 
 #[derive(Debug, Args)]
@@ -51,7 +52,7 @@ pub(super) async fn run(context: &Context, args: TrainingArgs) -> Result<Done> {
 
 fn text(report: &Report) -> String {
     let views: Vec<String> = report.views.iter().map(|view| format!("{} (version {})", view.view, view.version)).collect();
-    let done = format!("{} rows with the columns of {} in {}", report.rows, views.join(", "), report.file.display());
+    let done = format!("{} with the columns of {} in {}", count_of(report.rows, "row"), views.join(", "), report.file.display());
     let warnings = report.not_arrived.iter().map(|not_arrived| format!("\nwarning: {}", warning(report.rows, not_arrived)));
     done + &warnings.collect::<String>()
 }

@@ -11,7 +11,7 @@ use types::Result;
 
 use super::{Context, Done};
 use crate::installation::{Installation, now};
-use crate::output::table;
+use crate::output::{count_of, is_or_are, table};
 use crate::served::{JoinedServed, NodeServed};
 use crate::verify::{HttpServed, LogReport, Report, Served, Verifier, verify_log, verify_view};
 
@@ -71,22 +71,31 @@ fn verify_text(report: &Report, log: &[LogReport]) -> String {
     let _ = match report.is_equal() {
         true => write!(
             text,
-            "equal to plain SQL over the archive, {} rows and {} columns in {:.1} s",
-            report.rows, report.columns, report.seconds
+            "equal to plain SQL over the archive, {} and {} in {:.1} s",
+            count_of(report.rows, "row"),
+            count_of(report.columns, "column"),
+            report.seconds
         ),
-        false => write!(text, "{} differences from plain SQL over the archive ({} rows)", report.difference_count, report.rows),
+        false => write!(
+            text,
+            "{} from plain SQL over the archive ({})",
+            count_of(report.difference_count, "difference"),
+            count_of(report.rows, "row")
+        ),
     };
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
     if report.past > 0 {
-        let _ = write!(text, "\n  {} values are past a limit: both sides have an error for them", report.past);
+        let (values, verb) = (count_of(report.past, "value"), is_or_are(report.past));
+        let _ = write!(text, "\n  {values} {verb} past a limit: both sides have an error there");
     }
     if report.crowded > 0 {
-        let _ = write!(text, "\n  {} rows have more links than max_degree: compared by the bound of an estimate", report.crowded);
+        let (rows, verb) = (count_of(report.crowded, "row"), if report.crowded == 1 { "has" } else { "have" });
+        let _ = write!(text, "\n  {rows} {verb} more links than max_degree: compared by the bound of an estimate");
     }
     if report.failed > 0 {
-        let _ = write!(text, "\n  left out on both sides because the view fails on them: {} events", report.failed);
+        let _ = write!(text, "\n  left out on both sides because the view fails on them: {}", count_of(report.failed, "event"));
     }
     for gap in &report.gaps {
         let _ = write!(text, "\n  accepted as lost: {gap}");

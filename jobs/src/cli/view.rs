@@ -8,7 +8,7 @@ use types::Result;
 
 use super::{Change, Context, Done, progress};
 use crate::apply::DiffLine;
-use crate::output::{size, table};
+use crate::output::{count_of, noun_of, size, table};
 use crate::versions::diff::{ValueExample, ValuesDiff, VersionsDiff};
 use crate::versions::{Dropped, Switched, VersionName, Versions};
 
@@ -167,16 +167,17 @@ fn values_text(text: &mut String, values: &ValuesDiff, versions: [u32; 2]) {
     let count = |rows: u64| HumanCount(rows).to_string();
     let [t, other_t] = &values.t;
     let at = if t == other_t { t.clone() } else { format!("{t} and {other_t}") };
-    let rows = format!("{} and {} rows at {at}, in {:.1} s", count(values.rows[0]), count(values.rows[1]), values.seconds);
+    let [one, other] = values.rows;
+    let rows = format!("{} and {} {} at {at}, in {:.1} s", count(one), count(other), noun_of(other, "row"), values.seconds);
     let _ = match values.is_equal() {
-        true => writeln!(text, "equal in {} common columns: {rows}", values.columns.len()),
+        true => writeln!(text, "equal in {}: {rows}", count_of(values.columns.len(), "common column")),
         false => writeln!(text, "different: {rows}"),
     };
     for (version, keys) in versions.iter().zip(values.keys_only).filter(|(_, keys)| *keys > 0) {
-        let _ = writeln!(text, "  {} keys only in version {version}", count(keys));
+        let _ = writeln!(text, "  {} {} only in version {version}", count(keys), noun_of(keys, "key"));
     }
     for (column, rows) in values.columns.iter().filter(|(_, rows)| **rows > 0) {
-        let _ = writeln!(text, "  {column}: differs in {} rows", count(*rows));
+        let _ = writeln!(text, "  {column}: differs in {} {}", count(*rows), noun_of(*rows, "row"));
     }
     for (version, columns) in versions.iter().zip(&values.columns_only).filter(|(_, columns)| !columns.is_empty()) {
         let _ = writeln!(text, "  only in version {version}: {}", columns.join(", "));

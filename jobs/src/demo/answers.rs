@@ -9,9 +9,10 @@ use types::files::FileKind;
 use super::ask::{Client, Row, text};
 use super::checks::{LINKS, sums};
 use super::dead::Reason;
-use super::show::{boxes, table, thousands};
+use super::show::{boxes, table, thousands, thousands_of};
 use super::traffic::TrafficStream;
 use crate::ledger::PartitionLine;
+use crate::output::count_of;
 
 /// Draws the path of the data.
 pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
@@ -20,11 +21,11 @@ pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
     let runs = state.runs.iter().filter(|run| run.status == RunStatus::Succeeded).count() as i64;
     let checkpoints = state.checkpoints.len() as i64;
     boxes(&[
-        ("log", vec![format!("{} records", thousands(in_log)), format!("{} partitions", state.partitions.len())]),
-        ("speed", vec![format!("{} decided", thousands(decided)), format!("{} dead letters", thousands(rows(FileKind::DeadLetters)))]),
-        ("archive", vec![format!("{} events", thousands(rows(FileKind::Archive))), format!("{} checkpoints", thousands(checkpoints))]),
-        ("batch", vec![format!("{runs} runs"), format!("{} snapshots", state.snapshots.len())]),
-        ("serving", vec![format!("{} devices,", thousands(devices)), "by key or SQL".into()]),
+        ("log", vec![thousands_of(in_log, "record"), count_of(state.partitions.len(), "partition")]),
+        ("speed", vec![format!("{} decided", thousands(decided)), thousands_of(rows(FileKind::DeadLetters), "dead letter")]),
+        ("archive", vec![thousands_of(rows(FileKind::Archive), "event"), thousands_of(checkpoints, "checkpoint")]),
+        ("batch", vec![count_of(runs, "run"), count_of(state.snapshots.len(), "snapshot")]),
+        ("serving", vec![thousands_of(devices, "device") + ",", "by key or SQL".into()]),
     ])
 }
 

@@ -12,10 +12,11 @@ use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
 
 use super::ask::{Client, Row, cents, text, whole};
-use super::show::thousands;
+use super::show::{thousands, thousands_of};
 use super::traffic::{Ring, Shared, Traffic, TrafficStream, Truth};
 use crate::installation::{Installation, now};
 use crate::ledger::{self, PartitionLine};
+use crate::output::count_of;
 use crate::verify::{HttpServed, Verifier, verify_log, verify_view};
 
 /// How long the speed layer may take to checkpoint what was sent.
@@ -79,12 +80,12 @@ pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
         let [archived, duplicates, dead] = sums(lines, stream);
         let known = truth.of_stream(stream);
         let found = format!(
-            "{}: {} sent = {} archived + {} duplicates + {} dead letters",
+            "{}: {} sent = {} archived + {} + {}",
             stream.name(),
             thousands(known.records()),
             thousands(archived),
-            thousands(duplicates),
-            thousands(dead)
+            thousands_of(duplicates, "duplicate"),
+            thousands_of(dead, "dead letter")
         );
         checks.push(Check::new([archived, duplicates, dead] == [known.accepted, known.duplicates, known.dead_letters()], found));
     }
@@ -181,11 +182,11 @@ pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<C
             .map(|d| format!("; {} {}: {}, expected {}", d.key, d.column, d.served, d.expected))
             .unwrap_or_default();
         let what = format!(
-            "{}: {} rows x {} columns against plain SQL over the archive, {} differences{differences}",
+            "{}: {} x {} against plain SQL over the archive, {}{differences}",
             report.view,
-            thousands(report.rows as i64),
-            report.columns,
-            report.difference_count
+            thousands_of(report.rows as i64, "row"),
+            count_of(report.columns, "column"),
+            count_of(report.difference_count, "difference")
         );
         checks.push(Check::new(report.is_equal(), what));
         let line = ledger::view(&verifier, &state, view, now()).await?;

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::output::noun_of;
+
 /// Writes what the demo prints. A closed terminal is no error.
 #[derive(Debug, Default)]
 pub struct Narrator {
@@ -66,6 +68,11 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.load_preset(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     table.add_rows(rows);
     table.to_string()
+}
+
+/// Formats a count and its noun: `1 row`, `1,234 rows`.
+pub fn thousands_of(number: i64, noun: &str) -> String {
+    format!("{} {}", thousands(number), noun_of(number, noun))
 }
 
 /// Formats `1234567` as `1,234,567`.

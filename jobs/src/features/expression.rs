@@ -6,6 +6,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::MAX_DEPTH;
+use crate::output::count_of;
 
 /// One expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub(super) fn expand(expression: &Expression, macros: &BTreeMap<String, Macro>, 
     }
     let Some(called) = macros.get(name) else { return Err(format!("there is no macro {name}; expected an `add-macro` with this name")) };
     if called.parameters.len() != expanded.len() {
-        return Err(format!("{name} takes {} arguments, found {}", called.parameters.len(), expanded.len()));
+        return Err(format!("{name} takes {}, found {}", count_of(called.parameters.len(), "argument"), expanded.len()));
     }
     let mut values = BTreeMap::new();
     for (parameter, argument) in called.parameters.iter().zip(expanded) {

@@ -15,6 +15,8 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
+use crate::output::{count_of, is_or_are};
+
 /// One checkpoint's range in one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionLine {
@@ -174,7 +176,8 @@ impl Counts {
             let Some(lowest) = strays.iter().min() else { continue };
             let before = |line: &&mut PartitionLine| line.stream == id.stream && line.partition == id.partition && line.start <= **lowest;
             if let Some(line) = lines.iter_mut().rfind(before) {
-                line.note(format!("{} rows from offset {lowest} on are in no checkpoint's range", strays.len()));
+                let (rows, verb) = (count_of(strays.len(), "row"), is_or_are(strays.len()));
+                line.note(format!("{rows} from offset {lowest} on {verb} in no checkpoint's range"));
             }
         }
     }
@@ -202,15 +205,15 @@ impl PartitionLine {
         let offsets = self.end.0 - self.start.0;
         let accounted = self.archived + self.duplicate + self.dead_lettered + self.absent + self.lost;
         if offsets != accounted {
-            self.note(format!("{offsets} offsets, but {accounted} archived, duplicate, dead-lettered and absent"));
+            self.note(format!("{}, but {accounted} archived, duplicate, dead-lettered and absent", count_of(offsets, "offset")));
         }
         let is_lost = |found: i64| self.gap.is_some() && found == 0;
         let (archived_lost, dead_lost) = (is_lost(self.archived), is_lost(self.dead_lettered));
         if self.archived != self.recorded_archived && !archived_lost {
-            self.note(format!("{} rows archived, recorded {}", self.archived, self.recorded_archived));
+            self.note(format!("{} archived, recorded {}", count_of(self.archived, "row"), self.recorded_archived));
         }
         if self.dead_lettered != self.recorded_dead_lettered && !dead_lost {
-            self.note(format!("{} rows dead-lettered, recorded {}", self.dead_lettered, self.recorded_dead_lettered));
+            self.note(format!("{} dead-lettered, recorded {}", count_of(self.dead_lettered, "row"), self.recorded_dead_lettered));
         }
     }
 

@@ -4,7 +4,7 @@ use catalog::{Comparison, DefinitionKind, RunStatus};
 
 use super::problems::{Problem, Severity, difference_text};
 use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
-use crate::output::{size, table};
+use crate::output::{count_of, size, table};
 use crate::readers::SpeedProcess;
 use types::Strategy;
 
@@ -44,8 +44,7 @@ pub(super) fn status(status: &Status) -> String {
     if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
         parts.push(match status.problems.len() {
             0 => "no problems found".to_owned(),
-            1 => "no problems; 1 notice above".to_owned(),
-            notices => format!("no problems; {notices} notices above"),
+            notices => format!("no problems; {} above", count_of(notices, "notice")),
         });
     }
     parts.join("\n\n")
@@ -90,7 +89,8 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
     }
     let absent: i64 = partitions.iter().map(|partition| partition.absent).sum();
     if absent > 0 {
-        text.push_str(&format!("\n{absent} offsets delivered no record (control records or compaction; on the embedded log a defect)"));
+        let offsets = count_of(absent, "offset");
+        text.push_str(&format!("\n{offsets} delivered no record (control records or compaction; on the embedded log a defect)"));
     }
     text
 }
@@ -98,7 +98,7 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
 /// Formats the readers; called only if there are several.
 fn readers(readers: &[SpeedProcess]) -> String {
     let what_it_reads = |reader: &SpeedProcess| {
-        let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));
+        let (workers, partitions) = (count_of(reader.workers, "worker"), count_of(reader.partitions, "partition"));
         format!("{} {partitions} by {workers}", reader.process)
     };
     format!(
@@ -106,10 +106,6 @@ fn readers(readers: &[SpeedProcess]) -> String {
         readers.len(),
         readers.iter().map(what_it_reads).collect::<Vec<_>>().join(", ")
     )
-}
-
-fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 fn alert(alert: &AlertStatus) -> Vec<String> {
@@ -201,10 +197,6 @@ fn compared(comparison: &Comparison) -> String {
         (0, None) => "equal".to_owned(),
         (differences, _) => count_of(differences, "difference"),
     }
-}
-
-fn count_of(n: i64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 pub(super) fn comparison(comparison: &Comparison) -> String {

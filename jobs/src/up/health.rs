@@ -13,6 +13,7 @@ use types::{Error, Result};
 
 use super::answers::Answers;
 use crate::installation::Installation;
+use crate::output::count_of;
 use crate::scheduler::Looks;
 
 /// A worker without a partition is a spare after this time: others have all of them. Those of a worker that died are
@@ -96,7 +97,7 @@ fn hindrance(activity: Activity, now: Instant) -> Option<String> {
         Activity::Joined { since } => {
             (now.saturating_duration_since(since) < ASSIGNED_WITHIN).then(|| "a worker waits for its partitions".to_owned())
         }
-        Activity::TakingOver { partitions } => Some(format!("a worker is taking {partitions} partitions over")),
+        Activity::TakingOver { partitions } => Some(format!("a worker is taking {} over", count_of(partitions, "partition"))),
         Activity::Idle | Activity::Reading { .. } => None,
     }
 }

@@ -527,7 +527,7 @@ fn a_file_of_which_some_records_are_left_out_is_a_failure_until_they_are_sent() 
     let output = project.run(&["ingest", "orders", "some.jsonl"]);
     assert_eq!(output.status.code(), Some(1), "one record is written nowhere");
     assert!(
-        text(&output.stdout).contains("some.jsonl: 1 records in")
+        text(&output.stdout).contains("some.jsonl: 1 record in")
             && text(&output.stdout).contains("1 record of this file is not in the log")
     );
     assert_eq!(project.run(&["ingest", "orders", "some.jsonl"]).status.code(), Some(1), "and so it is after a repeat");

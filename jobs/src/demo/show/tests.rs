@@ -14,4 +14,5 @@ fn boxes_stand_side_by_side_with_arrows_between() {
 #[test]
 fn thousands_are_separated() {
     assert_eq!([0, 7, 999, 1_000, 1_234_567, -12_345].map(thousands), ["0", "7", "999", "1,000", "1,234,567", "-12,345"]);
+    assert_eq!([1, 1_000].map(|count| thousands_of(count, "row")), ["1 row", "1,000 rows"]);
 }

@@ -63,7 +63,10 @@ fn undeleted(facts: &Facts) -> Option<Problem> {
     (count > 0 && age > UNDELETED_US).then(|| Problem {
         fault: Fault::FilesUndeleted,
         severity: Severity::Warning,
-        what: format!("{count} files are marked for deletion but not deleted, the oldest for {age_text}"),
+        what: match count {
+            1 => format!("1 file is marked for deletion but not deleted, for {age_text}"),
+            _ => format!("{count} files are marked for deletion but not deleted, the oldest for {age_text}"),
+        },
         cause: "no scheduler runs (the collector is part of it), or the object storage refuses to delete".into(),
         effect: "answers are not affected; the storage grows".into(),
         next_step: "start `basestream scheduler` or `basestream up`; if one runs, look for \"collection failed\" in its log".into(),

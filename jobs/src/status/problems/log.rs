@@ -8,6 +8,7 @@ use event_log::PartitionBounds;
 use types::vector::PartitionId;
 
 use super::{Facts, Fault, Problem, Severity};
+use crate::output::{count_of, is_or_are};
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -50,7 +51,12 @@ fn expired(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
     Problem {
         fault: Fault::LogExpired,
         severity: Severity::Error,
-        what: format!("{id}: the log expired past the committed offset: {lost} records, offsets {next_offset}..{}, are gone", bounds.begin),
+        what: format!(
+            "{id}: the log expired past the committed offset: {}, offsets {next_offset}..{}, {} gone",
+            count_of(lost, "record"),
+            bounds.begin,
+            is_or_are(lost)
+        ),
         cause: "the log's retention is shorter than the time during which no worker read it".into(),
         effect: REFUSED.into(),
         next_step: format!("if another system still has these records, keep them for `basestream ingest`; then {ACCEPT}"),
@@ -106,7 +112,7 @@ fn gaps(facts: &Facts) -> Vec<Problem> {
         Some(Problem {
             fault: Fault::Gap,
             severity: Severity::Notice,
-            what: format!("{stream}: {lost} offsets are recorded as lost ({}{more})", places.join(", ")),
+            what: format!("{stream}: {} {} recorded as lost ({}{more})", count_of(lost, "offset"), is_or_are(lost), places.join(", ")),
             cause: format!("{}, at {}", newest.reason, format_timestamp(newest.accepted_at)),
             effect: "answers do not include these records, and the ledger shows the gap".into(),
             next_step: format!("none; if another system still has the records, send them again with `basestream ingest {stream} FILE`"),
@@ -124,7 +130,7 @@ fn absent(facts: &Facts) -> Vec<Problem> {
     let problem = |(id, absent): (&PartitionId, i64)| Problem {
         fault: Fault::OffsetsAbsent,
         severity: Severity::Error,
-        what: format!("{id}: {absent} offsets of the embedded log delivered no record"),
+        what: format!("{id}: {} of the embedded log delivered no record", count_of(absent, "offset")),
         cause: "a defect, or the log file was modified by hand: the embedded log has a record at every offset".into(),
         effect: "records may be missing from every answer".into(),
         next_step: "keep log.db unchanged; list what is missing with `basestream verify VIEW --log`, and report it".into(),

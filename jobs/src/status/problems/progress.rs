@@ -11,6 +11,7 @@ use types::vector::{Offset, PartitionId};
 
 use super::log::bounds;
 use super::{Facts, Fault, Problem, Severity, for_time};
+use crate::output::{count_of, is_or_are};
 
 /// A partition is stuck if it has more records but made no checkpoint for this many intervals, and at least this long.
 const INTERVALS: u32 = 6;
@@ -120,7 +121,8 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
         fault: Fault::PartitionStuck,
         severity: Severity::Error,
         what: format!(
-            "{stream}: {records} records are waiting, and nothing was committed for {at_least}{} (partition {}{more})",
+            "{stream}: {} waiting, and nothing was committed for {at_least}{} (partition {}{more})",
+            records_are(records),
             for_time(facts.now.saturating_sub(moved_at)),
             places.join(", ")
         ),
@@ -140,12 +142,17 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
     }
 }
 
+/// `1 record is`, `12 records are`
+fn records_are(records: i64) -> String {
+    format!("{} {}", count_of(records, "record"), is_or_are(records))
+}
+
 /// Nothing is wrong yet, but answers say that there is nothing.
 fn never_read(stream: &str, records: i64) -> Problem {
     Problem {
         fault: Fault::StreamUnread,
         severity: Severity::Warning,
-        what: format!("{stream}: {records} records are in the log, and no worker has committed any record of this stream yet"),
+        what: format!("{stream}: {} in the log, and no worker has committed any record of this stream yet", records_are(records)),
         cause: "no speed worker runs, or one has just started".into(),
         effect: "views of this stream have no row for any key; meta.unread of an answer names the stream".into(),
         next_step: "start `basestream up` or `basestream speed`; if one runs, its first checkpoint comes within speed.checkpoint_interval"
@@ -158,9 +165,9 @@ fn behind(facts: &Facts, lagging: &Lagging<'_>) -> Problem {
         fault: Fault::PartitionBehind,
         severity: Severity::Warning,
         what: format!(
-            "{}: {} records are waiting; what is committed is complete to {}",
+            "{}: {} waiting; what is committed is complete to {}",
             lagging.id,
-            lagging.lag,
+            records_are(lagging.lag),
             format_timestamp(lagging.complete_to)
         ),
         cause: format!(

@@ -12,6 +12,7 @@ use types::tiles::Micros;
 use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
+use crate::output::count_of;
 use crate::scheduler::{due_runs, newest_runs};
 
 /// How much later than due a run may start.
@@ -96,8 +97,11 @@ fn differs(run: &RunRecord, comparison: &Comparison) -> Problem {
         severity: Severity::Error,
         what: format!(
             "{} (version {}): the recomputation of {at} differs from the states that incremental runs had kept, in {} \
-             of {} rows compared{first}",
-            run.view, run.version, comparison.differences, comparison.rows
+             of {} compared{first}",
+            run.view,
+            run.version,
+            comparison.differences,
+            count_of(comparison.rows, "row")
         ),
         cause: "a defect of this or an earlier release, or events or files that were changed outside of basestream".into(),
         effect: "answers before that time may have been wrong; since then they come from the recomputed states".into(),

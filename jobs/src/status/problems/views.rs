@@ -5,6 +5,7 @@ use committed::registry::LiveView;
 
 use super::{Facts, Fault, LeftOut, Problem, Refused, Severity};
 use crate::check::retention::{ShortRetention, short_retentions_of};
+use crate::output::count_of;
 
 /// The node may belong to another installation: only views that this one has are reported.
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
@@ -20,11 +21,10 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
 }
 
 fn failing(view: &str, version: u32, left_out: &LeftOut) -> Problem {
-    let events = if left_out.failed == 1 { "event" } else { "events" };
     Problem {
         fault: Fault::ViewErrors,
         severity: Severity::Warning,
-        what: format!("the view {view} (version {version}) fails on {} {events}", left_out.failed),
+        what: format!("the view {view} (version {version}) fails on {}", count_of(left_out.failed, "event")),
         cause: left_out.first.clone(),
         effect: "they do not count in this view; they are archived, and count in the other views".into(),
         next_step: format!(
