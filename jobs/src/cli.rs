@@ -195,7 +195,7 @@ pub fn main(functions: Functions) -> ExitCode {
 }
 
 fn run(cli: Cli, functions: Functions) -> Result<Done> {
-    logging::start(cli.global.log_level.as_deref(), cli.global.log_format, runs_long(&cli.command))?;
+    logging::start(cli.global.log_level.as_deref(), cli.global.log_format, logged(&cli.command))?;
     // Planning recurses to the depth of a SELECT.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
@@ -210,8 +210,12 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     done
 }
 
-fn runs_long(command: &Command) -> bool {
-    matches!(command, Command::Up(_) | Command::Speed(_) | Command::Serve(_) | Command::Scheduler(_))
+fn logged(command: &Command) -> logging::Usual {
+    match command {
+        Command::Up(_) | Command::Speed(_) | Command::Serve(_) | Command::Scheduler(_) => logging::Usual::Work,
+        Command::Demo(_) => logging::Usual::WarningsAlone,
+        _ => logging::Usual::Warnings,
+    }
 }
 
 /// What a command changes when it succeeds, for the audit log.

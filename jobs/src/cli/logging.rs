@@ -17,23 +17,21 @@ pub(super) enum Format {
 /// Who changed what is logged at every level, unless a filter names it.
 const AUDIT: &str = "audit=info";
 
-/// Starts logging at the level `asked`, else RUST_LOG, else `info` for commands that run continuously and `warn` for
-/// the rest.
-pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Result<()> {
-    let default = if runs_long { LevelFilter::INFO } else { LevelFilter::WARN };
+/// What is logged where neither `--log-level` nor RUST_LOG says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usual {
+    /// By commands that run continuously: what they do, and who changed what.
+    Work,
+    /// By other commands: what may be wrong, and who changed what.
+    Warnings,
+    /// By the demo, whose project is its own: only what may be wrong.
+    WarningsAlone,
+}
+
+/// Starts logging at the level `asked`, else RUST_LOG, else what is usual for the command.
+pub(super) fn start(asked: Option<&str>, format: Format, usual: Usual) -> Result<()> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let text = asked.map(str::to_owned).or(from_environment);
-    let filter = match &text {
-        Some(text) => EnvFilter::builder().parse(text).map_err(|error| {
-            Error::input(format!("the log level \"{text}\" is not understood: {error}"))
-                .with("expected", "error, warn, info, debug, trace or a filter such as batch=debug")
-        })?,
-        None => EnvFilter::builder().with_default_directive(default.into()).parse_lossy(""),
-    };
-    let filter = match text.is_some_and(|text| text.contains("audit")) {
-        true => filter,
-        false => filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?),
-    };
+    let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), usual)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Redacted(std::io::stderr()))
@@ -44,6 +42,21 @@ pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Res
         Format::Json => builder.json().try_init(),
     };
     Ok(())
+}
+
+fn filter(text: Option<&str>, usual: Usual) -> Result<EnvFilter> {
+    let default = if usual == Usual::Work { LevelFilter::INFO } else { LevelFilter::WARN };
+    let filter = match text {
+        Some(text) => EnvFilter::builder().parse(text).map_err(|error| {
+            Error::input(format!("the log level \"{text}\" is not understood: {error}"))
+                .with("expected", "error, warn, info, debug, trace or a filter such as batch=debug")
+        })?,
+        None => EnvFilter::builder().with_default_directive(default.into()).parse_lossy(""),
+    };
+    match usual == Usual::WarningsAlone || text.is_some_and(|text| text.contains("audit")) {
+        true => Ok(filter),
+        false => Ok(filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?)),
+    }
 }
 
 /// Libraries log the URLs they are given. Each event arrives as one text, and passwords are removed from it.
@@ -65,6 +78,17 @@ impl<W: Write> Write for Redacted<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_logged_at_every_level_but_not_by_the_demo_unless_asked() {
+        let has_audit = |text: Option<&str>, usual: Usual| filter(text, usual).unwrap().to_string().contains("audit=info");
+        for usual in [Usual::Work, Usual::Warnings] {
+            assert!(has_audit(None, usual) && has_audit(Some("error"), usual), "{usual:?}");
+        }
+        assert!(!has_audit(None, Usual::WarningsAlone) && !has_audit(Some("warn"), Usual::WarningsAlone));
+        assert!(has_audit(Some("warn,audit=info"), Usual::WarningsAlone));
+        assert!(!has_audit(Some("audit=off"), Usual::Work));
+    }
 
     #[test]
     fn a_url_that_a_library_logs_loses_its_password() {
