@@ -95,7 +95,8 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
     }
     // With --produce-invalid the records rejected in this run are in the log; otherwise they are only in the file.
     let something_missing = reports.iter().any(|report| report.left_out > 0 || (report.rejected > 0 && !args.produce_invalid));
-    context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports, args.produce_invalid))?;
+    let value = serde_json::json!({ "stream": args.stream, "files": reports });
+    context.output.print(&value, || text(&args.stream, &reports, args.produce_invalid))?;
     Ok(if something_missing { Done::Found } else { Done::Success })
 }
 
@@ -111,7 +112,7 @@ fn report(file: &str, summary: Summary) -> FileReport {
     }
 }
 
-fn text(reports: &[FileReport], produce_invalid: bool) -> String {
+fn text(stream: &str, reports: &[FileReport], produce_invalid: bool) -> String {
     let mut text = String::new();
     for report in reports {
         let _ = write!(text, "{}: {} in {:.1} s", report.file, count_of(report.records, "record"), report.seconds);
@@ -119,10 +120,22 @@ fn text(reports: &[FileReport], produce_invalid: bool) -> String {
             let _ = write!(text, ", {} were in the log already", report.skipped);
         }
         if report.rejected > 0 {
-            let _ = write!(text, ", {} are not events of the stream", report.rejected);
+            let (verb, event) = (is_or_are(report.rejected), if report.rejected == 1 { "an event" } else { "events" });
+            let _ = write!(text, ", {} {verb} not {event} of the stream", report.rejected);
         }
         for rejected in &report.first_rejected {
             let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
+        }
+        let more = report.rejected - report.first_rejected.len() as i64;
+        if more > 0 {
+            let _ = write!(text, "\n  and {more} more");
+        }
+        if report.rejected > 0 && produce_invalid {
+            let sent = match report.rejected {
+                1 => "it was sent, and becomes a dead letter",
+                _ => "they were sent, and become dead letters",
+            };
+            let _ = write!(text, "\n{sent}: `basestream dead-letters list {stream}`, once `basestream up` has read the log");
         }
         if report.left_out > 0 {
             let (count, verb) = (count_of(report.left_out, "record"), is_or_are(report.left_out));

@@ -514,6 +514,11 @@ fn records_that_are_no_events_are_reported_by_line() {
     let again = project.run(&["ingest", "orders", "../bad.jsonl"]);
     assert_eq!(again.status.code(), Some(1), "nothing of it is in the log still");
     assert!(!text(&again.stdout).contains("in the log already"), "{}", text(&again.stdout));
+    std::fs::write(project.folder.path().join("many.jsonl"), "{}\n".repeat(23)).unwrap();
+    let many = text(&project.run(&["ingest", "orders", "../many.jsonl"]).stdout);
+    assert!(many.contains("../many.jsonl:20: ") && many.contains("\n  and 3 more\n") && !many.contains("jsonl:21: "), "{many}");
+    let many = text(&project.run(&["ingest", "orders", "../many.jsonl", "--produce-invalid"]).stdout);
+    assert!(many.contains("\nthey were sent, and become dead letters: `basestream dead-letters list orders`, once"), "{many}");
     let sent = project.json(&["ingest", "orders", "../bad.jsonl", "--produce-invalid"]);
     assert_eq!((&sent["files"][0]["records"], &sent["files"][0]["left_out"]), (&2.into(), &0.into()));
 }
