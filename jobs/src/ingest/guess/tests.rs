@@ -118,6 +118,24 @@ fn odd_names_become_names_with_paths() {
 }
 
 #[test]
+fn letters_with_accents_become_plain_letters_in_names_that_stay_unique() {
+    let names = |header: &str| {
+        let (text, parsed) = guessed("p.csv", &format!("ts,{header}\n2024-05-01{}\n", ",1".repeat(header.split(',').count())));
+        let names: Vec<String> = parsed.columns.iter().skip(1).map(|column| column.name.to_string()).collect();
+        (names.join(","), text)
+    };
+    let (found, text) = names("größe,Straße,ÜBERWEISUNG,Prénom,niño,kodŁadunku,Ærlig");
+    assert_eq!(found, "groesse,strasse,ueberweisung,prenom,nino,kod_ladunku,aerlig", "{text}");
+    assert!(text.contains("OPTIONS (path = '$.\"größe\"')"), "the column is found under its own name: {text}");
+    // An accent may be a character of its own.
+    assert_eq!(names("gro\u{308}sse,cafe\u{301},x\u{302}y").0, "groesse,cafe,xy");
+    assert_eq!(names("größe,groesse,gro_esse").0, "groesse,groesse_2,gro_esse");
+    assert_eq!(names("сумма,価格,m²").0, "c,c_2,m");
+    let (_folder, path) = file("p.csv", "ts\n2024-05-01\n");
+    assert!(guess_stream(&path, Shape::default(), "Käufe").unwrap().sql.starts_with("CREATE STREAM kaeufe ("));
+}
+
+#[test]
 fn a_file_without_times_or_records_is_refused() {
     let refused = |content: &str| {
         let (_folder, path) = file("p.jsonl", content);
