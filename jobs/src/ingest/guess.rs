@@ -12,6 +12,7 @@ mod without_time;
 
 use names::{column_name, path_text, words};
 use sample::{Sample, Sampled};
+use seen::FirstOfKind;
 
 use super::input::Shape;
 use super::numbers::NumberFormat;
@@ -26,6 +27,8 @@ pub struct Guessed {
     pub sql: String,
     /// Types that may turn out too narrow, with the values they were guessed from: `amount DECIMAL(18,4): ..`.
     pub types: Vec<String>,
+    /// Columns that are JSON because their values are of several kinds, each with an example of every kind.
+    pub mixed: Vec<String>,
     /// How many records were read.
     pub records: usize,
     /// The columns were guessed from all records of the file.
@@ -45,10 +48,10 @@ pub struct Guessed {
 /// Guesses a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
 ///
 /// If these are all records of the file, columns that are never null are NOT NULL; otherwise only the event time is.
-/// Nested objects become columns with paths. The event time is the first
-/// TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name typical
-/// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were
-/// found, and at least four, unless each is written with the same number of places, as amounts of money are.
+/// Nested objects become columns with paths. Members whose values are of several kinds are JSON. The event time is the
+/// first TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name
+/// typical of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than
+/// were found, and at least four, unless each is written with the same number of places, as amounts of money are.
 ///
 /// Errors: `Input` if the file cannot be read, is empty or has no time.
 pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
@@ -71,6 +74,7 @@ pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
     Ok(Guessed {
         sql: statement(&name, &columns, event_time, id, is_whole),
         types: final_types(&columns),
+        mixed: mixed(&columns),
         records,
         is_whole,
         numbers: numbers.format,
@@ -99,6 +103,8 @@ struct Guess {
     first: Option<String>,
     /// The most digits after a decimal point, if the type was guessed from numbers.
     places: Option<usize>,
+    /// The first value of each kind, if it is of a JSON lines file.
+    kinds: Vec<FirstOfKind>,
 }
 
 impl Guess {
@@ -134,6 +140,7 @@ fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
             values: column.seen.values(),
             first: column.seen.first().map(str::to_owned),
             places: column.known_type.is_none().then(|| column.seen.places()),
+            kinds: column.seen.kinds().to_vec(),
         });
     }
     guesses
@@ -166,6 +173,17 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
         said.push(format!("{} BIGINT: found whole numbers alone", whole.join(", ")));
     }
     said
+}
+
+/// Returns which columns are JSON because no other type fits all of their values.
+fn mixed(columns: &[Guess]) -> Vec<String> {
+    let of_json = columns.iter().filter(|column| column.column_type == ColumnType::Json);
+    let said = of_json.filter_map(|column| {
+        let (last, first) = column.kinds.split_last().filter(|(_, first)| !first.is_empty())?;
+        let first: Vec<String> = first.iter().map(FirstOfKind::to_string).collect();
+        Some(format!("{} JSON: {} and {last}", column.name, first.join(", ")))
+    });
+    said.collect()
 }
 
 /// Names of event ids, best first.

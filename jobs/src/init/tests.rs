@@ -133,6 +133,21 @@ async fn the_type_that_may_be_too_narrow_is_among_what_was_picked() {
 }
 
 #[tokio::test]
+async fn a_column_of_numbers_and_strings_is_among_what_was_picked_and_in_the_comment() {
+    let line = |second: u32, units: &str| format!("{{\"ts\":\"2024-05-01T12:00:{second:02}Z\",\"user\":\"u\",\"units\":{units}}}\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.jsonl");
+    std::fs::write(&file, line(1, "7") + &line(2, "\"n/a\"")).unwrap();
+    let project = folder.path().join("p");
+    let text = init(&project, Some(&file), Shape::default()).unwrap().text();
+    let said = "units JSON: a number on line 1 (7) and a string on line 2 (\"n/a\")";
+    assert!(text.contains(&format!("\n  type        {said}; choose a type, and records with")), "{text}");
+    let stream = std::fs::read_to_string(project.join("streams/a.sql")).unwrap();
+    assert!(stream.contains(&format!("\n-- {said}.\n")), "{stream}");
+    sound(&project).await;
+}
+
+#[tokio::test]
 async fn a_column_that_repeats_in_a_few_records_is_among_what_was_picked() {
     let row = |i: usize| format!("{},2024-05-01,9.5\n", i.max(1));
     let csv = "payment_id,ts,price\n".to_owned() + &(0..50).map(row).collect::<String>();

@@ -99,7 +99,7 @@ fn json_lines(input: &Input, limit: usize) -> Result<Sample> {
             return Err(wrong());
         }
         let value: &RawValue = serde_json::from_str(text).map_err(|error| wrong().caused_by(error))?;
-        root.add(value.get(), 0);
+        root.add(value.get(), index + 1, 0);
     }
     let mut columns = Vec::new();
     let records = root.objects;
@@ -110,10 +110,11 @@ fn json_lines(input: &Input, limit: usize) -> Result<Sample> {
 }
 
 impl Member {
-    fn add(&mut self, json: &str, depth: usize) {
+    fn add(&mut self, json: &str, line: usize, depth: usize) {
         if json == "null" {
             return;
         }
+        self.seen.note_kind(json, line);
         let members = match json.starts_with('{') && depth < DEEPEST {
             true => serde_json::from_str::<Members<'_>>(json).ok(),
             false => None,
@@ -128,7 +129,7 @@ impl Member {
                 self.children.push((name, Member::default()));
                 self.children.len() - 1
             });
-            self.children[at].1.add(value.get(), depth + 1);
+            self.children[at].1.add(value.get(), line, depth + 1);
         }
     }
 

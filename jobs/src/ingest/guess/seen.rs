@@ -1,6 +1,7 @@
 //! Summarises the values of one column and guesses the type that fits them.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use definitions::{ColumnType, TimeUnit};
 use engine::events::{parse_date, parse_timestamp};
@@ -38,9 +39,29 @@ pub(super) struct Seen {
     decimals: usize,
     /// The first value; a string without its quotes.
     first: Option<String>,
+    /// The first value of each kind that JSON has.
+    kinds: Vec<FirstOfKind>,
     distinct: HashSet<String>,
     items: Option<Box<Seen>>,
 }
+
+/// The first of a column's values of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FirstOfKind {
+    kind: &'static str,
+    line: usize,
+    /// As JSON, shortened.
+    value: String,
+}
+
+impl fmt::Display for FirstOfKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on line {} ({})", self.kind, self.line, self.value)
+    }
+}
+
+/// Of an example so many characters are shown.
+const SHOWN: usize = 40;
 
 /// Values with more digits than this after the decimal point are measurements, not decimals.
 const LONGEST_FRACTION: usize = 4;
@@ -70,6 +91,27 @@ impl Seen {
 
     pub(super) fn first(&self) -> Option<&str> {
         self.first.as_deref()
+    }
+
+    /// Returns the first value of each kind, in the order of their lines.
+    pub(super) fn kinds(&self) -> &[FirstOfKind] {
+        &self.kinds
+    }
+
+    /// Remembers where a JSON value that is not null is found, if it is the first of its kind.
+    pub(super) fn note_kind(&mut self, json: &str, line: usize) {
+        let kind = match json.as_bytes().first() {
+            Some(b't' | b'f') => "a truth value",
+            Some(b'{') => "an object",
+            Some(b'[') => "an array",
+            Some(b'"') => "a string",
+            _ => "a number",
+        };
+        if self.kinds.iter().all(|known| known.kind != kind) {
+            let shown = json.chars().map(|character| if character.is_control() { ' ' } else { character }).take(SHOWN);
+            let end = if json.chars().nth(SHOWN).is_some() { " .." } else { "" };
+            self.kinds.push(FirstOfKind { kind, line, value: shown.collect::<String>() + end });
+        }
     }
 
     /// Returns the most digits after a decimal point.

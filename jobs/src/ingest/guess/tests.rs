@@ -83,6 +83,23 @@ fn values_of_several_kinds_are_json_or_in_csv_text() {
 }
 
 #[test]
+fn a_column_of_several_kinds_of_values_has_an_example_line_of_each() {
+    let mixed = |values: &[&str]| {
+        let lines: String = values.iter().map(|value| format!("{{\"ts\":\"2024-05-01T12:00:00Z\",\"a\":{{\"x\":{value}}}}}\n")).collect();
+        guess_of("p.jsonl", &("\n".to_owned() + &lines)).mixed
+    };
+    assert_eq!(mixed(&["7", "null", "8", "\"n/a\"", "9"]), ["a_x JSON: a number on line 2 (7) and a string on line 5 (\"n/a\")"]);
+    let long = format!("\"{}\"", "é".repeat(50));
+    let shown = format!(
+        "a_x JSON: an object on line 2 ({{\"k\":1}}), a truth value on line 3 (true) and a string on line 4 (\"{} ..)",
+        "é".repeat(39)
+    );
+    assert_eq!(mixed(&["{\"k\":1}", "true", long.as_str()]), [shown]);
+    assert!(mixed(&["12.50", "\"7.10\""]).is_empty(), "both are amounts");
+    assert!(mixed(&["[1, \"a\"]", "[]"]).is_empty(), "all are arrays");
+}
+
+#[test]
 fn amounts_that_are_numbers_and_strings_are_decimals() {
     let guess = |values: [&str; 3]| {
         let lines = values.map(|value| format!("{{\"ts\":\"2024-05-01T12:00:00Z\",\"amount\":{value}}}\n"));
