@@ -53,6 +53,7 @@ pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initiali
             example_key: "device_id=..".into(),
             files: [STREAM.into(), VIEW.into()],
             event_clock: false,
+            why_clock: None,
             picked: Vec::new(),
             shape,
         },
@@ -68,8 +69,16 @@ pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initiali
         next: Vec::new(),
     };
     let [stream, view] = &template.files;
-    let settings = if template.event_clock { SETTINGS.replace("clock = \"wall\"", "clock = \"event\"") } else { SETTINGS.to_owned() };
-    made.put("basestream.toml", &settings)?;
+    let (clock, settings) = match template.event_clock {
+        // The comment behind it stays below the others.
+        true => ("event", SETTINGS.replace("clock = \"wall\" ", "clock = \"event\"")),
+        false => ("wall", SETTINGS.to_owned()),
+    };
+    let is_written = made.put("basestream.toml", &settings)?;
+    made.picked.extend(template.why_clock.map(|why| match is_written {
+        true => format!("clock       \"{clock}\" in basestream.toml: {why}"),
+        false => format!("clock       \"{clock}\" would fit, and basestream.toml is kept as it is: {why}"),
+    }));
     made.put(&format!("streams/{}.sql", template.stream), stream)?;
     made.put(&format!("views/{}.sql", template.view), view)?;
     made.put(".gitignore", GITIGNORE)?;
@@ -84,6 +93,7 @@ struct Template {
     /// The stream's and the view's text.
     files: [String; 2],
     event_clock: bool,
+    why_clock: Option<String>,
     picked: Vec<String>,
     /// How the file is read.
     shape: Shape,
@@ -108,6 +118,7 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
         example_key: view.example_key,
         files,
         event_clock: view.event_clock,
+        why_clock: Some(view.why_clock),
         picked,
         shape,
     })
@@ -162,8 +173,8 @@ fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<St
 }
 
 impl Initialised {
-    /// Writes a file unless it exists.
-    fn put(&mut self, name: &str, text: &str) -> Result<()> {
+    /// Writes a file unless it exists; returns whether it was written.
+    fn put(&mut self, name: &str, text: &str) -> Result<bool> {
         use std::io::Write;
         let path = self.folder.join(name);
         let failed = |error: std::io::Error| Error::from(error).with("file", path.display());
@@ -174,11 +185,14 @@ impl Initialised {
             Ok(mut file) => {
                 file.write_all(text.as_bytes()).map_err(failed)?;
                 self.written.push(name.into());
+                Ok(true)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => self.kept.push(name.into()),
-            Err(error) => return Err(failed(error)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.kept.push(name.into());
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
         }
-        Ok(())
     }
 
     /// Returns the result as text.

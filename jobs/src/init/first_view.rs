@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use definitions::{Column, ColumnType, StreamDefinition};
+use engine::events::format_timestamp;
 use types::Result;
+use types::tiles::Micros;
 
 use crate::ingest::{FileSurvey, Shape, survey};
 use crate::installation::now;
@@ -26,6 +28,8 @@ pub(super) struct FirstView {
     pub(super) why: String,
     /// The file's events are in the past: the view's clock is their event time.
     pub(super) event_clock: bool,
+    /// Why this clock was chosen, as text.
+    pub(super) why_clock: String,
 }
 
 pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -> Result<FirstView> {
@@ -39,7 +43,19 @@ pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -
     };
     let sql = statement(stream, &name, key.as_deref(), windows(&found));
     let example_key = key.map(|key| example(stream, &found, &key)).unwrap_or_default();
-    Ok(FirstView { name, example_key, sql, why, event_clock: age > (2 * DAY).as_micros() as i64 })
+    let event_clock = age > (2 * DAY).as_micros() as i64;
+    Ok(FirstView { name, example_key, sql, why, event_clock, why_clock: why_clock(found.latest, event_clock) })
+}
+
+fn why_clock(latest: Option<Micros>, event_clock: bool) -> String {
+    let newest = match latest {
+        Some(latest) => format!("the newest event is of {}", format_timestamp(latest)),
+        None => "the file has no event".to_owned(),
+    };
+    match event_clock {
+        true => format!("{newest}, more than two days ago, and windows are to end at event times"),
+        false => format!("{newest}, and windows are to end at the time of the machine"),
+    }
 }
 
 /// Returns a key for a lookup: that of the newest event, so every window has it. A value that does not print well on a

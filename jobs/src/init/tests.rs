@@ -48,13 +48,25 @@ fn nothing_that_is_there_is_overwritten() {
     assert!(init(folder.path(), None, Shape::default()).unwrap().written.is_empty());
 }
 
+#[test]
+fn a_clock_that_settings_kept_as_they_are_do_not_have_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, "user,ts\nu,2024-05-01\n").unwrap();
+    std::fs::write(folder.path().join("basestream.toml"), "# mine\n").unwrap();
+    let text = init(folder.path(), Some(&file), Shape::default()).unwrap().text();
+    assert!(text.contains("\n  clock       \"event\" would fit, and basestream.toml is kept as it is: the newest event is of"), "{text}");
+}
+
 #[tokio::test]
 async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock() {
     let csv =
         "order_id,customer_id,ordered_on,units,revenue\no1,c1,1997-01-01,1,11.77\no2,c4,1997-01-01,2,29.33\no3,c4,1998-01-01,2,29.33\n";
     let (made, keys, settings) = fitted_to("orders.csv", csv).await;
     assert_eq!((made.stream.as_str(), made.view.as_str(), keys.as_str()), ("orders", "orders_by_customer", "customer_id"));
-    assert!(settings.contains("clock = \"event\""), "events of the past are asked by their own time");
+    assert!(settings.contains("\nclock = \"event\"                          # \"event\": now is"), "{settings}");
+    let clock = "\n  clock       \"event\" in basestream.toml: the newest event is of 1998-01-01T00:00:00Z, more than two";
+    assert!(made.text().contains(clock), "events of the past are asked by their own time: {}", made.text());
     assert!(made.next.iter().any(|command| command == "basestream lookup orders_by_customer customer_id=c4"));
 }
 
@@ -102,9 +114,11 @@ fn a_time_that_is_none_is_reported_with_its_line() {
 async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() {
     let at = engine::events::format_timestamp(crate::now());
     let line = |user: &str, n: u32| format!("{{\"time\":\"{at}\",\"user\":\"{user}\",\"order\":{n},\"select\":{n}}}\n");
-    let (_, keys, settings) = fitted_to("my clicks.jsonl", &(line("a", 1) + &line("b", 2) + &line("a", 3))).await;
+    let (made, keys, settings) = fitted_to("my clicks.jsonl", &(line("a", 1) + &line("b", 2) + &line("a", 3))).await;
     assert_eq!(keys, "user");
     assert!(settings.contains("clock = \"wall\""));
+    let clock = format!("\n  clock       \"wall\" in basestream.toml: the newest event is of {at}, and windows are to end at the time of");
+    assert!(made.text().contains(&clock), "{}", made.text());
 }
 
 #[tokio::test]
