@@ -1,7 +1,6 @@
 //! Decides what a run recomputes, what it reads, and what its publication changes. All are pure functions of a
 //! catalog state.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use catalog::{
     Add, ArchiveBounds, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord, archive_files,
     serve_version,
 };
+use committed::names::{live_names, no_view};
 use committed::registry::LiveView;
 use storage::{Joined, Manifest};
 use types::files::FileRecord;
@@ -29,11 +29,7 @@ pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
         _ => 0,
     };
     let newest = live.max_by_key(|record| (rank(record.status), record.version));
-    newest.map(|record| record.version).ok_or_else(|| {
-        let known: BTreeSet<&str> = state.live(DefinitionKind::View).map(|record| &*record.name).collect();
-        let known: Vec<&str> = known.into_iter().collect();
-        Error::not_found(format!("there is no view \"{view}\": expected one of {}", known.join(", ")))
-    })
+    newest.map(|record| record.version).ok_or_else(|| no_view(view, live_names(state)))
 }
 
 /// The time as of which a run prunes tiles.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
 use clap::{Args, value_parser};
+use committed::names::live_names;
 use committed::registry::{LiveView, Registry};
+use definitions::parse;
 use engine::events::format_timestamp;
 use event_log::PartitionBounds;
 use futures::TryStreamExt;
@@ -18,7 +20,8 @@ use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
 
 use super::{Context, Done};
-use crate::installation::Installation;
+use crate::check::check_project;
+use crate::installation::{Installation, now};
 use crate::output::{OutputWriter, count_of, one_line, table};
 
 /// How long a lookup waits for the log to say what it has.
@@ -63,7 +66,10 @@ pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> 
     let installation = context.installation().await?;
     let node = node_of_lookup(&installation, &args.view).await?;
     let paths = AskedPaths { most: args.paths.unwrap_or_default() as usize, of: args.of };
-    let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, paths).await?;
+    let response = match node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, paths).await {
+        Ok(response) => response,
+        Err(error) => return Err(or_not_applied(context, &installation, std::slice::from_ref(&args.view), error).await),
+    };
     let found = response.found.first().copied().unwrap_or_default();
     let row = serving::json::rows(&response.rows)?.into_iter().next();
     let mut value = json!({ "row": row, "found": found, "meta": response.meta });
@@ -92,13 +98,46 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
         _ => args.sql,
     };
     let installation = context.installation().await?;
-    let node = installation.node_of_at_once(views_read(&sql)).await?;
-    let response = node.query(&sql, Vec::new()).await?;
+    let wanted = views_read(&sql);
+    let node = installation.node_of_at_once(wanted.clone()).await?;
+    let response = match (node.query(&sql, Vec::new()).await, wanted) {
+        (Ok(response), _) => response,
+        (Err(error), WantedViews::Named(names)) => {
+            return Err(or_not_applied(context, &installation, &Vec::from_iter(names), error).await);
+        }
+        (Err(error), _) => return Err(error),
+    };
     match context.output.json {
         true => print_json(response).await?,
         false => print_table(context, response).await?,
     }
     Ok(Done::Success)
+}
+
+/// Adds to an error without a help that one of these names is only in the project's files, if it is.
+async fn or_not_applied(context: &Context, installation: &Installation, names: &[String], error: Error) -> Error {
+    match not_applied(context, installation, names).await {
+        Ok(Some(name)) if error.fact("help").is_none() => {
+            error.with("help", format!("the project's files define \"{name}\", and `basestream apply` puts it into the catalog"))
+        }
+        // The error is about the question. What is wrong with the files is for `check` to say.
+        _ => error,
+    }
+}
+
+/// Returns the first of these names that a stream or a view of the project's files has, and nothing in the catalog.
+async fn not_applied<'n>(context: &Context, installation: &Installation, names: &'n [String]) -> Result<Option<&'n String>> {
+    let state = installation.catalog.state().await?;
+    let project = context.settings()?.project;
+    let (definitions, _) = parse::load_project(&project)?;
+    let in_files = |name: &str| {
+        definitions.views.iter().any(|view| *view.name == *name) || definitions.streams.iter().any(|stream| *stream.name == *name)
+    };
+    let is_only_in_files = |name: &&String| in_files(name) && live_names(&state).all(|(_, known)| known != name.as_str());
+    let Some(name) = names.iter().find(is_only_in_files) else { return Ok(None) };
+    // A view without an aggregate has no rows to ask for once it is applied either.
+    let checked = check_project(&project, &context.functions, now()).await?;
+    Ok((!checked.staging.contains(name.as_str())).then_some(name))
 }
 
 /// How many records of each of a view's streams the log has after what an answer counts. A stream is left out if there

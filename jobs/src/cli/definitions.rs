@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use catalog::{DefinitionKind, DefinitionStatus};
 use clap::Args;
-use committed::names::no_view;
+use committed::names::not_among;
 use engine::plan::explain::Explanation;
 use indicatif::HumanCount;
 use serde_json::json;
@@ -226,7 +226,7 @@ fn no_explanation(checked: &Checked, view: &str) -> Error {
 fn unknown_view(checked: &Checked, view: &str) -> Error {
     let streams = checked.definitions.streams.iter().map(|stream| (DefinitionKind::Stream, &*stream.name));
     let views = checked.plans.iter().map(|plan| (DefinitionKind::View, &*plan.view));
-    no_view(view, streams.chain(views)).with("of", "the project's files")
+    not_among(DefinitionKind::View, view, streams.chain(views)).with("of", "the project's files")
 }
 
 #[derive(Clone, Copy, PartialEq)]

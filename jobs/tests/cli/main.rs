@@ -187,6 +187,33 @@ fn before_anything_reads_answers_and_status_say_so() {
 }
 
 #[test]
+fn what_is_only_in_the_files_is_answered_with_apply() {
+    let project = Project::of_orders();
+    let select = "SELECT * FROM orders_by_customer__batch";
+    let questions = [
+        vec!["lookup", "orders_by_customer", "customer_id=c1"],
+        vec!["query", select],
+        vec!["verify", "orders_by_customer"],
+        vec!["batch", "run", "orders_by_customer"],
+        vec!["view", "versions", "orders_by_customer"],
+    ];
+    for question in questions {
+        assert_fails(&project.run(&question), 1, "\n  help: `basestream apply` puts the files' definitions into the catalog\n");
+    }
+    assert_success(&project.run(&["apply"]));
+    let more = "CREATE VIEW by_day AS SELECT order_id, count(*) AS n FROM orders GROUP BY order_id;\n\
+        CREATE VIEW kept AS SELECT order_id, ordered_at FROM orders;\n";
+    std::fs::write(project.path().join("views/more.sql"), more).unwrap();
+    let help = "help: the project's files define \"by_day\", and `basestream apply` puts it into the catalog\n";
+    assert_fails(&project.run(&["lookup", "by_day", "order_id=o1"]), 1, help);
+    assert_fails(&project.run(&["query", "SELECT n FROM by_day"]), 1, help);
+    for unknown in [vec!["lookup", "by_dy", "order_id=o1"], vec!["query", "SELECT order_id FROM kept"]] {
+        let output = project.run(&unknown);
+        assert!(output.status.code() == Some(1) && !text(&output.stderr).contains("apply"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
     let project = Project::of_orders();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

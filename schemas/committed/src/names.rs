@@ -9,9 +9,20 @@ use types::suggest::expected;
 /// A definition, as far as an error names it.
 pub type DefinedName<'a> = (DefinitionKind, &'a str);
 
-/// Returns the error for a name that no definition of this kind has. If one of another kind has it, the error says so,
-/// and how that one is read.
+/// What an error about a name says where the catalog has nothing of its kind.
+pub const APPLY: &str = "`basestream apply` puts the files' definitions into the catalog";
+
+/// Returns the error for a name that no definition of this kind in the catalog has. If one of another kind has it, the
+/// error says so, and how that one is read.
 pub fn not_defined<'a>(kind: DefinitionKind, name: &str, defined: impl IntoIterator<Item = DefinedName<'a>>) -> Error {
+    let defined: Vec<DefinedName<'_>> = defined.into_iter().collect();
+    let has_some = defined.iter().any(|(of, _)| *of == kind);
+    let error = not_among(kind, name, defined);
+    if has_some || error.fact("help").is_some() { error } else { error.with("help", APPLY) }
+}
+
+/// The same of definitions that are not those of the catalog.
+pub fn not_among<'a>(kind: DefinitionKind, name: &str, defined: impl IntoIterator<Item = DefinedName<'a>>) -> Error {
     let defined: Vec<DefinedName<'_>> = defined.into_iter().collect();
     let of_kind = defined.iter().filter(|(of, _)| *of == kind).map(|(_, known)| *known);
     let known: Vec<&str> = of_kind.collect::<BTreeSet<_>>().into_iter().collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::Principal;
-use committed::names::{DefinedName, how_to_read};
+use committed::names::{APPLY, DefinedName, how_to_read};
 use committed::registry::LiveView;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
@@ -177,7 +177,11 @@ fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableRefere
     match other {
         Some((kind, name)) => Error::input(format!("there is no table \"{name}\", because it is {}: {expected}", kind.with_article()))
             .with("help", how_to_read(kind, name)),
-        None => Error::input(format!("there is no table \"{reference}\": {expected}")),
+        None => {
+            let error = Error::input(format!("there is no table \"{reference}\": {expected}"));
+            let is_empty = may_read_system(principal) && names(read_view).is_empty();
+            if is_empty { error.with("help", APPLY) } else { error }
+        }
     }
 }
 

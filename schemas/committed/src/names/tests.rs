@@ -9,7 +9,15 @@ const VIEWS: [DefinedName<'_>; 3] =
 fn a_name_that_no_view_has_is_reported_with_the_names_that_views_have() {
     let error = no_view("vlocity", VIEWS.into_iter().chain([(DefinitionKind::Stream, "payments")]));
     assert_eq!(error.to_string(), "there is no view \"vlocity\": did you mean \"velocity\"? expected one of totals, velocity");
-    assert_eq!(no_view("x", []).to_string(), "there is no view \"x\": no view is defined yet");
+}
+
+#[test]
+fn where_the_catalog_has_no_view_yet_the_error_names_what_puts_one_there() {
+    let payments = [(DefinitionKind::Stream, "payments")];
+    let error = no_view("x", payments);
+    assert_eq!((error.message(), error.fact("help")), ("there is no view \"x\": no view is defined yet", Some(APPLY)));
+    assert_eq!(no_view("x", VIEWS).fact("help"), None);
+    assert_eq!(not_among(DefinitionKind::View, "x", payments).fact("help"), None, "files are not applied to themselves");
 }
 
 #[test]
