@@ -117,7 +117,7 @@ enum Command {
     Batch(batch::BatchArgs),
     /// Compute a view's states anew from the log or the archive, through the speed layer's code
     Replay(replay::ReplayArgs),
-    /// List, compare, switch, roll back and drop a view's versions
+    /// List the views; list, compare, switch, roll back and drop a view's versions
     View(view::ViewArgs),
     /// Print the row of one key of a view
     Lookup(ask::LookupArgs),

@@ -1,4 +1,4 @@
-//! `view versions`, `switch`, `rollback` and `drop`: what a view's versions are, and which one is served.
+//! `view list`, `versions`, `switch`, `rollback` and `drop`: which views there are, what a view's versions are, and which one is served.
 //!
 //! What is decided is a pure function of a catalog state (`decide`); it is committed in one transaction, on the state
 //! that it was decided on, and decided again if anything else was committed in between.
@@ -25,8 +25,10 @@ use crate::storage_report::view_usages;
 
 mod decide;
 pub mod diff;
+mod list;
 
 pub use decide::{Dropped, Switched};
+pub use list::{ListedView, list_views};
 
 /// How often a change of versions is decided while other commits get in between.
 const ATTEMPTS: usize = 20;
@@ -107,6 +109,13 @@ impl VersionReport {
 }
 
 impl Installation {
+    /// Returns the views that are served or being built.
+    pub async fn views(&self) -> Result<Vec<ListedView>> {
+        let state = self.catalog.state().await?;
+        let registry = Registry::load(&state, &self.functions).await?;
+        Ok(list_views(&state, &registry, now()))
+    }
+
     /// Returns the versions of a view, with those that were dropped.
     ///
     /// Errors: `NotFound` for a view that was never defined.

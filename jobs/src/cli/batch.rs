@@ -36,7 +36,7 @@ enum BatchCommand {
         dry_run: bool,
     },
     /// List runs, newest first
-    #[command(after_help = "Example:\n  basestream batch history --limit 50")]
+    #[command(visible_alias = "list", after_help = "Example:\n  basestream batch history --limit 50")]
     History {
         /// Only this view
         view: Option<String>,

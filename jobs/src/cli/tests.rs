@@ -11,6 +11,13 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
+fn whatever_can_be_listed_has_a_list() {
+    for listing in ["view list", "batch list", "sink list", "alert list", "token list", "dead-letters list"] {
+        Cli::try_parse_from(format!("basestream {listing}").split(' ')).unwrap();
+    }
+}
+
+#[test]
 fn a_limit_is_at_least_one() {
     let listing =
         ["sink read s", "sink switches", "alert read a", "alert open", "parameters --history", "dead-letters list", "batch history"];

@@ -1,16 +1,16 @@
-//! `view versions`, `diff`, `switch`, `rollback` and `drop`.
+//! `view list`, `versions`, `diff`, `switch`, `rollback` and `drop`.
 
 use std::fmt::Write;
 
 use clap::{Args, Subcommand};
 use indicatif::HumanCount;
-use types::Result;
+use types::{Result, Strategy};
 
 use super::{Change, Context, Done, progress};
 use crate::apply::DiffLine;
 use crate::output::{count_of, noun_of, size, table};
 use crate::versions::diff::{ValueExample, ValuesDiff, VersionsDiff};
-use crate::versions::{Dropped, Switched, VersionName, Versions};
+use crate::versions::{Dropped, ListedView, Switched, VersionName, Versions};
 
 #[derive(Debug, Args)]
 pub(super) struct ViewArgs {
@@ -20,6 +20,8 @@ pub(super) struct ViewArgs {
 
 #[derive(Debug, Subcommand)]
 enum ViewCommand {
+    /// List the views of the catalog: which version is served or built, what it reads, and how its batch runs
+    List,
     /// List a view's versions: which is served, built or kept, and what each changed
     #[command(after_help = "Example:\n  basestream view versions device_velocity")]
     Versions { view: String },
@@ -68,13 +70,18 @@ impl ViewArgs {
             ViewCommand::Switch { view } => Change::new("switch", "view", &view.to_string()),
             ViewCommand::Rollback { view } => Change::new("roll back", "view", view),
             ViewCommand::Drop { view, .. } => Change::new("drop", "view", &view.to_string()),
-            ViewCommand::Versions { .. } | ViewCommand::Diff { .. } => None,
+            ViewCommand::List | ViewCommand::Versions { .. } | ViewCommand::Diff { .. } => None,
         }
     }
 }
 
 pub(super) async fn view(context: &Context, args: ViewArgs) -> Result<Done> {
     match args.command {
+        ViewCommand::List => {
+            let views = context.installation().await?.views().await?;
+            context.output.print(&views, || views_text(&views))?;
+            Ok(Done::Success)
+        }
         ViewCommand::Versions { view } => {
             let versions = context.installation().await?.view_versions(&view).await?;
             context.output.print(&versions, || versions_text(&versions))?;
@@ -108,6 +115,29 @@ async fn diff(context: &Context, versions: (&VersionName, &VersionName), with_va
     let diff = compared?;
     context.output.print(&diff, || diff_text(&diff))?;
     Ok(if diff.is_equal() { Done::Success } else { Done::Found })
+}
+
+fn views_text(views: &[ListedView]) -> String {
+    if views.is_empty() {
+        return "no view is defined yet: `basestream apply` puts the files' definitions into the catalog".to_owned();
+    }
+    let rows = views.iter().map(|view| {
+        let strategy = view.strategy.map_or("-", Strategy::name);
+        let schedule = match (view.keeps_states, &view.schedule) {
+            (false, _) => "-",
+            (true, None) => "on request",
+            (true, Some(schedule)) => schedule.as_str(),
+        };
+        vec![
+            view.view.to_string(),
+            view.version.to_string(),
+            view.state(),
+            strategy.to_owned(),
+            schedule.to_owned(),
+            view.streams.join(", "),
+        ]
+    });
+    table(&["view", "version", "state", "strategy", "schedule", "streams"], rows)
 }
 
 fn versions_text(versions: &Versions) -> String {

@@ -7,6 +7,7 @@ const MINUTE: Micros = 60_000_000;
 const FOR_A_DAY: Micros = 24 * 60 * MINUTE;
 
 use DefinitionStatus::{Active, Building, Kept, Retired};
+use types::Strategy::{Full, Incremental};
 
 fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
     let kept_until = (status == Kept).then_some(FOR_A_DAY);
@@ -65,6 +66,35 @@ async fn the_versions_say_what_each_is_and_what_it_changed() {
     assert_eq!(states, ["dropped", "kept until 1970-01-02T00:00:00Z", "served", "building, waits for its run"]);
     assert_eq!(versions.versions[0].differs, "the first version");
     assert_eq!(versions.versions[1].differs, "+1 -1 from version 1: count(*) AS n2");
+}
+
+#[tokio::test]
+async fn the_views_say_what_they_read_and_how_they_run() {
+    let sql = |name: &str, options: &str| format!("CREATE VIEW {name} {options} AS SELECT k, count(*) AS n FROM s GROUP BY k");
+    let view = |name: &str, version: u32, options: &str, status| record(DefinitionKind::View, name, version, &sql(name, options), status);
+    let staging = record(DefinitionKind::View, "plain", 1, "CREATE VIEW plain AS SELECT k, ts FROM s", Active);
+    let definitions = vec![
+        record(DefinitionKind::Stream, "s", 1, STREAM, Active),
+        view("w", 4, "WITH (every = '1h', strategy = 'full')", Building),
+        view("w", 3, "", Active),
+        view("w", 2, "", Kept),
+        view("gone", 1, "", Retired),
+        staging,
+        view("a", 1, "WITH (every = '1h')", Active),
+    ];
+    let state = CatalogState { definitions, ..CatalogState::default() };
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let listed = list_views(&state, &registry, MINUTE);
+    let shown: Vec<_> =
+        listed.iter().map(|view| (&*view.view, view.version, view.state(), view.strategy, view.schedule.as_deref())).collect();
+    let expected = [
+        ("a", 1, "served".to_owned(), Some(Incremental), Some("every 1h")),
+        ("plain", 1, "inlined".to_owned(), None, None),
+        ("w", 3, "served".to_owned(), Some(Incremental), None),
+        ("w", 4, "building, waits for its run".to_owned(), Some(Full), Some("every 1h")),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!((listed[0].streams.concat().as_str(), listed[1].streams.len()), ("s", 0));
 }
 
 #[tokio::test]

@@ -453,6 +453,11 @@ fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
     let up = project.up();
     project.wait_until_committed(60);
     assert_eq!(up.stop(), Some(0));
+    let listed = text(&view(&["list"]).stdout);
+    let row: Vec<&str> = listed.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    assert_eq!(row, ["orders_by_customer", "1", "served", "incremental", "on", "request", "orders"], "{listed}");
+    let listed = project.json(&["view", "list"]);
+    assert_eq!((&listed[0]["view"], &listed[0]["schedule"]), (&"orders_by_customer".into(), &Value::Null), "{listed:#}");
     assert_fails(&view(&["rollback", "orders_by_customer"]), 1, "no version of the view \"orders_by_customer\" is kept");
     project.replace("views/orders_by_customer.sql", "count(*) AS events", "count(*) + 1 AS events");
     assert_success(&project.run(&["apply"]));
