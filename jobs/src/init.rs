@@ -126,8 +126,7 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
 
 /// Returns the comment above the stream.
 fn comment(file: &str, guessed: &Guessed) -> String {
-    let read = if guessed.is_whole { "all" } else { "the first" };
-    let mut lines = vec![format!("-- Guessed from {read} {} records of {file}: review it.", guessed.records)];
+    let mut lines = vec![format!("-- Guessed from {} of {file}: review it.", records_read(guessed))];
     if let Some(numbers) = guessed.numbers {
         lines.push(format!("-- The file writes numbers as {numbers}: ingest it with --numbers \"{numbers}\"."));
     }
@@ -138,9 +137,19 @@ fn comment(file: &str, guessed: &Guessed) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
+/// `all 12 records`, `the first 1000 records`
+fn records_read(guessed: &Guessed) -> String {
+    match (guessed.is_whole, guessed.records) {
+        (true, 1) => "the only record".to_owned(),
+        (true, records) => format!("all {records} records"),
+        (false, records) => format!("the first {records} records"),
+    }
+}
+
 fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<String> {
     let records = guessed.records;
     let id = match (&stream.id, &guessed.proposed_id) {
+        (Some(id), _) if records == 1 => format!("{id}, by its name: duplicates are detected by it"),
         (Some(id), _) => format!("{id}, different in each of the {records} records that were read: duplicates are detected by it"),
         (None, Some(id)) => format!(
             "none; proposed is {id}, different in each of the {records} records that were read: add id = '{id}' if it is in all events"
@@ -149,7 +158,7 @@ fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<St
     };
     let spread = if stream.id.is_some() { "by id" } else { "at random" };
     let not_null = match guessed.is_whole {
-        true => format!("columns without a null in all {records} records of the file; records with one will be dead letters"),
+        true => format!("columns without a null in {} of the file; records with one will be dead letters", records_read(guessed)),
         false => format!("{} alone, because the file has more than the {records} records that were read", stream.event_time),
     };
     let mut picked = vec![

@@ -139,6 +139,14 @@ fn a_file_without_a_time_is_refused_with_what_was_found() {
 }
 
 #[tokio::test]
+async fn a_file_of_one_record_is_not_called_several() {
+    let (made, ..) = fitted_to("orders.csv", "order_id,ts\no1,2024-05-01\n").await;
+    let text = made.text();
+    assert!(text.contains("\n  NOT NULL    columns without a null in the only record of the file; records"), "{text}");
+    assert!(text.contains("\n  id          order_id, by its name: ") && !text.contains("1 records"), "{text}");
+}
+
+#[tokio::test]
 async fn the_type_that_may_be_too_narrow_is_among_what_was_picked() {
     let (made, ..) = fitted_to("orders.csv", "customer_id,ts,units,price\nc1,2024-05-01,1,9.5\nc1,2024-05-02,2,10.25\n").await;
     let text = made.text();
