@@ -185,7 +185,9 @@ impl GroupRows {
             return usize::MAX / 64;
         }
         let held = self.bytes.capacity() + self.rows.capacity() * size_of::<Row>() + self.counts.capacity() * size_of::<u32>();
-        size_of_val(self) + held + self.bytes.len()
+        // The columns, and where each row is read from.
+        let handing_on = self.bytes.len() + self.rows.len() * size_of::<&[u8]>();
+        size_of_val(self) + held + handing_on
     }
 }
 

@@ -1,5 +1,5 @@
-//! `array_agg` and `string_agg` in an order or of different values: the same states as DataFusion's, kept as rows of all
-//! groups instead of scalars.
+//! `array_agg` and `string_agg` in an order or of different values: the same states as DataFusion's, kept as rows of
+//! all groups instead of scalars.
 //!
 //! DataFusion keeps such a value, and each value that it is ordered by, as a scalar: some five hundred bytes for an
 //! event. It has grouped accumulators only for lists in any order, which views do not have.
