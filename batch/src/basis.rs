@@ -94,7 +94,7 @@ pub(crate) fn is_compared(state: &CatalogState, view: &LiveView, before: &Manife
 }
 
 fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {
-    before.floors.iter().map(|(level, _)| level).eq(&view.plan.ladder)
+    before.floors.iter().map(|(level, _)| level).eq(&view.plan.levels)
 }
 
 /// Whether the snapshot lacks tiles or edges that answers at `t` need: it was made by a clock that was ahead. No later

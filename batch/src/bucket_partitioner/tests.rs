@@ -58,7 +58,7 @@ pub(crate) async fn partitioned(view: &str, count: i64, pool: Arc<dyn MemoryPool
     let plan = planned(view).await;
     let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
     let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
-    let floors = plan.ladder.iter().map(|level| (*level, None)).collect();
+    let floors = plan.levels.iter().map(|level| (*level, None)).collect();
     let edges_from = EdgesFrom::default();
     let shuffle =
         ShuffleContext { plan, floors, edges_from, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };

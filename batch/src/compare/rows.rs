@@ -114,7 +114,7 @@ fn of_place(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDiffer
     let keys = plan.keys.iter().zip(rows.batch().columns());
     let key = keys.map(|(field, column)| format!("{}={}", field.name(), text(column, row))).collect::<Vec<_>>().join(", ");
     let code = levels(rows.batch())?.value(row);
-    let level = Level::LADDER.into_iter().find(|level| level.code() == code);
+    let level = Level::LEVELS.into_iter().find(|level| level.code() == code);
     let tile = tiles(rows.batch())?[row];
     Ok(StateDifference {
         key: shortened(key),

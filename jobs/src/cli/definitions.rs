@@ -390,8 +390,8 @@ fn explanation_text(explained: &Explanation) -> String {
     let mut parts = vec![
         format!(
             "batch and speed keep, for each key and tile ({} tiles and their merges: {}):",
-            explained.ladder.first().map_or("", String::as_str),
-            explained.ladder.join(", ")
+            explained.levels.first().map_or("", String::as_str),
+            explained.levels.join(", ")
         ),
         indented(&explained.states_sql),
         "serving answers:".to_owned(),

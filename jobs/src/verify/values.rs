@@ -42,6 +42,9 @@ enum Kind {
 }
 
 impl Tolerance {
+    /// Equal, floats up to what their order of summing changes.
+    pub const EXACT: Tolerance = Tolerance { kind: Kind::Exact, without_nan: false };
+
     /// Returns the tolerance of a column's functions. `approx_distinct` merges without loss: it must be equal.
     pub fn for_column(column: &PlainColumn) -> Tolerance {
         let calls = |name: &str| column.functions.iter().any(|function| function == name);

@@ -74,7 +74,7 @@ pub struct ViewPlan {
     /// How rows are made from the states.
     pub answering: Answering,
     /// The levels of the view's tiles, finest first.
-    pub ladder: Vec<Level>,
+    pub levels: Vec<Level>,
     /// What happens to an event on which an expression fails.
     pub on_error: OnError,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
@@ -227,7 +227,7 @@ impl ViewPlan {
 
     /// The finest level, which is what the speed layer keeps.
     pub fn finest(&self) -> Level {
-        self.ladder[0]
+        self.levels[0]
     }
 
     /// Whether the view reads this stream.
@@ -379,21 +379,21 @@ impl ViewPlan {
     /// A level is needed from a window's left edge up to the start of the next coarser tile, and likewise below an
     /// `until`.
     pub fn floors(&self, t: Micros) -> Floors {
-        self.ladder.iter().enumerate().map(|(i, level)| (*level, self.floor_of(i, t))).collect()
+        self.levels.iter().enumerate().map(|(i, level)| (*level, self.floor_of(i, t))).collect()
     }
 
-    /// Returns the floor of one level. `None` also if the ladder has no such level.
+    /// Returns the floor of one level. `None` also if the view has no such level.
     pub fn floor(&self, level: Level, t: Micros) -> Option<Micros> {
-        let index = self.ladder.iter().position(|of| *of == level)?;
+        let index = self.levels.iter().position(|of| *of == level)?;
         self.floor_of(index, t)
     }
 
     fn floor_of(&self, index: usize, t: Micros) -> Option<Micros> {
-        let level = self.ladder[index];
+        let level = self.levels[index];
         if level == Level::All {
             return None;
         }
-        let coarser = self.ladder.get(index + 1).copied().filter(|l| *l != Level::All);
+        let coarser = self.levels.get(index + 1).copied().filter(|l| *l != Level::All);
         let mut floor = Micros::MAX;
         for range in self.ranges.iter().filter(|range| range.hop <= level) {
             let span = range.at(t);

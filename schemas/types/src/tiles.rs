@@ -1,4 +1,4 @@
-//! Tiles: the ladder of nested time buckets in which states are kept, and how few of them cover a window.
+//! Tiles: nested buckets of time in which states are kept, and how few of them cover a window.
 //!
 //! Times are microseconds since 1970-01-01 UTC; all divisions floor, also before 1970.
 
@@ -28,7 +28,7 @@ const MINUTE: Micros = 60 * SECOND;
 const HOUR: Micros = 60 * MINUTE;
 const DAY: Micros = 24 * HOUR;
 
-/// One rung of the ladder. Each rung's tile length divides the next one's; `All` is the single tile of all time.
+/// A length of tiles. Each level's length divides the next one's; `All` is the single tile of all time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Level {
@@ -44,8 +44,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// The ladder, finest first.
-    pub const LADDER: [Level; 9] = [
+    /// All levels, finest first.
+    pub const LEVELS: [Level; 9] = [
         Level::Second1,
         Level::Seconds10,
         Level::Minute1,
@@ -73,7 +73,7 @@ impl Level {
     }
 
     pub fn from_code(code: u8) -> Option<Level> {
-        Level::LADDER.get(code as usize).copied()
+        Level::LEVELS.get(code as usize).copied()
     }
 
     pub fn code(self) -> u8 {
@@ -102,7 +102,7 @@ impl Level {
     pub fn hop_of(window: Duration) -> Level {
         let sixtieth = (window.as_micros() / 60) as Micros;
         let mut hop = Level::Second1;
-        for level in Level::LADDER.into_iter().filter(|level| *level <= Level::Day1) {
+        for level in Level::LEVELS.into_iter().filter(|level| *level <= Level::Day1) {
             if level.length_us().is_some_and(|length| length <= sixtieth) {
                 hop = level;
             }
@@ -111,7 +111,7 @@ impl Level {
     }
 }
 
-/// For each level of a ladder, finest first: the tile start before which no row is kept; `None` if all are kept.
+/// For each level of a view, finest first: the tile start before which no row is kept; `None` if all are kept.
 pub type Floors = Vec<(Level, Option<Micros>)>;
 
 /// Returns the finest level whose tile of this time is kept: no query needs the time at a finer level. A time that no
@@ -274,13 +274,13 @@ impl TileRun {
     }
 }
 
-/// Covers a span with few tiles of the available levels (`ladder`, finest first): up the ladder from its left edge, and
+/// Covers a span with few tiles of the available levels (finest first): to coarser ones from its left edge, and
 /// down again to its right edge. Both edges must be tile starts of the finest level.
 ///
 /// Every instant of the span is in exactly one of the returned tiles, and no tile reaches outside the span.
-pub fn cover(span: Span, ladder: &[Level]) -> Vec<TileRun> {
+pub fn cover(span: Span, levels: &[Level]) -> Vec<TileRun> {
     let mut runs = Vec::new();
-    let coarse_first: Vec<Level> = ladder.iter().rev().copied().collect();
+    let coarse_first: Vec<Level> = levels.iter().rev().copied().collect();
     cover_from(span.from, span.to, &coarse_first, &mut runs);
     runs
 }

@@ -5,8 +5,6 @@ use arrow::datatypes::Float64Type;
 
 use super::*;
 
-const EXACT: Tolerance = Tolerance { kind: Kind::Exact, without_nan: false };
-
 fn floats(values: &[Option<f64>]) -> ArrayRef {
     Arc::new(values.iter().copied().collect::<Float64Array>())
 }
@@ -29,21 +27,21 @@ fn same(a: f64, b: f64, tolerance: Tolerance) -> bool {
 
 #[test]
 fn floats_may_differ_by_rounding_and_no_more() {
-    assert!(same(0.1 + 0.2, 0.3, EXACT));
-    assert!(same(1e15, 1e15 + 0.25, EXACT));
-    assert!(!same(1.0, 1.000_001, EXACT));
-    assert!(same(f64::NAN, f64::NAN, EXACT));
-    assert!(same(f64::INFINITY, f64::INFINITY, EXACT));
-    assert!(!same(f64::INFINITY, f64::NEG_INFINITY, EXACT));
-    assert!(!same(f64::NAN, 1.0, EXACT));
+    assert!(same(0.1 + 0.2, 0.3, Tolerance::EXACT));
+    assert!(same(1e15, 1e15 + 0.25, Tolerance::EXACT));
+    assert!(!same(1.0, 1.000_001, Tolerance::EXACT));
+    assert!(same(f64::NAN, f64::NAN, Tolerance::EXACT));
+    assert!(same(f64::INFINITY, f64::INFINITY, Tolerance::EXACT));
+    assert!(!same(f64::INFINITY, f64::NEG_INFINITY, Tolerance::EXACT));
+    assert!(!same(f64::NAN, 1.0, Tolerance::EXACT));
 }
 
 #[test]
 fn null_is_null_alone_but_for_answers_without_nan() {
     let (null, nan, zero) = (floats(&[None]), floats(&[Some(f64::NAN)]), floats(&[Some(0.0)]));
-    assert!(equal(&null, 0, &null, 0, EXACT));
-    assert!(!equal(&null, 0, &nan, 0, EXACT));
-    let json = EXACT.given(None, true);
+    assert!(equal(&null, 0, &null, 0, Tolerance::EXACT));
+    assert!(!equal(&null, 0, &nan, 0, Tolerance::EXACT));
+    let json = Tolerance::EXACT.given(None, true);
     assert!(equal(&null, 0, &nan, 0, json));
     assert!(!equal(&null, 0, &zero, 0, json) && !equal(&zero, 0, &null, 0, json));
 }
@@ -51,15 +49,15 @@ fn null_is_null_alone_but_for_answers_without_nan() {
 #[test]
 fn exact_types_are_compared_exactly_and_lists_part_by_part() {
     let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![100, 101]).with_precision_and_scale(18, 2).unwrap());
-    assert!(equal(&decimals, 0, &decimals, 0, EXACT) && !equal(&decimals, 0, &decimals, 1, EXACT));
+    assert!(equal(&decimals, 0, &decimals, 0, Tolerance::EXACT) && !equal(&decimals, 0, &decimals, 1, Tolerance::EXACT));
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
-    assert!(!equal(&texts, 0, &texts, 1, EXACT));
+    assert!(!equal(&texts, 0, &texts, 1, Tolerance::EXACT));
     let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>([
         Some(vec![Some(0.3), None]),
         Some(vec![Some(0.1 + 0.2), None]),
         Some(vec![Some(0.3)]),
     ]));
-    assert!(equal(&lists, 0, &lists, 1, EXACT) && !equal(&lists, 0, &lists, 2, EXACT));
+    assert!(equal(&lists, 0, &lists, 1, Tolerance::EXACT) && !equal(&lists, 0, &lists, 2, Tolerance::EXACT));
 }
 
 #[test]
@@ -95,5 +93,5 @@ fn a_percentile_may_be_another_one_near_it_and_no_farther() {
     assert!(!same(114.0, 100.0, near) && !same(86.0, 100.0, near));
     // In descending order what is above is less.
     assert!(same(104.0, 100.0, digest.between(Some([110.0, 90.0]))));
-    assert!(!same(104.0, 100.0, EXACT.between(Some([90.0, 110.0]))));
+    assert!(!same(104.0, 100.0, Tolerance::EXACT.between(Some([90.0, 110.0]))));
 }

@@ -26,8 +26,8 @@ pub struct Explanation {
     pub answer_sql: String,
     pub states: Vec<StateExplanation>,
     pub ranges: Vec<RangeExplanation>,
-    /// The levels of the tile ladder, finest first.
-    pub ladder: Vec<String>,
+    /// The levels of tiles, finest first.
+    pub levels: Vec<String>,
     /// Columns whose values are estimates.
     pub approximate: Vec<String>,
     /// For a view over a JOIN: what is kept of its edges.
@@ -86,7 +86,7 @@ pub fn explain(plan: &ViewPlan) -> Explanation {
             })
             .collect(),
         ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range)).collect(),
-        ladder: plan.ladder.iter().map(ToString::to_string).collect(),
+        levels: plan.levels.iter().map(ToString::to_string).collect(),
         approximate: plan
             .columns
             .iter()
@@ -198,7 +198,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
     // An edge that keeps only when it was last seen has one row, whatever the range.
     let tiles = match plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) {
         true => 1,
-        false => most_tiles(range, &plan.ladder),
+        false => most_tiles(range, &plan.levels),
     };
     RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
 }

@@ -55,7 +55,7 @@ pub(super) struct StateTable {
     pub(super) states: Vec<StateExpr>,
     ranges: Vec<Range>,
     existence: usize,
-    ladder: Vec<Level>,
+    levels: Vec<Level>,
     prepare: LogicalPlan,
     schema: SchemaRef,
     stamp: String,
@@ -82,7 +82,7 @@ impl StateTable {
             existence: self.existence,
             columns,
             answering,
-            ladder: self.ladder,
+            levels: self.levels,
             on_error: view.on_error,
             prepare: self.prepare,
             uuid_keys,
@@ -100,11 +100,11 @@ pub(super) fn state_table(
     all_streams: &[Arc<StreamDefinition>],
     limit_bytes: u64,
 ) -> Result<StateTable> {
-    let ladder = ladder_of(&columns.ranges);
+    let levels = levels_of(&columns.ranges);
     let carried = carry(&aggregate.input, all_streams)?;
     let complete = |state: &StateCall| complete_order(&place_hidden(&state.call, &carried)?, &carried);
     let calls = columns.states.iter().map(complete).collect::<Result<Vec<_>>>()?;
-    let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
+    let prepared = prepare(carried, aggregate, &calls, levels[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
     let is_of_event_time = |call: &Expr| match call {
         Expr::AggregateFunction(function) => {
@@ -121,7 +121,7 @@ pub(super) fn state_table(
     let stamp = format!("{}{divided}{compared}", stamp(&states));
     let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
-    Ok(StateTable { keys, states, ranges, existence, ladder, prepare: prepared.plan, schema, stamp, stamp_before })
+    Ok(StateTable { keys, states, ranges, existence, levels, prepare: prepared.plan, schema, stamp, stamp_before })
 }
 
 /// Identifies the format of a view's states.
@@ -151,12 +151,12 @@ fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: fn(&Expr) -> b
 }
 
 /// Returns the levels of a view's tiles: from its finest hop up to the longest tile that fits its longest window.
-fn ladder_of(ranges: &[Range]) -> Vec<Level> {
+fn levels_of(ranges: &[Range]) -> Vec<Level> {
     let finest = ranges.iter().map(|range| range.hop).min().unwrap_or(Level::All);
     let all_time = ranges.contains(&Range::ALL);
     let endless = ranges.iter().any(|range| range.window.is_none() && range.until.is_some());
     let longest = ranges.iter().filter_map(|range| range.window).max().unwrap_or_default().as_micros();
-    Level::LADDER
+    Level::LEVELS
         .into_iter()
         .filter(|level| match level.length_us() {
             Some(length) => *level >= finest && (*level == finest || endless || length as u128 <= longest),

@@ -47,9 +47,9 @@ pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
 /// each is of the finest level that keeps its time ([`ViewPlan::kept_past`]).
 pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let present = levels_of(rows)?;
-    let mut all = Vec::with_capacity(plan.ladder.len());
+    let mut all = Vec::with_capacity(plan.levels.len());
     let mut below = rows.slice(0..0);
-    for level in &plan.ladder {
+    for level in &plan.levels {
         below = match present.contains(level) {
             // Rows that were created at this level come before those of finer levels, key by key.
             true => rollup_to(plan, &up_to(rows, *level, &present)?, *level)?,
@@ -80,8 +80,8 @@ pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Opt
 ///
 /// The rows are in the order of [`StateRows::sort`]. Each set has all its rows of the tiles from `floors` on.
 pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
-    let mut all = Vec::with_capacity(plan.ladder.len());
-    for level in &plan.ladder {
+    let mut all = Vec::with_capacity(plan.levels.len());
+    for level in &plan.levels {
         let of_level = filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code == level.code())).collect())?;
         let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
         all.push(merge_sorted(plan, &keep_from(&of_level, floor)?)?);
@@ -91,12 +91,12 @@ pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Opti
 
 /// Returns the levels that rows have, finest first.
 fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
-    let mut present = [false; Level::LADDER.len()];
+    let mut present = [false; Level::LEVELS.len()];
     for code in levels(rows.batch())?.values() {
         let slot = present.get_mut(*code as usize);
         *slot.ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")))? = true;
     }
-    Ok(Level::LADDER.into_iter().filter(|level| present[level.code() as usize]).collect())
+    Ok(Level::LEVELS.into_iter().filter(|level| present[level.code() as usize]).collect())
 }
 
 /// Returns the rows of a level and of all finer ones.
@@ -130,7 +130,7 @@ fn filtered(rows: &StateRows, keep: &BooleanArray) -> Result<StateRows> {
 /// Combines the rows of several levels, finest first and each sorted, key by key. `every_key` lists all keys in order.
 fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<StateRows> {
     if levels.len() == 1 {
-        return levels.pop().ok_or_else(|| Error::internal("a ladder has a level"));
+        return levels.pop().ok_or_else(|| Error::internal("a view has a level"));
     }
     let mut order: Vec<(usize, usize)> = Vec::with_capacity(levels.iter().map(StateRows::len).sum());
     let mut next = vec![0; levels.len()];

@@ -13,7 +13,7 @@ use types::{Error, Result};
 
 /// The state rows that a query needs, from any number of layers, each with the index of its key.
 ///
-/// A layer is *rolled up* if it holds every level of the view's ladder (a snapshot); otherwise it holds only the finest
+/// A layer is *rolled up* if it holds every level of the view (a snapshot); otherwise it holds only the finest
 /// level.
 #[derive(Default)]
 pub struct Pieces<'a> {
@@ -116,7 +116,7 @@ impl<'a> Pieces<'a> {
     /// The rows that a range (an index into the plan's) is merged from at `t`. All pieces must be of one key.
     pub(super) fn runs_in(&self, plan: &ViewPlan, range: usize, t: Micros) -> Result<Vec<Run>> {
         let span = plan.ranges[range].at(t);
-        let (rolled_up, finest) = (runs_of(span, &plan.ladder), runs_of(span, finest_of(plan)));
+        let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of(span, finest_of(plan)));
         let mut runs: Vec<Run> = Vec::new();
         for piece in &self.rows {
             let (levels, tiles) = places(plan, self.batches[piece.batch])?;
@@ -205,7 +205,7 @@ impl Selection {
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
             let span = time.span(&plan.ranges[*range]);
-            let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.ladder));
+            let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.levels));
             let finest = pieces.rows.iter().any(|piece| !piece.rolled_up).then(|| runs_of(span, finest_of(plan)));
             for piece in &pieces.rows {
                 let Some(runs) = (if piece.rolled_up { &rolled_up } else { &finest }) else { continue };
@@ -236,8 +236,8 @@ impl Selection {
 /// The levels of layers that are not rolled up.
 fn finest_of(plan: &ViewPlan) -> &[Level] {
     match plan.finest() {
-        Level::All => &plan.ladder,
-        _ => &plan.ladder[..1],
+        Level::All => &plan.levels,
+        _ => &plan.levels[..1],
     }
 }
 
@@ -247,8 +247,8 @@ pub(super) fn runs_of_finest(plan: &ViewPlan, span: Span) -> Vec<TileRun> {
 }
 
 /// Returns the cover of a span, in the order of state rows.
-fn runs_of(span: Span, ladder: &[Level]) -> Vec<TileRun> {
-    let mut runs = cover(span, ladder);
+fn runs_of(span: Span, levels: &[Level]) -> Vec<TileRun> {
+    let mut runs = cover(span, levels);
     runs.sort_unstable_by_key(|run| (run.level, run.from));
     runs
 }

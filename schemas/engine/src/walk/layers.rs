@@ -8,7 +8,7 @@ use crate::states::sorted::SortedRun;
 use crate::states::{Probe, StateRows};
 use crate::walk::node_index::NodeIndex;
 
-/// Rows of one layer, and whether it holds every level of the ladder (a snapshot does) or the finest alone.
+/// Rows of one layer, and whether it holds every level (a snapshot does) or the finest alone.
 pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
 
 /// A node whose edges are searched for.

@@ -10,8 +10,8 @@ use super::{Level, Micros, Range};
 /// At each level only the distance from the left edge to the next coarser tile depends on the moment, and every
 /// distance occurs at some moment, whatever the distances at the other levels. So the levels are tried in turn, each
 /// with every distance: at most two remainders a level, whatever the length of the range.
-pub fn most_tiles(range: &Range, ladder: &[Level]) -> usize {
-    let lengths: Vec<Micros> = ladder.iter().filter(|level| **level >= range.hop).filter_map(|level| level.length_us()).collect();
+pub fn most_tiles(range: &Range, levels: &[Level]) -> usize {
+    let lengths: Vec<Micros> = levels.iter().filter(|level| **level >= range.hop).filter_map(|level| level.length_us()).collect();
     let Some(hop) = lengths.first() else { return 1 };
     let back = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     let most = match (range.window.map(back), range.until.map(back)) {

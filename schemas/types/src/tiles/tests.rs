@@ -22,7 +22,7 @@ fn tiles_floor_before_1970_too() {
 
 #[test]
 fn a_window_is_fewer_than_64_tiles() {
-    let all: Vec<Level> = Level::LADDER.into_iter().filter(|level| *level != Level::All).collect();
+    let all: Vec<Level> = Level::LEVELS.into_iter().filter(|level| *level != Level::All).collect();
     for (days, most) in [(1u64, 35), (7, 30), (30, 33), (90, 15), (365, 19)] {
         assert_eq!(most_tiles(&Range::trailing(Duration::from_secs(days * DAY_S), None), &all), most, "{days}d");
     }
@@ -41,7 +41,7 @@ fn all_time_and_what_has_no_left_edge_holds_an_event_for_ever() {
 }
 
 /// Tiles of the cover that begin at or before `t`; a stretch without a beginning is one.
-fn tiles_at(range: &Range, ladder: &[Level], t: Micros) -> usize {
+fn tiles_at(range: &Range, levels: &[Level], t: Micros) -> usize {
     let tiles = |run: &TileRun| match (run.level.length_us(), run.from) {
         (Some(length), Some(from)) => {
             let begun = run.level.ceil(t + 1);
@@ -49,7 +49,7 @@ fn tiles_at(range: &Range, ladder: &[Level], t: Micros) -> usize {
         }
         _ => 1,
     };
-    cover(range.at(t), ladder).iter().map(tiles).sum::<Micros>() as usize
+    cover(range.at(t), levels).iter().map(tiles).sum::<Micros>() as usize
 }
 
 proptest! {
@@ -63,10 +63,10 @@ proptest! {
         let seconds = |s: i64| Duration::from_secs(s as u64);
         let range = Range { window: window.map(seconds), until: until.map(seconds), hop: Level::from_code(hop).unwrap() };
         prop_assume!(window.zip(until).is_none_or(|(window, until)| until < window));
-        let ladder = [Level::Minute1, Level::Minutes5, Level::Hour1];
+        let levels = [Level::Minute1, Level::Minutes5, Level::Hour1];
         let moments = (0..3_600).map(|second| 490_000 * HOUR + second * SECOND);
-        let most = moments.map(|t| tiles_at(&range, &ladder, t)).max().unwrap();
-        prop_assert_eq!(most_tiles(&range, &ladder), most, "{:?}", range);
+        let most = moments.map(|t| tiles_at(&range, &levels, t)).max().unwrap();
+        prop_assert_eq!(most_tiles(&range, &levels), most, "{:?}", range);
     }
 }
 
@@ -103,12 +103,12 @@ proptest! {
     ) {
         let finest = Level::from_code(finest).unwrap();
         let range = Range { window: window.map(Duration::from_secs), until: until.map(Duration::from_secs), hop: finest };
-        let ladder: Vec<Level> = Level::LADDER.into_iter().filter(|l| *l >= finest).collect();
+        let levels: Vec<Level> = Level::LEVELS.into_iter().filter(|l| *l >= finest).collect();
         let span = range.at(t);
-        let runs = cover(span, &ladder);
+        let runs = cover(span, &levels);
         let edges = [span.from, span.to].into_iter().flatten().flat_map(|edge| [edge - 1, edge, edge + 1]);
         for time in near.into_iter().map(|d| t + d).chain(edges) {
-            let hits = ladder.iter().filter(|level| runs.iter().any(|run| run.contains(**level, level.floor(time)))).count();
+            let hits = levels.iter().filter(|level| runs.iter().any(|run| run.contains(**level, level.floor(time)))).count();
             prop_assert_eq!(hits, usize::from(span.contains(time)), "time {} in {:?} by {:?}", time, span, runs);
         }
     }
@@ -123,7 +123,7 @@ proptest! {
         time in -9 * DAY..9 * DAY,
         all in any::<bool>(),
     ) {
-        let timed = Level::LADDER.into_iter().filter(|level| *level != Level::All);
+        let timed = Level::LEVELS.into_iter().filter(|level| *level != Level::All);
         let mut from = floor;
         let mut floors: Floors = timed.zip(ago).map(|(level, ago)| {
             from = level.floor(from - ago);

@@ -31,7 +31,7 @@ pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
             )
         }
         EdgeKind::Full => {
-            let levels: Vec<String> = plan.ladder.iter().map(ToString::to_string).collect();
+            let levels: Vec<String> = plan.levels.iter().map(ToString::to_string).collect();
             let tiles = levels.join(", ");
             ("full", format!("a row per edge, side and tile with events (levels {tiles}): its key, and about {bytes} bytes of states"))
         }

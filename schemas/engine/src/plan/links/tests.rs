@@ -60,7 +60,7 @@ async fn different_end_points_need_only_when_an_edge_was_last_seen() {
     assert_eq!(links.kind, EdgeKind::Liveness);
     assert_eq!(names(&plan), ["far_side", "device", "via_user_id", "far_device"]);
     assert_eq!(plan.ranges, [Range::ALL]);
-    assert_eq!(plan.ladder, [Level::All]);
+    assert_eq!(plan.levels, [Level::All]);
     let columns: Vec<&str> = plan.columns.iter().map(|column| column.field.name().as_str()).collect();
     assert_eq!(columns, ["device", "linked_7d", "linked_30d", "users_7d", "users_30d"]);
     assert_eq!(links.keys.iter().map(|key| key.name().as_str()).collect::<Vec<_>>(), ["device"]);

@@ -94,7 +94,7 @@ impl World {
             Step::Run => {
                 let of_snapshot = self.snapshot.iter().map(|rows| rows_of(rows, self.plan.finest()));
                 let all: Vec<StateRows> = of_snapshot.chain(std::mem::take(&mut self.committed)).collect();
-                let no_floor: Vec<_> = self.plan.ladder.iter().map(|level| (*level, None)).collect();
+                let no_floor: Vec<_> = self.plan.levels.iter().map(|level| (*level, None)).collect();
                 self.snapshot = Some(rollup(&self.plan, &self.merged(&all), &no_floor).unwrap());
             }
             Step::Later(_) | Step::Ask(_) => {}

@@ -26,13 +26,13 @@ struct TestPiece {
     rows: Vec<(Level, i64)>,
 }
 
-fn ladder() -> impl Strategy<Value = Vec<Level>> {
-    subsequence(Level::LADDER.to_vec(), 1..=Level::LADDER.len())
+fn levels() -> impl Strategy<Value = Vec<Level>> {
+    subsequence(Level::LEVELS.to_vec(), 1..=Level::LEVELS.len())
 }
 
-/// Ranges as views with this ladder have them: their edges are starts of its finest tiles.
-fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
-    let hops: Vec<Level> = ladder.iter().copied().filter(|level| *level != Level::All).collect();
+/// Ranges as views with these levels have them: their edges are starts of its finest tiles.
+fn ranges(levels: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
+    let hops: Vec<Level> = levels.iter().copied().filter(|level| *level != Level::All).collect();
     if hops.is_empty() {
         return Just(vec![WindowRange::ALL]).boxed();
     }
@@ -43,7 +43,7 @@ fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
 
 fn held() -> impl Strategy<Value = TestPiece> {
     let before = prop_oneof![0i64..100_000_000, 0i64..100_000_000_000, -100_000_000_000i64..50_000_000_000_000];
-    let row = (prop::sample::select(Level::LADDER.to_vec()), before);
+    let row = (prop::sample::select(Level::LEVELS.to_vec()), before);
     (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, rolled_up, rows)| TestPiece {
         batch,
         key,
@@ -85,7 +85,7 @@ fn filtered(
     places: &[(usize, Range<usize>)],
 ) -> Vec<(usize, usize, u32)> {
     let span = plan.ranges[range].at(T);
-    let (rolled_up, fresh) = (cover(span, &plan.ladder), cover(span, finest_of(plan)));
+    let (rolled_up, fresh) = (cover(span, &plan.levels), cover(span, finest_of(plan)));
     let mut rows = Vec::new();
     for (piece, (batch, place)) in held.iter().zip(places) {
         let (levels, tiles) = super::places(plan, &batches[*batch]).unwrap();
@@ -103,11 +103,11 @@ fn filtered(
 proptest! {
     #[test]
     fn each_range_has_the_rows_that_a_filter_finds(
-        (ladder, ranges) in ladder().prop_flat_map(|ladder| { let ranges = ranges(&ladder); (Just(ladder), ranges) }),
+        (levels, ranges) in levels().prop_flat_map(|levels| { let ranges = ranges(&levels); (Just(levels), ranges) }),
         held in vec(held(), 0..12),
     ) {
         let mut plan = PLAN.clone();
-        (plan.ladder, plan.ranges) = (ladder, ranges);
+        (plan.levels, plan.ranges) = (levels, ranges);
         let (batches, places) = batches(&held);
         let mut pieces = Pieces::default();
         for (piece, (batch, place)) in held.iter().zip(&places) {
@@ -140,12 +140,12 @@ proptest! {
     /// Where ranges end with the time, a key has the same rows in them until it is said to have others.
     #[test]
     fn the_rows_of_a_key_stay_as_they_are_until_they_are_said_to_change(
-        (ladder, ranges) in ladder().prop_flat_map(|ladder| { let ranges = ranges(&ladder); (Just(ladder), ranges) }),
+        (levels, ranges) in levels().prop_flat_map(|levels| { let ranges = ranges(&levels); (Just(levels), ranges) }),
         held in vec(held().prop_map(|held| TestPiece { rolled_up: false, ..held }), 0..6),
         later in prop_oneof![0i64..200_000_000, 0i64..200_000_000_000, 0i64..50_000_000_000_000],
     ) {
         let mut plan = PLAN.clone();
-        (plan.ladder, plan.ranges) = (ladder, ranges);
+        (plan.levels, plan.ranges) = (levels, ranges);
         let (batches, places) = batches(&held);
         let mut pieces = Pieces::default();
         for (piece, (batch, place)) in held.iter().zip(&places) {
