@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, JoinType};
+use datafusion::common::{Column, DFSchemaRef, JoinType};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, TryCast, when};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Join, LogicalPlan, Operator, TryCast, when};
 use datafusion::physical_expr::PhysicalExpr;
 use definitions::{OnError, StreamDefinition};
+use types::sql_types::sql_name;
 use types::{Error, Result};
 
 use super::{JoinedView, Sources};
@@ -69,6 +70,9 @@ fn view(join: &Join, sources: Sources<'_>) -> Result<JoinedView> {
     let mut keys: Vec<Option<Arc<dyn PhysicalExpr>>> = vec![None; plan.answer_keys().len()];
     for condition in &conditions {
         let Compared { key, as_compared, value } = compared(condition, join, &plan)?;
+        if sources.is_strict {
+            check_casts(as_compared, value, join.right.schema())?;
+        }
         let expr = key_expression(value, as_compared, join, plan.answer_keys()[key].data_type())?;
         if keys[key].replace(expr).is_some() {
             let key = plan.answer_keys()[key].name();
@@ -124,6 +128,46 @@ fn compared<'e>(condition: &'e Expr, join: &Join, plan: &ViewPlan) -> Result<Com
         return Ok(Compared { key, as_compared, value });
     }
     Err(wrong())
+}
+
+/// Refuses a key under a cast after which several keys may be equal, such as the texts '7' and '07' as numbers: an
+/// event would have a record for each of them, and the row is found by one key.
+fn check_casts(as_compared: &Expr, value: &Expr, view: &DFSchemaRef) -> Result<()> {
+    let mut expr = as_compared;
+    while let Expr::Cast(Cast { expr: inner, .. }) = expr {
+        let (from, to) = (inner.get_type(view)?, expr.get_type(view)?);
+        if is_many_to_one(&from, &to) {
+            let key = strip_casts(as_compared);
+            let (key_type, key) = (sql_name(&key.get_type(view)?), qualified_sql_of(key));
+            return Err(Error::input(format!(
+                "the key {key} is compared as {}, and several keys may be equal then: expected the key itself, \
+                 for example {key} = CAST({} AS {key_type})",
+                sql_name(&to),
+                qualified_sql_of(value)
+            )));
+        }
+        expr = inner;
+    }
+    Ok(())
+}
+
+/// Whether a cast may give one value for several.
+fn is_many_to_one(from: &DataType, to: &DataType) -> bool {
+    use DataType::{
+        Boolean, Date32, Date64, Decimal128, Decimal256, Float32, Float64, LargeUtf8, Time32, Time64, Timestamp, Utf8, Utf8View,
+    };
+    match (from, to) {
+        (_, Utf8 | LargeUtf8 | Utf8View) => false,
+        (Utf8 | LargeUtf8 | Utf8View, to) => to.is_numeric() || to.is_temporal() || *to == Boolean,
+        (Decimal128(_, from) | Decimal256(_, from), Decimal128(_, to) | Decimal256(_, to)) => to < from,
+        (from, to) if from.is_decimal() => to.is_integer(),
+        (Float64, Float32) => true,
+        (from, to) if from.is_floating() => to.is_integer() || to.is_decimal(),
+        (Timestamp(from, _), Timestamp(to, _)) => to < from,
+        (Timestamp(..), Date32 | Date64 | Time32(_) | Time64(_)) => true,
+        (from, Boolean) => from.is_numeric(),
+        _ => false,
+    }
 }
 
 /// The expression over the event's columns, as a value of the key's type: NULL, which no key is equal to, where it has

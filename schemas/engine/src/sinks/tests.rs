@@ -182,6 +182,7 @@ async fn what_joins_a_view_is_each_of_its_keys() {
         "SELECT id, w.n FROM s CROSS JOIN everything w",
         "WITH bare AS (SELECT id, x FROM s) SELECT id, x FROM bare WHERE x > 1",
         "SELECT s.*, v.n FROM s LEFT JOIN by_key v ON v.k = CAST(s.x AS TEXT)",
+        "SELECT s.id, v.n FROM s LEFT JOIN by_two v ON v.k = s.k AND CAST(v.x AS DECIMAL(20,2)) = CAST(s.x AS DECIMAL(20,2))",
         // WHERE chooses events: what it compares is no key.
         "SELECT p.id, v.n FROM s p LEFT JOIN by_key v ON v.k = p.k WHERE CAST(p.x AS DOUBLE) = v.n",
     ] {
@@ -200,6 +201,12 @@ async fn what_joins_a_view_is_each_of_its_keys() {
              v.k = CAST(s.x AS TEXT)",
         ),
         ("SELECT s.id, v.n FROM s LEFT JOIN by_two v ON v.k = s.k AND s.k = v.x", "CAST(v.x AS TEXT)"),
+        (
+            "SELECT s.id, v.n FROM s LEFT JOIN by_key v ON CAST(v.k AS BIGINT) = s.x",
+            "the key v.k is compared as BIGINT, and several keys may be equal then: expected the key itself, \
+             for example v.k = CAST(s.x AS TEXT)",
+        ),
+        ("SELECT s.id, v.n FROM s LEFT JOIN by_key v ON CAST(CAST(v.k AS DATE) AS TEXT) = s.k", "the key v.k is compared as DATE"),
         ("SELECT s.id, o.k FROM s LEFT JOIN other o ON o.k = s.k", "a sink puts out the events of one"),
         ("SELECT k AS id, n FROM by_key", "a sink begins with a stream"),
         ("SELECT id, count(*) AS n FROM s GROUP BY id", "a sink puts out one record for each event"),
