@@ -9,20 +9,33 @@ use crate::walk::Walk;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no
-/// neighbours.
+/// A side's longest range: state rows without an event in it add to no answer, and their edges are no neighbours.
+#[derive(Clone, Copy)]
+pub(super) struct LongestRange {
+    pub(super) side: Side,
+    from: Option<Micros>,
+    /// The column with when edges were seen.
+    seen: usize,
+}
+
+impl LongestRange {
+    pub(super) fn of(walk: &Walk<'_>, side: Side) -> LongestRange {
+        let range = walk.links.longest_range().range(side);
+        LongestRange { side, from: range.at(walk.t).from, seen: walk.plan.state_offset(walk.links.seen) }
+    }
+
+    /// Which of some state rows hold an event of it.
+    pub(super) fn alive<'a>(&self, rows: &'a StateRows) -> Result<Alive<'a>> {
+        Ok(Alive { seen: timestamps(rows.batch(), self.seen)?.values(), from: self.from })
+    }
+}
+
 pub(super) struct Alive<'a> {
     seen: &'a [Micros],
     from: Option<Micros>,
 }
 
-impl<'a> Alive<'a> {
-    pub(super) fn in_longest_range(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
-        let longest = walk.links.longest_range();
-        let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
-        Ok(Alive { seen: seen.values(), from: longest.range(side).at(walk.t).from })
-    }
-
+impl Alive<'_> {
     pub(super) fn holds(&self, row: usize) -> bool {
         self.from.is_none_or(|from| from <= self.seen[row])
     }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::plan::links::Side;
 use crate::states::StateRows;
-use crate::walk::alive::Alive;
+use crate::walk::alive::LongestRange;
 use crate::walk::{LayerRows, Walk};
 use types::Result;
 
@@ -50,10 +50,10 @@ impl Threshold {
 /// The smallest hash of a node's live neighbours that is not followed; `None` when all are. Holds as many hashes as are
 /// followed, and one, however many there are.
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
-    let most = walk.links.max_degree;
+    let (most, longest) = (walk.links.max_degree, LongestRange::of(walk, side));
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
     for (rows, range, _) in layers {
-        let alive = Alive::in_longest_range(walk, side, rows)?;
+        let alive = longest.alive(rows)?;
         for from in range.clone().step_by(ROWS) {
             let hashes = hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?;
             for hash in hashes.into_iter().enumerate().filter(|(at, _)| alive.holds(from + at)).map(|(_, hash)| hash) {

@@ -13,7 +13,7 @@ use crate::plan::Use;
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
 use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
-use crate::walk::alive::{Alive, timestamps};
+use crate::walk::alive::{LongestRange, timestamps};
 use crate::walk::degree;
 use crate::walk::degree::Threshold;
 use crate::walk::{LayerRows, NodeProbe, Walk};
@@ -74,14 +74,14 @@ impl<'a> EdgeSet<'a> {
     where
         'a: 'n,
     {
-        let mut found = Found::default();
+        let (mut found, longest) = (Found::default(), LongestRange::of(walk, side));
         let mut sampled = HashMap::new();
         for (index, node) in nodes.enumerate() {
             let most = node.threshold(walk, side)?;
             if let Some(most) = most {
                 sampled.insert(index as u32, most);
             }
-            found.add_node(walk, side, index as u32, &node.layers, most)?;
+            found.add_node(walk, &longest, index as u32, &node.layers, most)?;
         }
         let node = std::mem::take(&mut found.node);
         let mut edges = EdgeSet { node, hashes: None, sampled, side, found, pieces: Pieces::default(), values: HashMap::new() };
@@ -227,11 +227,11 @@ struct EdgeRows {
 }
 
 impl<'a> Found<'a> {
-    fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
+    fn add_node(&mut self, walk: &Walk<'_>, longest: &LongestRange, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
         let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
         for (rows, range, rolled_up) in layers {
-            let alive = Alive::in_longest_range(walk, side, rows)?;
-            let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
+            let alive = longest.alive(rows)?;
+            let followed = most.map(|most| degree::followed(walk, longest.side, rows, range.clone(), most)).transpose()?;
             let batch = self.batch(rows.batch());
             let keys = rows.keys();
             let mut from = range.start;
