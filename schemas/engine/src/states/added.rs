@@ -148,9 +148,13 @@ impl AddedStates {
         self.rows.is_empty()
     }
 
-    /// The rows that the events before `event` add to one key, in the order of the events.
-    pub(super) fn of_key_before(&self, key: &[u8], event: u32) -> Range<usize> {
-        let of_key = find_key(self.rows.keys(), key);
+    /// The rows of one key, in the order of the events.
+    pub(super) fn of_key(&self, key: &[u8]) -> Range<usize> {
+        find_key(self.rows.keys(), key)
+    }
+
+    /// Those of some rows of one key that the events before `event` add.
+    pub(super) fn before(&self, of_key: &Range<usize>, event: u32) -> Range<usize> {
         of_key.start..of_key.start + self.events[of_key.clone()].partition_point(|other| *other < event)
     }
 

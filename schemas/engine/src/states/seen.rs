@@ -5,11 +5,13 @@
 //! consecutive events, so that any event that sees `n` additions needs at most `log2 n` blocks. An event costs as many
 //! merges, whatever else its key gets in the batch.
 
-use std::collections::HashMap;
+use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
 use arrow::compute::{concat, take};
 use datafusion::logical_expr::EmitTo;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::plan::{Use, ViewPlan};
 use crate::states::added::AddedStates;
@@ -65,7 +67,8 @@ impl Seen<'_> {
     /// Returns a column of values, one per event, for each use in `asked`.
     fn values(&self, plan: &ViewPlan, asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
         let together = self.group_by_spans(plan);
-        let parts = together.iter().map(|events| self.values_of(plan, events, asked, merges)).collect::<Result<Vec<_>>>()?;
+        let added = self.added_to_keys();
+        let parts = together.iter().map(|events| self.values_of(plan, events, &added, asked, merges)).collect::<Result<Vec<_>>>()?;
         match parts.as_slice() {
             [] => Ok(asked.iter().map(|usage| new_empty_array(plan.states[usage.state].nothing.data_type())).collect()),
             [one] => Ok(one.clone()),
@@ -80,6 +83,11 @@ impl Seen<'_> {
                 (0..asked.len()).map(column).collect()
             }
         }
+    }
+
+    /// The rows that the events of the batch add to each key. They are the same for all ranges.
+    fn added_to_keys(&self) -> Vec<Range<usize>> {
+        self.keys.iter().map(|key| self.added.map_or(0..0, |added| added.of_key(key))).collect()
     }
 
     /// Groups the events whose ranges have the same edges.
@@ -104,14 +112,33 @@ impl Seen<'_> {
         groups
     }
 
-    /// The same for some of the events, whose ranges all have the same edges.
-    fn values_of(&self, plan: &ViewPlan, events: &[u32], asked: &[Use], merges: &mut Merges) -> Result<Vec<ArrayRef>> {
+    /// Those of the rows added to each key that one of these events counts.
+    fn counted_by(&self, events: &[u32], added: &[Range<usize>]) -> Vec<Range<usize>> {
+        let mut counted = vec![0; self.keys.len()];
+        for event in events.iter().map(|event| &self.events[*event as usize]) {
+            let most = &mut counted[event.key as usize];
+            *most = event.counted.max(*most);
+        }
+        let before = |(rows, counted)| self.added.map_or(0..0, |added| added.before(rows, counted));
+        added.iter().zip(counted).map(before).collect()
+    }
+
+    /// The same for some of the events, whose ranges all have the same edges. `added` are the rows added to each key.
+    fn values_of(
+        &self,
+        plan: &ViewPlan,
+        events: &[u32],
+        added: &[Range<usize>],
+        asked: &[Use],
+        merges: &mut Merges,
+    ) -> Result<Vec<ArrayRef>> {
+        let counted = self.counted_by(events, added);
         let mut in_ranges: HashMap<usize, InRange<'_>> = HashMap::new();
         let mut values = Vec::with_capacity(asked.len());
         for usage in asked {
             let in_range = match in_ranges.entry(usage.range) {
-                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::hash_map::Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events)?),
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events, &counted)?),
             };
             values.push(in_range.values(plan, usage.state, merges)?);
         }
@@ -138,15 +165,11 @@ struct InRange<'a> {
 }
 
 impl<'a> InRange<'a> {
-    fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: usize, events: &[u32]) -> Result<InRange<'a>> {
+    /// `counted` are the rows that one of the events counts, by key.
+    fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: usize, events: &[u32], counted: &[Range<usize>]) -> Result<InRange<'a>> {
         let t = events.first().map_or(0, |event| seen.events[*event as usize].t);
         let rows_before = rows_before(&Selection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
-        let mut counted = vec![0; seen.keys.len()];
-        for event in events.iter().map(|event| &seen.events[*event as usize]) {
-            let most = &mut counted[event.key as usize];
-            *most = event.counted.max(*most);
-        }
-        let (steps, from) = steps(seen, plan, plan.ranges[range].at(t), &counted)?;
+        let (steps, from) = steps(seen, plan, plan.ranges[range].at(t), counted)?;
         let (mut groups, mut group_of) = (Vec::new(), Vec::with_capacity(events.len()));
         let mut known: HashMap<(u32, usize), u32> = HashMap::new();
         let mut groups_of_key = vec![0_u32; seen.keys.len()];
@@ -286,16 +309,15 @@ fn rows_before(selected: &Selection) -> Vec<Vec<(usize, usize)>> {
     selected.groups_of(0).iter().map(of_key).collect()
 }
 
-/// Returns the rows that events add in a span, key by key, up to the last that an event of the key counts, and where
-/// the rows of each key begin.
-fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[u32]) -> Result<(Vec<u32>, Vec<usize>)> {
+/// Returns those of the counted rows that are in a span, key by key, and where the rows of each key begin.
+fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[Range<usize>]) -> Result<(Vec<u32>, Vec<usize>)> {
     let Some(added) = seen.added else { return Ok((Vec::new(), vec![0; seen.keys.len() + 1])) };
     let (level_codes, starts) = (levels(added.rows().batch())?, tiles(added.rows().batch())?);
     let runs = runs_of_finest(plan, span);
     let (mut steps, mut from) = (Vec::new(), Vec::with_capacity(seen.keys.len() + 1));
-    for (key, counted) in seen.keys.iter().zip(counted) {
+    for of_key in counted {
         from.push(steps.len());
-        for row in added.of_key_before(key, *counted) {
+        for row in of_key.clone() {
             let code = level_codes.value(row);
             let level = Level::from_code(code).ok_or_else(|| Error::internal(format!("unknown tile level {code}")))?;
             if runs.iter().any(|run| run.contains(level, starts[row])) {

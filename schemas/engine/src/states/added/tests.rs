@@ -52,7 +52,7 @@ async fn check(plan: Arc<ViewPlan>, rows: &[(String, i64, Micros)]) {
             let encoded = codec.encode(&columns, 1).unwrap();
             let (mut expected, mut found) = (Pieces::default(), Pieces::default());
             expected.add_fresh(before.batch(), before.find(encoded.value(0)), 0);
-            for row in added.of_key_before(encoded.value(0), event as u32) {
+            for row in added.before(&added.of_key(encoded.value(0)), event as u32) {
                 found.add_fresh(added.rows().batch(), row..row + 1, 0);
             }
             let answered = |pieces: &Pieces<'_>| answer(&plan, &codec, &[encoded.value(0)], pieces, t, &wanted).unwrap().rows;

@@ -73,7 +73,7 @@ impl World {
     fn alone(&self, event: &SeenEvent) -> RecordBatch {
         let keys = [self.keys[event.key as usize].as_slice()];
         let mut pieces = self.pieces(&keys);
-        for row in self.added.of_key_before(keys[0], event.counted) {
+        for row in self.added.before(&self.added.of_key(keys[0]), event.counted) {
             pieces.add_fresh(self.added.rows().batch(), row..row + 1, 0);
         }
         answer(&self.plan, &self.codec, &keys, &pieces, event.t, &self.wanted()).unwrap().rows
