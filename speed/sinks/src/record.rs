@@ -67,11 +67,11 @@ impl RecordWriter<'_> {
 
     fn record(&self, event: u32, key: Option<Bytes>, value: Vec<u8>, common: &[(String, Bytes)]) -> Result<(Offset, NewRecord)> {
         let offset = self.offsets.get(event as usize).copied().ok_or_else(|| Error::internal("a record of no event"))?;
-        let source = format!("{}/{offset}", self.partition);
-        let own = (SOURCE_HEADER.to_owned(), Bytes::from(source.clone()));
+        let source = Bytes::from(format!("{}/{offset}", self.partition));
+        let own = (SOURCE_HEADER.to_owned(), source.clone());
         let headers = std::iter::once(own).chain(common.iter().cloned()).collect();
         // Without a key, a record goes to a partition that depends on its event's place: a repeat goes to the same one.
-        let record = NewRecord { key, value: Some(Bytes::from(value)), headers, partition_by: Some(Bytes::from(source)) };
+        let record = NewRecord { key, value: Some(Bytes::from(value)), headers, partition_by: Some(source) };
         Ok((Offset(offset), record))
     }
 

@@ -125,8 +125,12 @@ pub(crate) fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[
     for (name, _) in views {
         let loaded = read_view.view(name)?;
         let newest = read_view.t_of(&loaded.live);
-        for time in times.iter_mut().filter(|time| !loaded.keeps(**time)) {
-            *time = newest.max(*time);
+        // By the wall clock all events of a micro-batch have one time, and by theirs many have.
+        for same in times.chunk_by_mut(|one, next| one == next) {
+            let time = same[0];
+            if !loaded.keeps(time) {
+                same.fill(newest.max(time));
+            }
         }
     }
     Ok(times)
