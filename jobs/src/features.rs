@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use definitions::{Diagnostic, Severity};
 use engine::functions::Functions;
 use serde::Serialize;
 use types::tiles::Micros;
@@ -56,15 +57,34 @@ pub fn translate(name: &str, text: &str) -> Translated {
     Translated { files: if mistakes.is_empty() { files } else { Vec::new() }, mistakes }
 }
 
-/// Checks the files as `basestream check` does, in a folder that is deleted afterwards. Returns the mistakes as text.
-pub async fn check(files: &[File], functions: &Functions, now: Micros) -> Result<Vec<String>> {
+/// Checks the files as `basestream check` does, in a folder that is deleted afterwards. Returns the mistakes, each with
+/// the line of the script that it comes from.
+pub async fn check(files: &[File], functions: &Functions, now: Micros) -> Result<Vec<Mistake>> {
     let folder = tempfile::tempdir()?;
     for file in files {
         put(folder.path(), file)?;
     }
     let checked = check_project(folder.path(), functions, now).await?;
-    let errors = checked.diagnostics.has_errors();
-    Ok(if errors { checked.diagnostics.0.iter().map(ToString::to_string).collect() } else { Vec::new() })
+    let errors = checked.diagnostics.iter().filter(|found| found.severity == Severity::Error);
+    Ok(errors.map(|found| mistake(files, found)).collect())
+}
+
+/// A mistake in one of the files, as one of the script.
+fn mistake(files: &[File], found: &Diagnostic) -> Mistake {
+    let help = found.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    let message = format!("{}{help}", found.message);
+    let file = files.iter().find(|file| found.file.as_deref() == Some(Path::new(&file.path)));
+    let Some(file) = file else { return Mistake { line: 1, message } };
+    let sql = file.text.lines().nth(found.line.saturating_sub(1)).unwrap_or_default();
+    let sql = sql.split(translate::LINE_COMMENT).next().unwrap_or_default().trim().trim_end_matches([',', ';']);
+    Mistake { line: script_line(&file.text, found.line), message: format!("{message} (as SQL: {sql})") }
+}
+
+/// The line of the script that a line of a file comes from, by the comments: its own or the nearest one.
+fn script_line(text: &str, line: usize) -> usize {
+    let lines: Vec<Option<usize>> = text.lines().map(translate::commented_line).collect();
+    let (before, after) = lines.split_at(line.min(lines.len()));
+    before.iter().rev().chain(after).flatten().next().copied().unwrap_or(1)
 }
 
 /// Writes the files, and settings where the folder has none. A file of another content is not overwritten: then

@@ -27,11 +27,12 @@ pub(super) async fn features(context: &Context, args: FeaturesArgs) -> Result<Do
     let text = std::fs::read_to_string(&args.script).map_err(|error| Error::from(error).with("file", args.script.display()))?;
     let name = args.script.file_name().unwrap_or(args.script.as_os_str()).to_string_lossy().into_owned();
     let translated = features::translate(&name, &text);
+    let mistakes = match translated.mistakes.is_empty() {
+        true => features::check(&translated.files, &context.functions, now()).await?,
+        false => translated.mistakes,
+    };
     let place = |mistake: &features::Mistake| format!("{}:{}: {}", args.script.display(), mistake.line, mistake.message);
-    let mut mistakes: Vec<String> = translated.mistakes.iter().map(place).collect();
-    if mistakes.is_empty() {
-        mistakes = features::check(&translated.files, &context.functions, now()).await?;
-    }
+    let mistakes: Vec<String> = mistakes.iter().map(place).collect();
     let ok = mistakes.is_empty();
     let written = if ok && !args.check { features::write(&args.out, &translated.files)? } else { Vec::new() };
     context.output.print(&json!({ "ok": ok, "mistakes": mistakes, "files": translated.files, "written": written }), || {

@@ -46,12 +46,28 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
     }
 }
 
+/// Of the column's line, of the view's, and of the join's.
+#[tokio::test]
+async fn what_the_check_refuses_is_reported_by_its_line_of_the_script() {
+    for (expression, message) in [
+        ("F_ADD(device, 1)", "TEXT + BIGINT to valid types (as SQL: (e.device + 1) AS f)"),
+        ("SUM(1d, pay, device, device)", "found sum(TEXT)"),
+        ("COUNT(7d, pay, device=amount)", "(as SQL: LEFT JOIN pay_by_device v1 ON v1.device = e.amount)"),
+    ] {
+        let translated = translate("s", &format!("{HEAD}add-feature --name f --expr '{expression}'\n"));
+        assert_eq!(translated.mistakes, [], "{expression}");
+        let mistakes = check(&translated.files, &Functions::standard(), 0).await.unwrap();
+        assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [8], "{expression}: {mistakes:?}");
+        assert!(mistakes[0].message.contains(message), "{expression}: {}", mistakes[0].message);
+    }
+}
+
 #[tokio::test]
 async fn the_example_passes_the_check_and_says_which_line_made_what() {
     let translated = translate("payments.script", EXAMPLE);
     assert_eq!(translated.mistakes, []);
     let files: Vec<String> = translated.files.iter().map(|file| format!("{}\n{}", file.path, file.text)).collect();
-    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), Vec::<String>::new(), "{}", files.join("\n"));
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), [], "{}", files.join("\n"));
     let sink = translated.files.last().unwrap();
     let features: Vec<(usize, &str)> = EXAMPLE.lines().enumerate().filter(|(_, line)| line.starts_with("add-feature")).collect();
     assert!(features.len() > 5, "{features:?}");

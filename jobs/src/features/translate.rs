@@ -1,5 +1,6 @@
 //! From a script to definitions: a stream for each event type, a view for each event type and keys, and one sink.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use definitions::durations::parse_duration;
@@ -7,6 +8,15 @@ use definitions::durations::parse_duration;
 use super::expression::{Argument, Expression, expand};
 use super::script::{Script, Sink, Source};
 use super::{File, Mistake};
+
+/// What begins the comment with the lines of the script that a line of a file comes from.
+pub(super) const LINE_COMMENT: &str = " -- line ";
+
+/// The first line of the script in a line's comment.
+pub(super) fn commented_line(line: &str) -> Option<usize> {
+    let (_, comment) = line.split_once(LINE_COMMENT).or_else(|| line.split_once(": line "))?;
+    comment.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+}
 
 /// Translates a whole script. Whatever has no exact form is added to `mistakes`.
 pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mistake>) -> Vec<File> {
@@ -33,7 +43,7 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
         };
         match translated {
             Ok(sql) => {
-                columns.push((format!("{sql} AS {}", feature.name), format!(" -- line {}: {}", feature.line, one_line(&feature.text))))
+                columns.push((format!("{sql} AS {}", feature.name), format!("{LINE_COMMENT}{}: {}", feature.line, one_line(&feature.text))))
             }
             Err(message) => mistakes.push(Mistake { line: feature.line, message }),
         }
@@ -55,7 +65,7 @@ fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, 
         let needed = if field.name == source.time || Some(&field.name) == source.id.as_ref() { " NOT NULL" } else { "" };
         let comma = if index + 1 < source.fields.len() { "," } else { "" };
         let path = quoted(&field.path);
-        let _ = writeln!(text, "  {} {}{needed} OPTIONS (path = {path}){comma} -- line {}", field.name, field.sql_type, field.line);
+        let _ = writeln!(text, "  {} {}{needed} OPTIONS (path = {path}){comma}{LINE_COMMENT}{}", field.name, field.sql_type, field.line);
     }
     let _ = write!(text, ") WITH (topic = {}, format = 'json', event_time = '{}'", quoted(&source.topic), source.time);
     for (option, name) in [("id", &source.id), ("key", &source.key)] {
@@ -84,9 +94,10 @@ fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<(Str
         let alias = format!("v{}", index + 1);
         let on: Vec<String> = view.keys.iter().map(|(key, value)| format!("{alias}.{key} = {value}")).collect();
         let on = if on.is_empty() { "true".to_owned() } else { on.join(" AND ") };
-        let _ = write!(text, "\nLEFT JOIN {} {alias} ON {on}", view.name);
+        let end = if index + 1 < views.len() { "" } else { ";" };
+        let _ = write!(text, "\nLEFT JOIN {} {alias} ON {on}{end}{LINE_COMMENT}{}", view.name, view.lines());
     }
-    text.push_str(";\n");
+    text.push_str(if views.is_empty() { ";\n" } else { "\n" });
     File { path: format!("sinks/{}.sql", sink.name), text }
 }
 
@@ -106,6 +117,12 @@ struct View {
 }
 
 impl View {
+    /// The lines of the script that read the view.
+    fn lines(&self) -> String {
+        let lines: BTreeSet<usize> = self.columns.iter().flat_map(|(_, _, lines)| lines).copied().collect();
+        lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     fn file(&self, script_name: &str) -> File {
         let keys: Vec<String> = self.keys.iter().map(|(key, _)| format!("{}{key}", self.alias)).collect();
         let mut text =
@@ -115,7 +132,7 @@ impl View {
             let comma = if index + 1 < self.columns.len() { "," } else { "" };
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
             let indent = if index == 0 { "" } else { "       " };
-            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma} -- line {}", lines.join(", "));
+            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma}{LINE_COMMENT}{}", lines.join(", "));
         }
         let _ = write!(text, "FROM {}", self.from);
         if !keys.is_empty() {
