@@ -1,8 +1,7 @@
 //! A record's bytes: one JSON object with the columns as members, in the order of the SELECT. Headers name the event,
 //! the sink with its version, and the values of parameters.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use committed::registry::LiveSink;
@@ -35,6 +34,7 @@ impl RecordWriter<'_> {
     pub(crate) fn records(&self, made: &Records) -> Result<Vec<(Offset, NewRecord)>> {
         let mut records = Vec::with_capacity(made.events.len() + made.failed.len());
         let common = self.common_headers();
+        let keys = RecordKeys::new(self.plan.key.map(|key| made.rows.column(key)), self.events)?;
         // A record is about as long as the one before.
         let mut length = 0;
         for (row, event) in made.events.iter().enumerate() {
@@ -44,14 +44,10 @@ impl RecordWriter<'_> {
             if value.len() > MAX_OUTPUT_BYTES {
                 value = failed(&format!("the record has {} bytes: expected at most {MAX_OUTPUT_BYTES}", value.len()));
             }
-            let key = match self.plan.key {
-                Some(key) => key_text(made.rows.column(key), row)?,
-                None => self.key_of_event(*event),
-            };
-            records.push(self.record(*event, key, value, &common)?);
+            records.push(self.record(*event, keys.of_row(row, *event)?, value, &common)?);
         }
         for event in &made.failed {
-            records.push(self.record(event.event, self.key_of_event(event.event), failed(&event.reason), &common)?);
+            records.push(self.record(event.event, keys.of_event(event.event), failed(&event.reason), &common)?);
         }
         records.sort_by_key(|(offset, _)| *offset);
         Ok(records)
@@ -74,11 +70,40 @@ impl RecordWriter<'_> {
         let record = NewRecord { key, value: Some(Bytes::from(value)), headers, partition_by: Some(source) };
         Ok((Offset(offset), record))
     }
+}
 
-    /// The key of the event's own record, if the archive keeps it.
-    fn key_of_event(&self, event: u32) -> Option<Bytes> {
-        let keys = self.events.column_by_name(KEY)?.as_binary_opt::<i32>()?;
-        keys.is_valid(event as usize).then(|| Bytes::copy_from_slice(keys.value(event as usize)))
+/// The keys of records: those of a column, as text, or those of the events.
+struct RecordKeys<'a> {
+    column: Option<(&'a ArrayRef, ArrayFormatter<'a>)>,
+    /// The keys of the events' own records, if the archive keeps them.
+    of_events: Option<&'a BinaryArray>,
+}
+
+impl<'a> RecordKeys<'a> {
+    fn new(column: Option<&'a ArrayRef>, events: &'a RecordBatch) -> Result<RecordKeys<'a>> {
+        let column = match column {
+            Some(column) => Some((column, ArrayFormatter::try_new(column, &FormatOptions::default())?)),
+            None => None,
+        };
+        let of_events = events.column_by_name(KEY).and_then(|keys| keys.as_binary_opt::<i32>());
+        Ok(RecordKeys { column, of_events })
+    }
+
+    fn of_row(&self, row: usize, event: u32) -> Result<Option<Bytes>> {
+        let Some((column, formatter)) = &self.column else { return Ok(self.of_event(event)) };
+        if column.is_null(row) {
+            return Ok(None);
+        }
+        if let Some(texts) = column.as_string_opt::<i32>() {
+            return Ok(Some(Bytes::copy_from_slice(texts.value(row).as_bytes())));
+        }
+        Ok(Some(Bytes::from(formatter.value(row).try_to_string()?)))
+    }
+
+    /// Also the key of an event on which the SELECT fails.
+    fn of_event(&self, event: u32) -> Option<Bytes> {
+        let (keys, event) = (self.of_events?, event as usize);
+        keys.is_valid(event).then(|| Bytes::copy_from_slice(keys.value(event)))
     }
 }
 
@@ -90,19 +115,6 @@ fn failed(reason: &str) -> Vec<u8> {
 /// Whether a record's value says that the SELECT failed. No column of a sink can have this name.
 pub(crate) fn is_failed(value: &[u8]) -> bool {
     value.starts_with(b"{\"_error\":")
-}
-
-/// A value as the text of a key.
-fn key_text(column: &ArrayRef, row: usize) -> Result<Option<Bytes>> {
-    if column.is_null(row) {
-        return Ok(None);
-    }
-    if let DataType::Utf8 = column.data_type() {
-        return Ok(Some(Bytes::copy_from_slice(column.as_string::<i32>().value(row).as_bytes())));
-    }
-    let options = FormatOptions::default();
-    let formatter = ArrayFormatter::try_new(column, &options)?;
-    Ok(Some(Bytes::from(formatter.value(row).try_to_string()?)))
 }
 
 /// The sink that made a record and its version, from the record's headers.
