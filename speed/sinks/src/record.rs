@@ -140,3 +140,6 @@ fn header<'h>(headers: &'h [(String, Bytes)], name: &str) -> Option<&'h str> {
     let (_, value) = headers.iter().find(|(known, _)| known == name)?;
     std::str::from_utf8(value).ok()
 }
+
+#[cfg(test)]
+mod tests;
