@@ -16,13 +16,14 @@ use datafusion::common::Span;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::{Diagnostic, Diagnostics, SinkDefinition, StreamDefinition};
 use types::sql_errors::constants_as_sql;
 use types::sql_types::timestamp_type;
@@ -208,7 +209,7 @@ impl From<DataFusionError> for Refused {
 }
 
 /// The plan of the text after DataFusion's analyser (types are coerced, nothing is optimized), with the values of
-/// parameters in their places, and which those are.
+/// parameters in their places, and which those are. `*` has no column of the system.
 pub(crate) async fn analysed(
     session: &SessionContext,
     select: &str,
@@ -225,7 +226,27 @@ pub(crate) async fn analysed(
     if sources.is_strict {
         check_on_types(&plan).map_err(|unlike| Refused::Ours(unlike.error, unlike.span))?;
     }
-    Ok((state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?, used))
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    Ok((leave_out_unnamed(plan, select)?, used))
+}
+
+/// Leaves [`POSITION`] and [`AS_OF`] out of what `*` stands for: the output has them where the text names them.
+fn leave_out_unnamed(plan: LogicalPlan, select: &str) -> Result<LogicalPlan, DataFusionError> {
+    let unnamed: Vec<&str> = [POSITION, AS_OF].into_iter().filter(|name| !is_named(select, name)).collect();
+    let is_left_out = |expr: &Expr| matches!(expr, Expr::Column(column) if unnamed.contains(&column.name.as_str()));
+    match plan {
+        LogicalPlan::Projection(projection) if projection.expr.iter().any(is_left_out) => {
+            let kept = projection.expr.into_iter().filter(|expr| !is_left_out(expr)).collect();
+            Ok(LogicalPlan::Projection(Projection::try_new(kept, projection.input)?))
+        }
+        plan => Ok(plan),
+    }
+}
+
+/// Whether a text has this word outside of its constants and comments.
+fn is_named(text: &str, name: &str) -> bool {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap_or_default();
+    tokens.iter().any(|token| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case(name)))
 }
 
 /// Collects the steps above the join (or, without one, above the stream), the first one first, and returns what is

@@ -63,6 +63,13 @@ fn held(plan: &AlertPlan, rows: &RecordBatch, t: Micros) -> Vec<usize> {
 }
 
 #[tokio::test]
+async fn a_star_has_no_column_of_the_system() {
+    let plan = planned("SELECT * FROM v WHERE n_1h > 1").await.unwrap();
+    let names: Vec<&str> = plan.output.fields().iter().map(|field| field.name().as_str()).collect();
+    assert!(names.contains(&"n_1h") && !names.contains(&AS_OF), "{names:?}");
+}
+
+#[tokio::test]
 async fn a_silence_can_be_as_long_as_a_parameter_says() {
     let select = "SELECT k, last_seen FROM v WHERE as_of() - last_seen > param('p')";
     for (value, begins) in [("= INTERVAL '30 minutes'", HOUR / 2), ("INTERVAL = '5 seconds'", 5 * SECOND)] {

@@ -87,6 +87,17 @@ async fn a_record_has_columns_of_the_event_and_of_its_rows() {
     assert_eq!((text.as_str(), records.events.as_slice(), records.failed.len()), (expected, &[0, 2, 3][..], 0));
 }
 
+#[tokio::test]
+async fn a_star_has_no_column_of_the_system() {
+    let names = async |select: &str| planned(select).await.unwrap().column_names();
+    assert_eq!(names("SELECT * FROM s").await, "id, ts, k, x");
+    assert_eq!(names("SELECT s.*, v.n FROM s LEFT JOIN by_key v ON v.k = s.k WHERE s.x > 1").await, "id, ts, k, x, n");
+    assert_eq!(names("SELECT *, as_of() AS at FROM s").await, "id, ts, k, x, at");
+    assert_eq!(names("SELECT id, _POSITION, _as_of FROM s").await, "id, _position, _as_of");
+    let plan = planned("SELECT * FROM s WHERE x <> 2").await.unwrap();
+    assert_eq!(plan.records(&events(), &[], "s/0:7", &times()).unwrap().rows.num_columns(), 4);
+}
+
 /// An event on which the SELECT fails is listed; the others are not held up.
 #[tokio::test]
 async fn a_failing_event_is_named() {
