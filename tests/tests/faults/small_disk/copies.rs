@@ -8,7 +8,8 @@ use basestream_tests::small_disk::SmallDisk;
 use basestream_tests::{Harness, now, until};
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
-use serving::{HotKeySettings, MAX_REBUILT_EVENTS, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
+use committed::lacking::MAX_REBUILT_EVENTS;
+use serving::{HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use tokio_util::sync::CancellationToken;
 
 use super::{STREAM, VIEW};
