@@ -1,4 +1,5 @@
-//! `view list`, `versions`, `switch`, `rollback` and `drop`: which views there are, what a view's versions are, and which one is served.
+//! `view list`, `versions`, `switch`, `rollback` and `drop`: which views there are, what a view's versions are, and
+//! which one is served.
 //!
 //! What is decided is a pure function of a catalog state (`decide`); it is committed in one transaction, on the state
 //! that it was decided on, and decided again if anything else was committed in between.

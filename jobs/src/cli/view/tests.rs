@@ -31,7 +31,7 @@ v: version 1 -> 2
   - SELECT 1
   + SELECT 2
 different: 1,200 and 1,201 rows at 2026-03-01T10:00:00Z, in 0.0 s
-  1 keys only in version 2
+  1 key only in version 2
   n: differs in 3 rows
   only in version 2: total
   k=a: n 1 -> NULL

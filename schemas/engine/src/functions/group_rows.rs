@@ -178,15 +178,16 @@ impl GroupRows {
         self.close_gaps();
     }
 
-    /// What is held, and what it takes to hand it on. More than any limit once it approaches what Arrow's lists hold:
-    /// when memory is refused, operators emit everything at once.
-    fn held_bytes(&self) -> usize {
+    /// What is held, and what it takes to hand on all rows but `surplus`. More than any limit once it approaches what
+    /// Arrow's lists hold: when memory is refused, operators emit everything at once.
+    fn held_bytes(&self, surplus: usize) -> usize {
         if self.bytes.len() > MOST_AT_ONCE {
             return usize::MAX / 64;
         }
         let held = self.bytes.capacity() + self.rows.capacity() * size_of::<Row>() + self.counts.capacity() * size_of::<u32>();
+        let bytes_of_a_row = self.bytes.len().div_ceil(self.rows.len().max(1));
         // The columns, and where each row is read from.
-        let handing_on = self.bytes.len() + self.rows.len() * size_of::<&[u8]>();
+        let handing_on = (self.rows.len() - surplus) * (bytes_of_a_row + size_of::<&[u8]>());
         size_of_val(self) + held + handing_on
     }
 }
@@ -218,6 +219,9 @@ pub(super) trait KeepsRows: Debug + Send + Sync + Sized + 'static {
 
     /// Drops the rows that do not count in the end.
     fn settle(&mut self);
+
+    /// How many rows are known to be dropped.
+    fn surplus(&self) -> usize;
 
     /// The state's columns, or one column of values, of the rows of some groups.
     fn columns(&self, rows: Columns, handed: Handed) -> Result<Vec<ArrayRef>>;
@@ -273,7 +277,7 @@ impl<K: KeepsRows> GroupsAccumulator for Groups<K> {
     }
 
     fn size(&self) -> usize {
-        self.0.rows().held_bytes()
+        self.0.rows().held_bytes(self.0.surplus())
     }
 }
 
@@ -309,6 +313,6 @@ impl<K: KeepsRows> Accumulator for OneGroup<K> {
     }
 
     fn size(&self) -> usize {
-        self.0.rows().held_bytes()
+        self.0.rows().held_bytes(self.0.surplus())
     }
 }

@@ -188,6 +188,10 @@ impl KeepsRows for LastNs {
         }
     }
 
+    fn surplus(&self) -> usize {
+        self.surplus
+    }
+
     fn columns(&self, Columns { mut columns, offsets, nulls }: Columns, handed: Handed) -> Result<Vec<ArrayRef>> {
         // The value is the last column, and the first field.
         columns.rotate_right(1);

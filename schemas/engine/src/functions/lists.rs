@@ -271,6 +271,10 @@ impl KeepsRows for Lists {
         *next_search = (2 * self.rows.len()).max(FEWEST_SEARCHED);
     }
 
+    fn surplus(&self) -> usize {
+        0
+    }
+
     fn columns(&self, Columns { mut columns, offsets, nulls }: Columns, handed: Handed) -> Result<Vec<ArrayRef>> {
         let Some(values) = columns.pop() else { return exec_err!("a list has no values") };
         let values = cast(&values, &self.value_type)?;

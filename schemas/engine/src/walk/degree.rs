@@ -50,7 +50,7 @@ impl Threshold {
 /// The smallest hash of a node's live neighbours that is not followed; `None` when all are. Holds as many hashes as are
 /// followed, and one, however many there are.
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
-    let (most, longest) = (walk.links.max_degree, LongestRange::of(walk, side));
+    let (most, longest) = (walk.links.max_degree, LongestRange::on_side(walk, side));
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
     for (rows, range, _) in layers {
         let alive = longest.alive(rows)?;

@@ -74,7 +74,7 @@ impl<'a> EdgeSet<'a> {
     where
         'a: 'n,
     {
-        let (mut found, longest) = (Found::default(), LongestRange::of(walk, side));
+        let (mut found, longest) = (Found::default(), LongestRange::on_side(walk, side));
         let mut sampled = HashMap::new();
         for (index, node) in nodes.enumerate() {
             let most = node.threshold(walk, side)?;
