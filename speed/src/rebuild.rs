@@ -87,12 +87,14 @@ impl Redecide<'_> {
     async fn range(&self, decoder: &Decoder, range: &CheckpointRange, to: &mut dyn TakeRedecided) -> Result<()> {
         let definition = decoder.definition();
         let before = values_before(self.state, &range.partition, range.start)?;
-        let mut decider = Decider::new(before.clock, before.max_event_time, self.max_future, definition.dedup_within, self.ids);
+        let decider = Decider::new(before.clock, before.max_event_time, self.max_future, definition.dedup_within, self.ids);
         let earlier = checkpoints_before(self.state, &range.partition, range.start);
-        reread_ids(self.storage, &earlier, definition, &range.partition, &mut decider).await?;
+        let mut begun = [(range.partition.clone(), decider)];
+        reread_ids(self.storage, &earlier, definition, &mut begun).await?;
+        let [(id, decider)] = begun;
         let source = TopicPartition { topic: definition.topic.clone(), partition: range.partition.partition };
         let (mut open, mut dead_letters) = (EventBatchBuilder::new(definition), DeadLetters::default());
-        let mut partition = PartitionState::new(range.partition.clone(), String::new(), decider, range.start);
+        let mut partition = PartitionState::new(id, String::new(), decider, range.start);
         while partition.position < range.end {
             let fetched = self.read(&source, partition.position, range.end).await?;
             partition.take(decoder, &fetched, |record, decision| {

@@ -1,9 +1,10 @@
-//! Restores a partition that is taken over: its position, and the ids of its last `dedup_within`, reread from the
-//! archive.
+//! Restores partitions that are taken over: the position of each, and the ids of its last `dedup_within`, reread from
+//! the archive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
 use catalog::{Add, Advance, ArchiveBounds, CatalogState, CheckpointRange, Commit, GapRecord, PartitionRecord, archive_files};
 use definitions::StreamDefinition;
@@ -11,9 +12,11 @@ use engine::events::canonical_text;
 use event_log::PartitionBounds;
 use futures::TryStreamExt;
 use storage::{ObjectStorage, read_archive};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 use types::columns::{PARTITION, TIMESTAMP};
 use types::files::FileRecord;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 use uuid::Uuid;
@@ -112,51 +115,116 @@ pub(crate) fn gap_commit(
     Commit { id, add: vec![Add::Gap(gap)], advance: vec![advance], ..Commit::default() }
 }
 
-/// Returns the archive files that can hold events of a partition whose records are of `oldest` or later.
-pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros) -> Vec<&'s FileRecord> {
-    let is_recent = |range: &CheckpointRange| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest);
+/// Returns the archive files of a stream that can hold events of these partitions whose records are of the given time
+/// or later.
+pub fn files_since<'s>(state: &'s CatalogState, stream: &Arc<str>, oldest: &BTreeMap<PartitionId, Micros>) -> Vec<&'s FileRecord> {
+    let is_recent = |range: &CheckpointRange| oldest.get(&range.partition).is_some_and(|oldest| range.clock >= Some(*oldest));
     let recent: BTreeSet<Uuid> =
         state.checkpoints.iter().filter(|checkpoint| checkpoint.ranges.iter().any(is_recent)).map(|checkpoint| checkpoint.id).collect();
-    let mut files = archive_files(state, std::slice::from_ref(&id.stream), ArchiveBounds::default());
+    let mut files = archive_files(state, std::slice::from_ref(stream), ArchiveBounds::default());
     files.retain(|file| file.checkpoint.is_some_and(|id| recent.contains(&id)));
     // Checkpoint order is roughly time order: ids of one time stay together, and expire together.
     files.sort_by_key(|file| file.checkpoint);
     files
 }
 
-/// Passes the ids that were accepted within `dedup_within` of the partition's clock to its decider, as they are read.
+/// Files that are read at once: the next ones are decoded while the ids of one are remembered.
+const FILES_AT_ONCE: usize = 4;
+/// Batches of a file that are decoded and wait.
+const BATCHES_AHEAD: usize = 2;
+
+/// Passes the ids that were accepted within `dedup_within` of each partition's clock to its decider, as they are read.
+/// All partitions are of this stream. A file is read once, however many of them have events in it.
 pub(crate) async fn reread_ids(
     storage: &ObjectStorage,
     state: &CatalogState,
     stream: &StreamDefinition,
-    id: &PartitionId,
-    decider: &mut Decider,
+    deciders: &mut [(PartitionId, Decider)],
 ) -> Result<()> {
-    let (Some(column), Some(within), Some(clock)) = (&stream.id, stream.dedup_within, decider.clock()) else { return Ok(()) };
-    let oldest = clock.saturating_sub(i64::try_from(within.as_micros()).unwrap_or(i64::MAX));
-    for file in files_since(state, id, oldest) {
-        let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
-        let mut batches = read_archive(storage, file, Some(&columns)).await?;
-        while let Some(batch) = batches.try_next().await? {
-            let lacks = |name: &str| Error::corrupt("an archive file lacks a column").with("file", &file.path).with("column", name);
-            let ids = batch.column_by_name(column).ok_or_else(|| lacks(column))?;
-            let partitions =
-                batch.column_by_name(PARTITION).and_then(|c| c.as_primitive_opt::<Int32Type>()).ok_or_else(|| lacks(PARTITION))?;
-            let times = batch
-                .column_by_name(TIMESTAMP)
-                .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>())
-                .ok_or_else(|| lacks(TIMESTAMP))?;
-            for row in 0..batch.num_rows() {
-                if partitions.value(row) == id.partition
-                    && times.value(row) >= oldest
-                    && let Some(text) = canonical_text(ids, row)
-                {
-                    decider.remember(&text, times.value(row))?;
-                }
-            }
+    let (Some(column), Some(within)) = (&stream.id, stream.dedup_within) else { return Ok(()) };
+    let since = |(id, decider): &(PartitionId, Decider)| Some((id.clone(), decider.clock()?.saturating_sub(micros(within))));
+    let oldest: BTreeMap<PartitionId, Micros> = deciders.iter().filter_map(since).collect();
+    let mut remembering = Remembering { column, partitions: BTreeMap::new() };
+    for (id, decider) in deciders {
+        if let Some(oldest) = oldest.get(&*id) {
+            remembering.partitions.insert(id.partition, (decider, *oldest));
         }
     }
-    Ok(())
+    let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
+    let mut files = files_since(state, &stream.name, &oldest).into_iter();
+    let mut reading = VecDeque::new();
+    loop {
+        while reading.len() < FILES_AT_ONCE
+            && let Some(file) = files.next()
+        {
+            reading.push_back(ReadAhead::begin(storage, file, &columns));
+        }
+        let Some(mut file) = reading.pop_front() else { return Ok(()) };
+        while let Some(batch) = file.next().await? {
+            remembering.rows(&batch, &file.path)?;
+        }
+    }
+}
+
+/// Where the ids of archived rows go.
+struct Remembering<'d> {
+    /// Of the ids.
+    column: &'d str,
+    /// By number, each with the time from which on it remembers ids.
+    partitions: BTreeMap<i32, (&'d mut Decider, Micros)>,
+}
+
+impl Remembering<'_> {
+    fn rows(&mut self, batch: &RecordBatch, path: &str) -> Result<()> {
+        let lacks = |name: &str| Error::corrupt("an archive file lacks a column").with("file", path).with("column", name);
+        let ids = batch.column_by_name(self.column).ok_or_else(|| lacks(self.column))?;
+        let (partitions, times) = (batch.column_by_name(PARTITION), batch.column_by_name(TIMESTAMP));
+        let partitions = partitions.and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| lacks(PARTITION))?;
+        let times = times.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>()).ok_or_else(|| lacks(TIMESTAMP))?;
+        for row in 0..batch.num_rows() {
+            let Some((decider, oldest)) = self.partitions.get_mut(&partitions.value(row)) else { continue };
+            if times.value(row) >= *oldest
+                && let Some(text) = canonical_text(ids, row)
+            {
+                decider.remember(&text, times.value(row))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An archive file that a task of its own reads, a few batches ahead.
+struct ReadAhead {
+    path: String,
+    batches: mpsc::Receiver<RecordBatch>,
+    reading: AbortOnDropHandle<Result<()>>,
+}
+
+impl ReadAhead {
+    fn begin(storage: &ObjectStorage, file: &FileRecord, columns: &[String]) -> ReadAhead {
+        let (send, batches) = mpsc::channel(BATCHES_AHEAD);
+        let (storage, file, columns) = (storage.clone(), file.clone(), columns.to_vec());
+        let path = file.path.clone();
+        let reading = tokio::spawn(async move {
+            let mut rows = read_archive(&storage, &file, Some(&columns)).await?;
+            while let Some(batch) = rows.try_next().await? {
+                // Without a receiver the rest is not wanted.
+                if send.send(batch).await.is_err() {
+                    break;
+                }
+            }
+            Ok::<_, Error>(())
+        });
+        ReadAhead { path, batches, reading: AbortOnDropHandle::new(reading) }
+    }
+
+    /// Returns the next rows; `None` after the last ones. Errors if the file was not read to its end.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self.batches.recv().await {
+            Some(batch) => Ok(Some(batch)),
+            None => (&mut self.reading).await?.map(|()| None),
+        }
+    }
 }
 
 #[cfg(test)]

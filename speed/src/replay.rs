@@ -121,10 +121,12 @@ impl<'a> Replay<'a> {
     async fn taken_over(&self, definition: &StreamDefinition, range: &CheckpointRange) -> Result<PartitionState> {
         let Redecide { storage, state, max_future, ids, .. } = self.context;
         let before = values_before(state, &range.partition, range.start)?;
-        let mut decider = Decider::new(before.clock, before.max_event_time, max_future, definition.dedup_within, ids);
+        let decider = Decider::new(before.clock, before.max_event_time, max_future, definition.dedup_within, ids);
         let earlier = checkpoints_before(state, &range.partition, range.start);
-        reread_ids(storage, &earlier, definition, &range.partition, &mut decider).await?;
-        Ok(PartitionState::new(range.partition.clone(), String::new(), decider, range.start))
+        let mut begun = [(range.partition.clone(), decider)];
+        reread_ids(storage, &earlier, definition, &mut begun).await?;
+        let [(id, decider)] = begun;
+        Ok(PartitionState::new(id, String::new(), decider, range.start))
     }
 
     /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them; `None` if

@@ -34,6 +34,16 @@ impl Facts {
     }
 }
 
+/// A partition of which it is decided where it begins, and whose ids are not known yet.
+struct Begun {
+    source: TopicPartition,
+    id: PartitionId,
+    stream: LiveStream,
+    /// Of the log.
+    identity: String,
+    start: Offset,
+}
+
 impl Worker<'_> {
     /// Takes partitions over at their committed positions.
     pub(super) async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
@@ -57,10 +67,15 @@ impl Worker<'_> {
         let facts = self.facts_of(partitions).await?;
         self.check_marks(partitions, &state, &facts).await?;
         let mut starts = Vec::with_capacity(partitions.len());
+        let mut by_stream: BTreeMap<Arc<str>, Vec<Begun>> = BTreeMap::new();
         for source in partitions {
             self.claim(source, epoch, &state);
-            let start = self.take_over(source, &state, &facts).await?;
-            starts.push((source.clone(), start));
+            let begun = self.begin(source, &state, &facts).await?;
+            starts.push((source.clone(), begun.start));
+            by_stream.entry(begun.id.stream.clone()).or_default().push(begun);
+        }
+        for begun in by_stream.into_values() {
+            self.take_over(begun, &state).await?;
         }
         info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions taken over");
         Ok(starts)
@@ -106,11 +121,12 @@ impl Worker<'_> {
         }
     }
 
-    async fn take_over(&mut self, source: &TopicPartition, state: &CatalogState, facts: &Facts) -> Result<Offset> {
+    /// Decides where a partition begins.
+    async fn begin(&self, source: &TopicPartition, state: &CatalogState, facts: &Facts) -> Result<Begun> {
         let stream = self.stream_of(source);
         let (stream, id) =
             stream.ok_or_else(|| Error::internal("a partition that belongs to no stream was assigned").with("partition", source))?;
-        let (definition, version) = (stream.definition.clone(), stream.version);
+        let stream = stream.clone();
         let unknown = || Error::unavailable("the log does not know an assigned partition yet").with("partition", source);
         let (identity, bounds) = facts.find(source).ok_or_else(unknown)?;
         let known = state.partitions.get(&id);
@@ -124,15 +140,26 @@ impl Worker<'_> {
                 end
             }
         };
-        let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
-        let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, &self.ids);
-        reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
-        failpoint::hit("speed.ids_reread")?;
-        let decoder = Arc::new(Decoder::new(definition)?);
-        self.epoch
-            .assigned
-            .insert(source.clone(), AssignedPartition::new(PartitionState::new(id, identity.to_owned(), decider, start), decoder, version));
-        Ok(start)
+        Ok(Begun { source: source.clone(), id, stream, identity: identity.to_owned(), start })
+    }
+
+    /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
+    async fn take_over(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
+        let Some(LiveStream { definition, version }) = begun.first().map(|begun| begun.stream.clone()) else { return Ok(()) };
+        let mut deciders = Vec::with_capacity(begun.len());
+        for Begun { id, .. } in &begun {
+            let (clock, newest) = state.partitions.get(id).map_or((None, None), |known| (known.clock, known.max_event_time));
+            let decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, &self.ids);
+            deciders.push((id.clone(), decider));
+        }
+        reread_ids(&self.speed.storage, state, &definition, &mut deciders).await?;
+        for (Begun { source, identity, start, .. }, (id, decider)) in begun.into_iter().zip(deciders) {
+            failpoint::hit("speed.ids_reread")?;
+            let decoder = Arc::new(Decoder::new(definition.clone())?);
+            let partition = PartitionState::new(id, identity, decider, start);
+            self.epoch.assigned.insert(source, AssignedPartition::new(partition, decoder, version));
+        }
+        Ok(())
     }
 
     /// Returns the stream of a partition of the log, and the partition's id in it.

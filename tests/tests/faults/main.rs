@@ -24,6 +24,7 @@ mod site;
 mod small_disk;
 mod speed_memory;
 mod supernode;
+mod takeover;
 mod training;
 
 use arrow::array::RecordBatch;

@@ -140,7 +140,7 @@ impl Worker {
     }
 
     async fn reread_ids(&self, state: &CatalogState, id: &PartitionId, oldest: i64, decider: &mut Decider) -> Result<()> {
-        for file in files_since(state, id, oldest) {
+        for file in files_since(state, &id.stream, &BTreeMap::from([(id.clone(), oldest)])) {
             let events = archived(&self.ctx, file).await?;
             for event in events.iter().filter(|event| event.position.partition == *id && event.timestamp >= oldest) {
                 decider.remember(&event.id, event.timestamp)?;
