@@ -17,18 +17,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{filter_record_batch, nullif};
+use arrow::compute::nullif;
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
 use engine::plan::links::EdgeKind;
-use engine::states::{StateRows, conform, levels, rollup, tiles};
+use engine::states::{StateRows, conform, kept_tiles, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, Manifest, Tier, read_bucket};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
-use types::tiles::{EdgesFrom, Floors};
+use types::tiles::EdgesFrom;
 use types::{Error, Result, failpoint};
 
 use crate::attempt::Attempt;
@@ -173,12 +173,9 @@ impl Sides<'_> {
 
     /// Rows of the recomputed base, without what the kept states do not have any more.
     fn recomputed(&self, batch: &RecordBatch) -> Result<StateRows> {
-        let (view, floors) = (&self.attempt.view, &self.writer.floors);
-        let (mut rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), batch)?)?;
-        if *floors != self.attempt.inputs.floors {
-            rows = filter_record_batch(&rows, &is_kept(&rows, floors)?)?;
-        }
-        let rows = without_old_times(view, &self.edges_from, &rows)?;
+        let view = &self.attempt.view;
+        let (rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), batch)?)?;
+        let rows = without_old_times(view, &self.edges_from, &kept_tiles(&rows, &self.writer.floors)?)?;
         let keys = view.codec.encode(&rows.columns()[..view.plan.keys.len()], rows.num_rows())?;
         Ok(StateRows::from_sorted(rows, keys))
     }
@@ -186,12 +183,6 @@ impl Sides<'_> {
 
 fn is_done(rows: &Option<StateRows>) -> bool {
     rows.as_ref().is_none_or(StateRows::is_empty)
-}
-
-fn is_kept(rows: &RecordBatch, floors: &Floors) -> Result<BooleanArray> {
-    let floor_of = |code: u8| floors.iter().find(|(level, _)| level.code() == code).and_then(|(_, floor)| *floor);
-    let places = levels(rows)?.values().iter().zip(tiles(rows)?);
-    Ok(places.map(|(level, tile)| Some(floor_of(*level).is_none_or(|floor| *tile >= floor))).collect())
 }
 
 /// Whether edges may count events that no window reaches any more: a recomputation does not read these.

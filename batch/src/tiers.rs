@@ -1,6 +1,6 @@
 //! Reads the rows of tiers by bucket, in several tasks.
 
-use engine::states::conform;
+use engine::states::{conform, kept_tiles};
 use futures::TryStreamExt;
 use storage::{BucketFile, Tier, read_bucket};
 use types::Result;
@@ -11,8 +11,9 @@ use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::join::without_expired;
 use crate::recompute::{each_partition, join_partitions};
 
-/// Returns the rows of all files of these tiers, unsorted, in this many buckets; and the number of events of links that
-/// were left out, because no window reaches them any more.
+/// Returns the rows of all files of these tiers, unsorted, in this many buckets, without tiles that are not kept any
+/// more: these are neither sorted nor spilled. The second result is the number of events of links that were left out,
+/// because no window reaches them any more.
 pub(crate) async fn tier_rows(
     attempt: &Attempt<'_>,
     tiers: &[&Tier],
@@ -27,6 +28,7 @@ pub(crate) async fn tier_rows(
     }
     let read = |place: usize| {
         let (storage, view, files) = (storage.clone(), view.clone(), shares[place].clone());
+        let floors = attempt.inputs.floors.clone();
         let mut partitioner = BucketPartitioner::new(shuffle.clone());
         Ok(async move {
             let mut left_out = 0;
@@ -36,7 +38,7 @@ pub(crate) async fn tier_rows(
                     let rows = conform(view.plan.state_schema(), &batch)?;
                     let (rows, expired) = without_expired(&view, &edges_from, rows)?;
                     left_out += expired;
-                    partitioner.push_rows(rows)?;
+                    partitioner.push_rows(kept_tiles(&rows, &floors)?)?;
                 }
             }
             Ok((partitioner.finish()?, left_out))

@@ -38,7 +38,7 @@ pub use first_rows::Probe;
 pub use gather::{Gather, compact_by_eight, compact_pairwise};
 pub use kept::KeptKey;
 pub use keys::KeyCodec;
-pub use merge::{at_kept_levels, keep_from, merge_rolled_up, merge_sets, merge_sorted, rollup, sort_and_merge};
+pub use merge::{at_kept_levels, keep_from, kept_tiles, merge_rolled_up, merge_sets, merge_sorted, rollup, sort_and_merge};
 pub use nodes::NodeCodec;
 pub use partial::{EventSource, Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};
 pub use per_event::PerEvent;

@@ -4,7 +4,7 @@
 //! that every group number up to the given total has been seen.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
-use arrow::compute::{concat, concat_batches, interleave, interleave_record_batch, take};
+use arrow::compute::{concat, concat_batches, filter_record_batch, interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -89,6 +89,22 @@ pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Opti
     in_order(rows.keys(), all)
 }
 
+/// Drops rows of tiles before `floors`.
+pub fn kept_tiles(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
+    let keep = is_kept(rows, floors)?;
+    if keep.true_count() == rows.num_rows() { Ok(rows.clone()) } else { Ok(filter_record_batch(rows, &keep)?) }
+}
+
+/// Whether each row is of a tile from its level's floor on.
+fn is_kept(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<BooleanArray> {
+    let mut least = [Micros::MIN; Level::LADDER.len()];
+    for (level, floor) in floors {
+        least[level.code() as usize] = floor.unwrap_or(Micros::MIN);
+    }
+    let places = levels(rows)?.values().iter().zip(tiles(rows)?);
+    Ok(places.map(|(level, tile)| Some(least.get(*level as usize).is_none_or(|least| tile >= least))).collect())
+}
+
 /// Returns the levels that rows have, finest first.
 fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
     let mut present = [false; Level::LEVELS.len()];
@@ -124,7 +140,7 @@ fn filtered(rows: &StateRows, keep: &BooleanArray) -> Result<StateRows> {
         return Ok(rows.clone());
     }
     let keys = arrow::compute::filter(rows.keys(), keep)?.as_binary::<i32>().clone();
-    Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), keep)?, keys))
+    Ok(StateRows::from_sorted(filter_record_batch(rows.batch(), keep)?, keys))
 }
 
 /// Combines the rows of several levels, finest first and each sorted, key by key. `every_key` lists all keys in order.

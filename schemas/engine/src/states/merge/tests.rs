@@ -22,3 +22,31 @@ fn sets_merge_into_what_all_their_rows_merge_into() {
     assert_eq!((merged.batch(), merged.keys()), (expected.batch(), expected.keys()));
     assert!(merge_sets(&plan, &codec, &[]).unwrap().is_empty());
 }
+
+/// Tiles that expired since the sets were rolled up are dropped, whether that is done before they are merged or then.
+#[test]
+fn rolled_up_sets_merge_into_what_all_their_events_roll_up_to() {
+    let plan = Arc::new(planned("CREATE VIEW v WITH (windows = '1h, 2d') AS SELECT k, count(*) AS n, max(x) AS most FROM s GROUP BY k"));
+    let codec = KeyCodec::for_plan(&plan).unwrap();
+    let mut partial = Partial::new(plan.clone(), &session()).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let states = |first: i64| {
+        let rows: Vec<(String, i64, Micros)> = (first..first + 400).map(|at| (format!("k{}", at * 7 % 11), at, at * MINUTE)).collect();
+        runtime.block_on(partial.states("s", &[events(&rows)])).unwrap()
+    };
+    let batches: Vec<Vec<RecordBatch>> = [0, 300, 550].into_iter().map(states).collect();
+    let (earlier, floors) = (plan.floors(400 * MINUTE), plan.floors(1_000 * MINUTE));
+    let rolled_up = |batches: &[RecordBatch], floors: &[(Level, Option<Micros>)]| {
+        rollup(&plan, &sort_and_merge(&plan, &codec, batches).unwrap(), floors).unwrap()
+    };
+    let sets: Vec<RecordBatch> = batches.iter().map(|batches| rolled_up(batches, &earlier).batch().clone()).collect();
+    let kept: Vec<RecordBatch> = sets.iter().map(|set| kept_tiles(set, &floors).unwrap()).collect();
+    let rows = |sets: &[RecordBatch]| sets.iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert!(rows(&kept) < rows(&sets), "some tiles have expired");
+    let expected = rolled_up(&batches.concat(), &floors);
+    assert!(expected.len() < rows(&kept), "some tiles are in two sets");
+    for sets in [sets, kept] {
+        let merged = merge_rolled_up(&plan, &StateRows::sort(&plan, &codec, &sets).unwrap(), &floors).unwrap();
+        assert_eq!((merged.batch(), merged.keys()), (expected.batch(), expected.keys()));
+    }
+}
