@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::plan::{StateExpr, ViewPlan};
 use crate::states::keys::KeyCodec;
-use crate::states::rows::{StateRows, levels, taken_column, tiles};
+use crate::states::rows::{StateRows, levels, taken, taken_column, tiles};
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
@@ -80,13 +80,8 @@ pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Opt
 ///
 /// The rows are in the order of [`StateRows::sort`]. Each set has all its rows of the tiles from `floors` on.
 pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
-    let mut all = Vec::with_capacity(plan.levels.len());
-    for level in &plan.levels {
-        let of_level = filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code == level.code())).collect())?;
-        let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
-        all.push(merge_sorted(plan, &keep_from(&of_level, floor)?)?);
-    }
-    in_order(rows.keys(), all)
+    let kept = filtered(rows, &is_kept(rows.batch(), floors)?)?;
+    merge_sorted(plan, &finest_first(&kept)?)
 }
 
 /// Drops rows of tiles before `floors`.
@@ -103,6 +98,20 @@ fn is_kept(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<Boo
     }
     let places = levels(rows)?.values().iter().zip(tiles(rows)?);
     Ok(places.map(|(level, tile)| Some(least.get(*level as usize).is_none_or(|least| tile >= least))).collect())
+}
+
+/// Orders each key's rows by level and tile, as they are in a snapshot.
+fn finest_first(rows: &StateRows) -> Result<StateRows> {
+    let (keys, levels, tiles) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
+    let mut order: Vec<u32> = (0..rows.len() as u32).collect();
+    for of_key in order.chunk_by_mut(|one, next| keys.value(*one as usize) == keys.value(*next as usize)) {
+        of_key.sort_by_key(|row| (levels.value(*row as usize), tiles[*row as usize]));
+    }
+    if order.is_sorted() {
+        return Ok(rows.clone());
+    }
+    // No row leaves its key.
+    Ok(StateRows::from_sorted(taken(rows.batch(), &UInt32Array::from(order))?, keys.clone()))
 }
 
 /// Returns the levels that rows have, finest first.
