@@ -129,7 +129,7 @@ enum Command {
     Repair(repair::RepairArgs),
     /// Show how far each partition is read, what each view is served from, what ran, and what is wrong
     Status(status::StatusArgs),
-    /// Show where the bytes are, by stream, view and kind, and what another retention would free
+    /// Show where the bytes are, by stream, view, kind and age, and what another retention would free
     Storage(storage::StorageArgs),
     /// List the sinks, print what one puts out, and from which events on which version does
     Sink(sink::SinkArgs),

@@ -1,5 +1,5 @@
-//! `storage`: what the object storage holds, by stream, view and kind, and what another `retention` would free
-//! ([`WouldFree`]). A pure function of the catalog's state, which knows every file and its size.
+//! `storage`: what the object storage holds, by stream, view, kind and age, and what another `retention`
+//! would free ([`WouldFree`]). A pure function of the catalog's state, which knows every file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,20 @@ use engine::events::format_timestamp;
 use serde::Serialize;
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 use url::Url;
 
+use crate::collect::clock_behind;
 use crate::installation::{Installation, now};
 
+mod ages;
 mod text;
 mod what_if;
 
+pub use ages::AgeUsage;
 pub use what_if::WouldFree;
 
+use ages::by_age;
 use what_if::would_free;
 
 /// Files of one kind.
@@ -68,6 +72,8 @@ pub struct StreamUsage {
     pub superseded: Usage,
     pub oldest_event: Option<String>,
     pub newest_event: Option<String>,
+    /// The archive by the age of its events.
+    pub by_age: Vec<AgeUsage>,
     /// The stream's `retention`; null: for ever.
     pub retention: Option<String>,
     /// What other retentions would free now. Those that a view over the stream does not allow are left out.
@@ -116,12 +122,13 @@ impl Installation {
 pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is_event_clock: bool) -> Result<StorageReport> {
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
     let mut freed = would_free(state, registry, (now, is_event_clock))?;
+    let clock = |stream: &str| now.saturating_sub(micros(clock_behind(state, stream, is_event_clock, now)));
     Ok(StorageReport {
         revision: state.revision,
         total: Usage::sum(state.files.iter()),
         streams: state
             .live(DefinitionKind::Stream)
-            .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default()))
+            .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default(), clock(&stream.name)))
             .collect::<Result<_>>()?,
         served_bytes: served_bytes(state),
         views: view_usages(state),
@@ -133,16 +140,18 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is
     })
 }
 
-fn stream_usage(state: &CatalogState, stream: &DefinitionRecord, would_free: Vec<WouldFree>) -> Result<StreamUsage> {
+fn stream_usage(state: &CatalogState, stream: &DefinitionRecord, would_free: Vec<WouldFree>, now: Micros) -> Result<StreamUsage> {
     let files: Vec<&FileRecord> = state.files.iter().filter(|file| is_of_stream(file, &stream.name)).collect();
     let of_kind = |kind| files.iter().copied().filter(move |file| file.kind == kind);
+    let archive: Vec<&FileRecord> = of_kind(FileKind::Archive).collect();
     Ok(StreamUsage {
         stream: stream.name.clone(),
-        archive: Usage::sum(of_kind(FileKind::Archive)),
+        archive: Usage::sum(archive.iter().copied()),
         dead_letters: Usage::sum(of_kind(FileKind::DeadLetters)),
         superseded: Usage::sum(of_kind(FileKind::Superseded)),
-        oldest_event: of_kind(FileKind::Archive).filter_map(|file| file.min_event_time).min().map(format_timestamp),
-        newest_event: of_kind(FileKind::Archive).filter_map(|file| file.max_event_time).max().map(format_timestamp),
+        oldest_event: archive.iter().filter_map(|file| file.min_event_time).min().map(format_timestamp),
+        newest_event: archive.iter().filter_map(|file| file.max_event_time).max().map(format_timestamp),
+        by_age: by_age(&archive, now),
         retention: parse_stream(&stream.sql)?.retention.map(format_duration_parts),
         would_free,
     })

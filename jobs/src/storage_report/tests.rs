@@ -81,6 +81,27 @@ async fn files_are_counted_by_stream_view_and_kind() {
 }
 
 #[tokio::test]
+async fn the_archive_is_shown_by_the_age_of_its_events() {
+    let report = report(&state("", &[(1000, 400), (300, 30), (100, 20), (10, 7), (1, -1)])).await;
+    let ages: Vec<(Option<&str>, u64, i64)> =
+        report.streams[0].by_age.iter().map(|age| (age.up_to.as_deref(), age.usage.files, age.usage.bytes)).collect();
+    assert_eq!(ages, [(Some("7d"), 2, 11), (Some("30d"), 2, 400), (None, 1, 1000)]);
+    let text = report.text();
+    assert!(text.contains("up to 30d") && text.contains("older"), "{text}");
+    let json = serde_json::to_value(&report.streams[0].by_age).unwrap();
+    assert_eq!(json[2], serde_json::json!({"up_to": null, "files": 1, "bytes": 1000, "rows": 100}));
+}
+
+#[tokio::test]
+async fn what_dropping_a_kept_version_frees_is_named() {
+    let mut state = state("", &[(1000, 2)]);
+    assert!(!report(&state).await.text().contains("view drop"));
+    state.definitions[1].status = DefinitionStatus::Kept;
+    let text = report(&state).await.text();
+    assert!(text.contains("basestream view drop totals@1 would free 100 B"), "{text}");
+}
+
+#[tokio::test]
 async fn a_bound_that_is_less_than_what_is_served_is_named() {
     let mut report = report(&state("", &[(1000, 2)])).await;
     assert_eq!(report.served_bytes, 70);

@@ -3,7 +3,7 @@
 use catalog::DefinitionStatus;
 use indicatif::HumanBytes;
 
-use super::{StorageReport, StreamUsage, Usage, ViewUsage};
+use super::{AgeUsage, StorageReport, StreamUsage, Usage, ViewUsage};
 use crate::output::{size, table};
 
 impl StorageReport {
@@ -14,11 +14,15 @@ impl StorageReport {
         if !streams.is_empty() {
             parts.push(table(&["stream", "kind", "files", "bytes", "events", "from", "to", "retention"], streams));
         }
+        let ages: Vec<Vec<String>> = self.streams.iter().filter(|stream| stream.by_age.len() > 1).flat_map(age_rows).collect();
+        if !ages.is_empty() {
+            parts.push(table(&["archive of", "age", "files", "bytes", "events"], ages));
+        }
         if !self.views.is_empty() {
             parts.push(table(&["view", "version", "status", "files", "bytes", "rows"], self.views.iter().map(view_row)));
         }
         parts.push(table(&["other", "files", "bytes"], self.other_rows()));
-        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).collect();
+        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).chain(self.kept_lines()).collect();
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
         }
@@ -27,6 +31,14 @@ impl StorageReport {
             parts.push(format!("serving.cache_bytes is {most}, and a node has local copies of the {served} that are served: raise it"));
         }
         parts.join("\n\n")
+    }
+
+    /// What the versions take that are kept for a rollback.
+    fn kept_lines(&self) -> impl Iterator<Item = String> {
+        let kept = self.views.iter().filter(|view| view.status == Some(DefinitionStatus::Kept) && view.snapshots.files > 0);
+        kept.map(|ViewUsage { view, version, snapshots, .. }| {
+            format!("basestream view drop {view}@{version} would free {}: keep_old keeps this version", size(snapshots.bytes))
+        })
     }
 
     fn other_rows(&self) -> Vec<Vec<String>> {
@@ -52,6 +64,13 @@ fn stream_rows(stream: &StreamUsage) -> Vec<Vec<String>> {
     let others = others.into_iter().filter(|(_, usage)| usage.files > 0);
     let others = others.map(|(kind, usage)| row(kind, usage, ["-", "-", "-"].map(str::to_owned)));
     std::iter::once(archive).chain(others).collect()
+}
+
+fn age_rows(stream: &StreamUsage) -> impl Iterator<Item = Vec<String>> {
+    let name = |up_to: &Option<String>| up_to.as_ref().map_or_else(|| "older".to_owned(), |up_to| format!("up to {up_to}"));
+    stream.by_age.iter().map(move |AgeUsage { up_to, usage }| {
+        vec![stream.stream.to_string(), name(up_to), usage.files.to_string(), size(usage.bytes), usage.rows.to_string()]
+    })
 }
 
 fn view_row(view: &ViewUsage) -> Vec<String> {

@@ -16,8 +16,8 @@ use super::Usage;
 use crate::collect::{clock_behind, least_retention, reads, retentions, without_staging};
 
 /// The retentions whose effect is shown, in days, where the views over the stream allow them.
-const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
-const DAY: Duration = Duration::from_hours(24);
+pub(super) const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
+pub(super) const DAY: Duration = Duration::from_hours(24);
 
 /// What a shorter `retention` would free.
 #[derive(Debug, Clone, PartialEq, Serialize)]
