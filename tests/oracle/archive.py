@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the archive of a stream as it stands, with DuckDB, pyarrow and Polars.
+"""Reads the archive or the dead letters of a stream as they stand, with DuckDB, pyarrow and Polars.
 
     archive.py folder columns
 
@@ -20,7 +20,8 @@ import pyarrow.parquet
 
 def main(folder, columns):
     files = sorted(str(path) for path in pathlib.Path(folder).rglob("*.parquet"))
-    with_duckdb = duckdb.sql(f"SELECT {', '.join(columns)} FROM read_parquet('{folder}/**/*.parquet', union_by_name = true)").fetchall()
+    quoted = ", ".join(f'"{name}"' for name in columns)
+    with_duckdb = duckdb.sql(f"SELECT {quoted} FROM read_parquet('{folder}/**/*.parquet', union_by_name = true)").fetchall()
     schema = pyarrow.unify_schemas([pyarrow.parquet.read_schema(file) for file in files])
     table = pyarrow.dataset.dataset(folder, format="parquet", schema=schema).to_table(columns=columns)
     with_pyarrow = list(zip(*(table.column(name).to_pylist() for name in columns)))

@@ -293,19 +293,38 @@ async fn other_programs_read_the_archive_as_it_stands() {
     let expected = crate::rows(&site.node().await, &format!("SELECT {} FROM s ORDER BY id", columns.join(", "))).await;
     assert_eq!(expected.len(), 8);
 
+    assert_other_programs_read(&site, "archive", &columns, &expected);
+
+    let mut expected = Vec::new();
+    for file in of_kind(&*site.state().await, FileKind::DeadLetters) {
+        let mut batches = storage::read_dead_letters(&site.harness.storage, &file).await.unwrap();
+        while let Some(batch) = batches.try_next().await.unwrap() {
+            let partitions = batch.column_by_name("partition").unwrap().as_primitive::<Int32Type>();
+            let offsets = batch.column_by_name("offset").unwrap().as_primitive::<Int64Type>();
+            expected.extend((0..batch.num_rows()).map(|row| format!("{} {}", partitions.value(row), offsets.value(row))));
+        }
+    }
+    expected.sort();
+    assert_eq!(expected.len(), 5);
+    assert_other_programs_read(&site, "dead-letters", &["partition", "offset"], &expected);
+}
+
+/// They find these rows, as texts in their order, in the stream's files of one kind, and the same ids of columns in all
+/// of them.
+fn assert_other_programs_read(site: &Site, kind: &str, columns: &[&str], rows: &[String]) {
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/archive.py");
-    let folder = site.harness.path().join("storage/archive/s");
+    let folder = site.harness.path().join("storage").join(kind).join("s");
     let mut python = std::process::Command::new(basestream_tests::oracle::needed());
     let output = python.arg(script).arg(folder).arg(columns.join(",")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["files"], 3, "one of each definition's version, and a new one");
     for program in ["duckdb", "pyarrow", "polars"] {
-        assert_eq!(found["rows"][program], serde_json::json!(expected), "{program}");
+        assert_eq!(found["rows"][program], serde_json::json!(rows), "{kind}, {program}");
     }
     assert!(!found["ids"].as_object().unwrap().is_empty(), "{found}");
     for (column, ids) in found["ids"].as_object().unwrap() {
-        assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{column}");
+        assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{kind}, {column}");
     }
 }
 
