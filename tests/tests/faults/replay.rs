@@ -175,6 +175,8 @@ async fn a_full_run_of_a_stream_view_reads_the_archive_if_it_is_asked_for() {
     let full = site.harness.recompute("by_stream", RunTime::At(now())).await.unwrap();
     assert_eq!((run.strategy, full.strategy), (Some(ByStream), Some(Full)));
     assert_eq!(run.events_read, full.events_read);
+    let comparison = full.comparison.unwrap();
+    assert!(comparison.rows > 0 && comparison.differences == 0 && comparison.error.is_none(), "{comparison:?}");
     site.assert_proven("by_stream").await;
 }
 
