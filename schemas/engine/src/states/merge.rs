@@ -92,7 +92,7 @@ pub fn kept_tiles(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Res
 
 /// Whether each row is of a tile from its level's floor on.
 fn is_kept(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<BooleanArray> {
-    let mut least = [Micros::MIN; Level::LADDER.len()];
+    let mut least = [Micros::MIN; Level::LEVELS.len()];
     for (level, floor) in floors {
         least[level.code() as usize] = floor.unwrap_or(Micros::MIN);
     }
