@@ -1,4 +1,4 @@
-//! `examples/grafana`: what its dashboard asks, over the definitions of `examples/payments`.
+//! `examples/grafana` and the guide for Grafana: what they ask, over the definitions of `examples/payments`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,16 @@ fn read(path: &str) -> String {
 
 fn yaml(path: &str) -> Value {
     serde_yaml_ng::from_str(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn guide() -> String {
+    read("../docs/guides/query-from-grafana.md")
+}
+
+/// The blocks of code of a language in a page.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
 fn dashboard() -> Value {
@@ -91,6 +101,38 @@ async fn every_panel_of_the_example_is_answered() {
     let devices = dashboard["templating"]["list"][0]["query"].as_str().unwrap();
     assert_eq!(texts(&client, devices).await.concat().into_iter().flatten().collect::<Vec<_>>(), ["d1", "d3"]);
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_query_of_the_guide_is_answered() {
+    let server = payments().await;
+    let client = server.connect().await;
+    let page = guide();
+    let mut queries = blocks(&page, "sql");
+    queries.extend(page.split('`').filter(|part| part.starts_with("SELECT ")));
+    let mut answers = Vec::new();
+    for sql in queries {
+        let rows = texts(&client, &expanded(sql)).await;
+        answers.push(rows.iter().map(|row| row.iter().flatten().cloned().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>());
+    }
+    assert_eq!(answers, [vec!["1772359800 ok 1", "1772359860 declined 1", "1772360400 ok 1"], vec!["d1 1", "d3 0"]]);
+    server.stop().await;
+}
+
+#[test]
+fn the_guide_s_data_source_is_that_of_the_example() {
+    let page = guide();
+    let [source] = blocks(&page, "yaml")[..] else { panic!("the guide shows one data source") };
+    let source = &serde_yaml_ng::from_str::<Value>(source).unwrap()["datasources"][0];
+    let example = &yaml("grafana/provisioning/datasources/basestream.yaml")["datasources"][0];
+    for field in ["name", "type", "user", "secureJsonData"] {
+        assert_eq!(source[field], example[field], "{field}");
+    }
+    // It is of a node on another machine, with TLS.
+    assert_eq!(source["jsonData"]["sslmode"], "verify-full");
+    for (setting, value) in source["jsonData"].as_object().unwrap().iter().filter(|(setting, _)| *setting != "sslmode") {
+        assert_eq!(*value, example["jsonData"][setting.as_str()], "{setting}");
+    }
 }
 
 #[test]
