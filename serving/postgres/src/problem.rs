@@ -50,7 +50,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 15] = [
+const BY_MESSAGE: [(&str, &str); 16] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -62,6 +62,7 @@ const BY_MESSAGE: [(&str, &str); 15] = [
     ("only queries are supported", READ_ONLY),
     ("division by zero", "22012"),
     ("a number is too large", OUT_OF_RANGE),
+    ("cannot cast string", INVALID_TEXT),
     ("as_of", INVALID_PARAMETER_VALUE),
     ("the query names the parameter", "42P02"),
     ("not supported", NOT_SUPPORTED),
