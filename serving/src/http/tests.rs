@@ -382,8 +382,11 @@ async fn a_large_answer_is_compressed_where_that_is_accepted() {
     let client = Client::new().await;
     let body = json!({ "query": "SELECT 'the same text again' AS text FROM range(1, 2000)" }).to_string();
     let plain = client.post("/v1/sql", &body).await;
-    let zipped = client.send("POST", "/v1/sql", "accept-encoding: gzip\r\n", body.as_bytes()).await;
-    assert!(zipped.head.contains("content-encoding: gzip") && zipped.body.len() * 10 < plain.body.len(), "{}", zipped.head);
+    for encoding in ["gzip", "zstd"] {
+        let zipped = client.send("POST", "/v1/sql", &format!("accept-encoding: {encoding}\r\n"), body.as_bytes()).await;
+        let is_encoded = zipped.head.contains(&format!("content-encoding: {encoding}"));
+        assert!(is_encoded && zipped.body.len() * 10 < plain.body.len(), "{}", zipped.head);
+    }
     let row = client.send("GET", "/v1/views/velocity/row?device=a", "accept-encoding: gzip\r\n", b"").await;
     assert!(!row.head.contains("content-encoding"), "{}", row.head);
 }

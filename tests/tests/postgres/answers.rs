@@ -3,7 +3,7 @@
 use futures::{StreamExt, TryStreamExt};
 use rust_decimal::Decimal;
 use tokio_postgres::Statement;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
 use crate::server::{Server, UNIT, error_of, one, texts};
@@ -65,6 +65,37 @@ async fn values_of_every_type_are_the_same_in_text_and_binary() {
         vec![None::<String>; 11]
     );
     server.stop().await;
+}
+
+/// What PostgreSQL has no type for.
+#[tokio::test(flavor = "multi_thread")]
+async fn structs_maps_and_lists_of_lists_are_json_in_text_and_binary() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT named_struct('n', big, 'amount', amount, 'tags', tags) AS s, map([device], [small]) AS m, \
+        ARRAY[marks, NULL] AS l FROM events WHERE device = 'a'";
+    let expected = [r#"{"n":"9007199254740993","amount":"12.34","tags":["x","y z",null]}"#, r#"{"a":-7}"#, "[[1,-2],null]"];
+    let text = texts(&client, sql).await.concat();
+    assert_eq!(text.iter().flatten().collect::<Vec<_>>(), expected);
+    let row = client.query_one(sql, &[]).await.unwrap();
+    for (column, expected) in expected.into_iter().enumerate() {
+        assert_eq!(*row.columns()[column].type_(), Type::JSON, "{column}");
+        assert_eq!(row.get::<_, Raw<'_>>(column).0, expected.as_bytes(), "{column}");
+    }
+    server.stop().await;
+}
+
+/// The bytes of a value, of whatever type.
+struct Raw<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
