@@ -27,12 +27,10 @@ const TOTALS: &str = "CREATE VIEW totals AS SELECT count(*) AS n, sum(amount) AS
 struct Process(Child);
 
 impl Process {
-    fn start(project: &Project, name: &str, port: Option<u16>) -> Process {
+    fn start(project: &Project, name: &str, settings: &[(&str, &str)]) -> Process {
         let log = std::fs::File::options().create(true).append(true).open(project.folder.path().join(format!("{name}.log"))).unwrap();
         let mut command = project.command(&[name]).unwrap();
-        if let Some(port) = port {
-            command.env("BASESTREAM__SERVING__HTTP", format!("127.0.0.1:{port}"));
-        }
+        command.envs(settings.iter().copied());
         Process(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
     }
 
@@ -60,9 +58,14 @@ struct Node {
 
 impl Node {
     async fn start(project: &Project) -> Node {
-        let port = free_port().unwrap();
-        let process = Process::start(project, "serve", Some(port));
-        let node = Node { url: format!("http://127.0.0.1:{port}"), http: reqwest::Client::new(), _process: process };
+        Node::start_with(project, &[]).await
+    }
+
+    async fn start_with(project: &Project, settings: &[(&str, &str)]) -> Node {
+        let address = format!("127.0.0.1:{}", free_port().unwrap());
+        let settings = [&[("BASESTREAM__SERVING__HTTP", address.as_str())][..], settings].concat();
+        let process = Process::start(project, "serve", &settings);
+        let node = Node { url: format!("http://{address}"), http: reqwest::Client::new(), _process: process };
         node.until("it is ready", async |node| node.try_get("/readyz").await.is_some()).await;
         node
     }
@@ -138,8 +141,9 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
     ];
     let project = Project::of_files(&files, String::new()).unwrap();
     project.ok(&["apply"]).unwrap();
-    let worker = Process::start(&project, "speed", None);
+    let worker = Process::start(&project, "speed", &[]);
     let nodes = [Node::start(&project).await, Node::start(&project).await, Node::start(&project).await];
+    let of_commits = Node::start_with(&project, &[("BASESTREAM__SERVING__FRESH", "committed")]).await;
     for node in &nodes {
         node.until("it follows the worker", async |node| node.workers().await == (1, 0)).await;
     }
@@ -154,6 +158,7 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
         }
     }
     assert_eq!(committed(&project), 0, "no checkpoint was committed");
+    assert_eq!(of_commits.answers(None).await.0[0]["n"], json!(0), "it follows no worker");
 
     // The worker dies: what was answered stays, and who begins anew has what is committed, until the next owner speaks.
     let (before, _) = nodes[0].answers(Some(&position)).await;
@@ -164,7 +169,7 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
     }
     let late = Node::start(&project).await;
     assert_eq!(late.answers(None).await.0[0]["n"], json!(0), "the committed vector stands");
-    let worker = Process::start(&project, "speed", None);
+    let worker = Process::start(&project, "speed", &[]);
     for node in nodes.iter().chain([&late]) {
         node.until("it follows the next worker", async |node| node.workers().await.0 == 1).await;
         node.until("what was read is read again", async |node| node.answers(None).await.0 == before).await;
@@ -185,4 +190,5 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
         node.until("it is gone", async |node| node.workers().await == (0, 0)).await;
         assert_eq!(node.answers(Some(&position)).await.0, after);
     }
+    assert_eq!(of_commits.answers(Some(&position)).await.0, after);
 }
