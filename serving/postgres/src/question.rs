@@ -95,6 +95,12 @@ impl Answer {
         Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0 }
     }
 
+    /// The rows of these batches.
+    #[cfg(test)]
+    pub(crate) fn of_batches(batches: SendableRecordBatchStream) -> Self {
+        Self::new(batches.schema(), Vec::new(), (batches, Turn::default()))
+    }
+
     /// Leaves its place among the queries that run until more rows are asked for.
     pub(crate) fn pause(&self) {
         self.turn.pause();

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use basestream_tests::until;
+use futures::{StreamExt, stream};
 use serving::ServingLimits;
 use serving::http::Protection;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use crate::server::{Server, error_of, one};
 
@@ -77,6 +80,33 @@ async fn past_the_most_clients_others_are_refused() {
     let (state, message, _) = error_of(&refused);
     assert!(state == "53300" && message.contains("at most 2"), "{state}: {message}");
     drop(second);
+    until("a place", async || tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_ok()).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_say_nothing_are_let_go_and_ten_thousand_attempts_hurt_no_client() {
+    let server = server(ServingLimits { postgres_connections: 2, ..ServingLimits::default() }).await;
+    let client = server.connect().await;
+    // With the client's as many as may be open, twice the clients: what comes after them is closed at once.
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let address = server.address;
+    let attempts = stream::iter(0..10_000).map(|_| async move {
+        match TcpStream::connect(address).await {
+            Ok(mut socket) => socket.read(&mut [0]).await.unwrap_or_default(),
+            Err(_) => 0,
+        }
+    });
+    let said = attempts.buffer_unordered(100).fold(0, async |sum, bytes| sum + bytes).await;
+    assert_eq!(said, 0, "nothing is said to who says nothing");
+    assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    for socket in &mut silent {
+        let ended = tokio::time::timeout(LONG, socket.read(&mut [0])).await.expect("timed out: it is kept");
+        assert_eq!(ended.unwrap(), 0);
+    }
     until("a place", async || tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_ok()).await;
     server.stop().await;
 }

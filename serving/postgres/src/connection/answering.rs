@@ -148,3 +148,6 @@ async fn flush(socket: &mut Socket, limits: &Limits) -> Answered {
         () = tokio::time::sleep_until(limits.ended) => Err(limits.too_long(limits.ended).into()),
     }
 }
+
+#[cfg(test)]
+mod tests;
