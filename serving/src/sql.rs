@@ -16,8 +16,8 @@ use access::Principal;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
@@ -165,16 +165,16 @@ async fn begin(
         // A NULL may have no type.
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
-    let Planned { session, context, plan, uuids, .. } =
+    let Planned { session, state, context, plan, uuids, .. } =
         Box::pin(plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types)).await?;
-    let state = session.state();
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     let schema = physical.schema();
-    let held = MemoryConsumer::new("answer").register(session.task_ctx().memory_pool());
-    let (batches, turn) = running::run(runtime, &principal, physical, session.task_ctx()).await?;
+    let task = session.task_ctx();
+    let held = MemoryConsumer::new("answer").register(task.memory_pool());
+    let (batches, turn) = running::run(runtime, &principal, physical, task).await?;
     let follower = follower.clone();
     let reported = batches.then(move |batch| {
         let _until_dropped = &timer;
@@ -193,6 +193,8 @@ async fn begin(
 /// A query, planned over one read view.
 struct Planned {
     session: SessionContext,
+    /// The session's, with the tables of the query. It copies the names of all functions: there is one for each query.
+    state: SessionState,
     context: QueryContext,
     plan: LogicalPlan,
     /// For each column of its answer whether its texts are UUIDs.
@@ -210,19 +212,20 @@ async fn plan(
 ) -> Result<Planned> {
     let mut asked = statement::read(sql)?;
     let session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state(), &asked.statement, principal)?;
+    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { read_view.committed() } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(as_of), &named.views)?.on_value_error(on_value_error);
     let columns = tables::register(&session, runtime, &context, (log, principal))?;
 
-    let plan = params::plan(&session.state(), (sql, asked.statement), types).await?;
+    let state = session.state();
+    let plan = params::plan(&state, (sql, asked.statement), types).await?;
     statement::allow(&plan)?;
     rights::allow_plan(principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
     let plan = column_names::as_sql(plan)?;
-    Ok(Planned { session, context, plan, uuids, columns })
+    Ok(Planned { session, state, context, plan, uuids, columns })
 }
 
 /// Measures a query until its stream is dropped.

@@ -53,7 +53,7 @@ pub(crate) async fn describe(
     let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();
     // What the analysis makes of expressions depends on the parameters' types, and on no value.
     let nulls = types.iter().map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?;
-    let state = planned.session.state();
+    let state = planned.state;
     let bound = params::bind(planned.plan, super::Params::Typed(nulls))?;
     let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
     Ok(Described { schema: Arc::new(analyzed.schema().as_arrow().clone()), uuids: planned.uuids, params: types, uuid_params })

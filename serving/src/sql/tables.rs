@@ -57,7 +57,7 @@ pub(super) fn tables_named(
         let in_catalog = reference.catalog().is_none_or(|catalog| catalog == DEFAULT_CATALOG);
         let known = in_catalog
             && match schema {
-                DEFAULT_SCHEMA => names(read_view).contains(name),
+                DEFAULT_SCHEMA => is_table(read_view, name),
                 SYSTEM_SCHEMA => SystemTable::ALL.iter().any(|table| table.name() == name),
                 INFORMATION_SCHEMA => true,
                 _ => false,
@@ -155,6 +155,13 @@ pub(super) fn register(
 /// A name as it is, not to be read as SQL.
 fn public(name: &str) -> TableReference {
     TableReference::bare(name.to_owned())
+}
+
+fn is_table(read_view: &ReadView, name: &str) -> bool {
+    let registry = &read_view.loaded.registry;
+    let is_kept =
+        |view: &LiveView| name.starts_with(&*view.name) && KeptTable::of_view(view).iter().any(|kept| kept.name(&view.name) == name);
+    registry.streams.contains_key(name) || registry.views.iter().any(|view| *view.name == *name || is_kept(view))
 }
 
 fn names(read_view: &ReadView) -> BTreeSet<String> {
