@@ -93,10 +93,10 @@ impl QueryRuntime {
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let state = asking_session_builder()
-            .with_config(session_config().with_default_catalog_and_schema(CATALOG, SCHEMA).with_information_schema(true))
-            .with_runtime_env(self.runtime.clone())
-            .build();
+        let mut config = session_config().with_default_catalog_and_schema(CATALOG, SCHEMA).with_information_schema(true);
+        // Lookups only estimate their rows: a key may have none.
+        config.options_mut().execution.use_row_number_estimates_to_optimize_partitioning = true;
+        let state = asking_session_builder().with_config(config).with_runtime_env(self.runtime.clone()).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, StatisticsArgs};
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use types::Result;
@@ -27,7 +29,8 @@ pub(super) struct SourceExec {
     detail: String,
     properties: Arc<PlanProperties>,
     schema: SchemaRef,
-    is_light: bool,
+    /// Of what is read in next to no time: about how many rows it has.
+    light_rows: Option<usize>,
     open: Open,
 }
 
@@ -39,16 +42,16 @@ impl SourceExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Arc::new(Self { name, detail, properties: Arc::new(properties), schema, is_light: false, open })
+        Arc::new(Self { name, detail, properties: Arc::new(properties), schema, light_rows: None, open })
     }
 
-    /// The same of what is read in next to no time.
-    pub(super) fn light(self: Arc<Self>) -> Arc<Self> {
-        Arc::new(Self { is_light: true, ..Arc::unwrap_or_clone(self) })
+    /// The same of about so many rows, which are read in next to no time.
+    pub(super) fn light(self: Arc<Self>, rows: usize) -> Arc<Self> {
+        Arc::new(Self { light_rows: Some(rows), ..Arc::unwrap_or_clone(self) })
     }
 
     pub(super) fn is_light(&self) -> bool {
-        self.is_light
+        self.light_rows.is_some()
     }
 }
 
@@ -86,6 +89,13 @@ impl ExecutionPlan for SourceExec {
 
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         Ok(self)
+    }
+
+    /// The planner gives a task of its own to each partition of a filter's input, unless it knows that there are few
+    /// rows.
+    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> DataFusionResult<Arc<Statistics>> {
+        let rows = self.light_rows.map_or(Precision::Absent, Precision::Inexact);
+        Ok(Arc::new(Statistics::new_unknown(&self.schema).with_num_rows(rows)))
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {

@@ -75,7 +75,7 @@ impl ViewTable {
     fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
         let archive = self.archive_note();
         let detail = format!("view={} keys={}{archive}", self.live.name, keys.len());
-        let is_light = archive.is_empty() && keys.len() <= FEW_KEYS;
+        let (rows, is_light) = (keys.len(), archive.is_empty() && keys.len() <= FEW_KEYS);
         let (runtime, context, view) = (self.runtime.clone(), self.context.clone(), self.live.name.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
             let (context, view, keys, columns) = (context.clone(), view.clone(), keys.clone(), columns.clone());
@@ -88,7 +88,7 @@ impl ViewTable {
             .boxed()
         };
         let source = SourceExec::new("LookupExec", detail, schema, Arc::new(open));
-        if is_light { source.light() } else { source }
+        if is_light { source.light(rows) } else { source }
     }
 
     fn scan_all(&self, columns: Vec<usize>, schema: SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {

@@ -79,7 +79,10 @@ impl AlertsTable {
             pages.map(move |page| Ok(page?.project(&columns)?)).boxed()
         };
         let source = SourceExec::new("OpenAlertsExec", detail, schema, Arc::new(open));
-        Ok(if limit.is_some_and(|limit| limit <= READ_AT_ONCE as usize) { source.light() } else { source })
+        Ok(match limit.filter(|limit| *limit <= READ_AT_ONCE as usize) {
+            Some(limit) => source.light(limit),
+            None => source,
+        })
     }
 }
 
