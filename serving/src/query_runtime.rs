@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catalog::Catalog;
+use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
 use engine::plan::{asking_session_builder, session_config};
 use storage::ObjectStorage;
@@ -31,6 +32,8 @@ pub(crate) struct QueryRuntime {
     functions: Functions,
     catalog: Catalog,
     storage: ObjectStorage,
+    /// Of sessions.
+    config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
     memory_limit_bytes: usize,
     limits: Arc<ServingLimits>,
@@ -70,6 +73,7 @@ impl QueryRuntime {
             functions,
             catalog,
             storage,
+            config: config(),
             runtime,
             memory_limit_bytes,
             limits,
@@ -93,13 +97,17 @@ impl QueryRuntime {
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let mut config = session_config().with_default_catalog_and_schema(CATALOG, SCHEMA).with_information_schema(true);
-        // Lookups only estimate their rows: a key may have none.
-        config.options_mut().execution.use_row_number_estimates_to_optimize_partitioning = true;
-        let state = asking_session_builder().with_config(config).with_runtime_env(self.runtime.clone()).build();
+        let state = asking_session_builder().with_config(self.config.clone()).with_runtime_env(self.runtime.clone()).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)
+    }
+
+    /// What a plan runs in that calls no function by its name.
+    pub(crate) fn task_context(&self) -> Arc<TaskContext> {
+        let (config, runtime) = (self.config.clone(), self.runtime.clone());
+        let (scalars, higher_order, aggregates, windows) = Default::default();
+        Arc::new(TaskContext::new(None, String::new(), config, scalars, higher_order, aggregates, windows, runtime))
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
@@ -158,4 +166,11 @@ impl QueryRuntime {
     pub(crate) fn scans(&self) -> &BlockingPool {
         &self.scans
     }
+}
+
+fn config() -> SessionConfig {
+    let mut config = session_config().with_default_catalog_and_schema(CATALOG, SCHEMA).with_information_schema(true);
+    // Lookups only estimate their rows: a key may have none.
+    config.options_mut().execution.use_row_number_estimates_to_optimize_partitioning = true;
+    config
 }

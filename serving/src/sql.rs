@@ -17,8 +17,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use engine::plan::UuidColumns;
@@ -40,6 +41,7 @@ mod describe;
 mod equality;
 mod events;
 mod joined;
+mod keyed;
 mod light;
 mod names;
 pub mod params;
@@ -160,19 +162,13 @@ async fn begin(
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
     let runtime = &runtime.for_query();
-    let types: Vec<Option<DataType>> = match &params {
-        Params::Json(_) => Vec::new(),
-        // A NULL may have no type.
-        Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
+    let ready = match keyed::ready(runtime, &principal, &read_view, (sql, as_of, on_value_error), &params)? {
+        Some(ready) => ready,
+        None => Box::pin(ready(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), params)).await?,
     };
-    let Planned { session, state, context, plan, uuids, .. } =
-        Box::pin(plan(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), &types)).await?;
-    let plan = state.optimize(&params::bind(plan, params)?)?;
-    let meta = used::meta(&plan, &context)?;
+    let Ready { context, physical, task, meta, uuids } = ready;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
-    let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     let schema = physical.schema();
-    let task = session.task_ctx();
     let held = MemoryConsumer::new("answer").register(task.memory_pool());
     let (batches, turn) = running::run(runtime, &principal, physical, task).await?;
     let follower = follower.clone();
@@ -188,6 +184,37 @@ async fn begin(
     });
     let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
     Ok(QueryResponse { schema, uuids, batches, meta, turn, held, estimated, errors })
+}
+
+/// A query that can be begun.
+struct Ready {
+    context: QueryContext,
+    physical: Arc<dyn ExecutionPlan>,
+    task: Arc<TaskContext>,
+    /// Before the first row.
+    meta: Meta,
+    /// For each column of its answer whether its texts are UUIDs.
+    uuids: Vec<bool>,
+}
+
+/// Plans a query of any form by DataFusion.
+async fn ready(
+    runtime: &QueryRuntime,
+    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    read_view: ReadView,
+    asked: (&str, Option<Micros>, OnValueError),
+    params: Params,
+) -> Result<Ready> {
+    let types: Vec<Option<DataType>> = match &params {
+        Params::Json(_) => Vec::new(),
+        // A NULL may have no type.
+        Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
+    };
+    let Planned { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, (log, principal), read_view, asked, &types)).await?;
+    let plan = state.optimize(&params::bind(plan, params)?)?;
+    let meta = used::meta(&plan, &context)?;
+    let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+    Ok(Ready { context, physical, task: session.task_ctx(), meta, uuids })
 }
 
 /// A query, planned over one read view.

@@ -72,7 +72,8 @@ impl NodeTable for ViewTable {
 }
 
 impl ViewTable {
-    fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
+    /// The rows of these keys. `columns` are indices of the plan's.
+    pub(super) fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
         let archive = self.archive_note();
         let detail = format!("view={} keys={}{archive}", self.live.name, keys.len());
         let (rows, is_light) = (keys.len(), archive.is_empty() && keys.len() <= FEW_KEYS);
