@@ -65,7 +65,7 @@ pub(crate) struct Request<'a> {
 pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response> {
     let begun = Instant::now();
     let context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
-    let loaded = context.read_view.view(request.view)?;
+    let loaded = context.read_view.known_view(request.view)?;
     let (name, is_copying) = (loaded.live.name.to_string(), loaded.copying().is_some());
     let answer = match is_copying {
         // Boxed to keep the common future small.
@@ -86,7 +86,7 @@ async fn answer(
     (view, principal): (&str, &Principal),
     Checked { keys, paths }: Checked,
 ) -> Result<Response> {
-    let loaded = context.read_view.view(view)?;
+    let loaded = context.read_view.known_view(view)?;
     let place = match context.needs_archive(loaded) {
         true => Some(runtime.admission().place(principal).await?),
         false => None,

@@ -99,14 +99,36 @@ impl ReadView {
     }
 
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
-        let live = self.live(name)?;
+        let (live, loaded) = self.live_and_loaded(name)?;
         let version = (live.name.clone(), live.version);
-        let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
         if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
             let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
             return Err(Error::unavailable(message));
         }
         Ok(loaded)
+    }
+
+    /// The same for a view that [`ReadView::view`] returned before: not every layer is asked again whether it has it.
+    pub(crate) fn known_view(&self, name: &str) -> Result<&LoadedView> {
+        self.live_and_loaded(name).map(|(_, loaded)| loaded)
+    }
+
+    fn live_and_loaded(&self, name: &str) -> Result<(&LiveView, &LoadedView)> {
+        let live = self.live(name)?;
+        let version = (live.name.clone(), live.version);
+        let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
+        Ok((live, loaded))
+    }
+
+    /// Whether a query reads the same from another one, apart from the time.
+    pub(crate) fn reads_the_same(&self, other: &ReadView) -> bool {
+        let same_layers = || self.fresh.iter().zip(&other.fresh).all(|(layer, other)| Arc::ptr_eq(layer, other));
+        Arc::ptr_eq(&self.loaded, &other.loaded)
+            && self.is_kept == other.is_kept
+            && self.fresh.len() == other.fresh.len()
+            && same_layers()
+            && self.vector == other.vector
+            && self.complete_to == other.complete_to
     }
 
     /// The snapshot that a table of a view reads, where one was published.

@@ -24,17 +24,22 @@ impl Newest {
     /// Returns what a query reads: `now`, or what was read before if `now` is older.
     pub(super) fn newer_of(&self, now: ReadView) -> ReadView {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = newest.as_ref();
         // A snapshot that turned out to be damaged cannot be read again.
-        let before = newest.as_ref().filter(|before| !before.loaded.is_damaged());
-        let was_kept = before.is_some_and(|before| before.is_kept);
-        let view = match before {
-            Some(before) if is_kept(&now.vector, &before.vector) => ReadView { now: now.now, is_kept: true, ..before.clone() },
-            _ => now,
+        let can_stay = |before: &&ReadView| !before.loaded.is_damaged();
+        let was_kept = before.filter(|before| before.is_kept).filter(can_stay).is_some();
+        let view = match before.filter(|before| is_kept(&now.vector, &before.vector)).filter(can_stay) {
+            Some(before) => ReadView { now: now.now, is_kept: true, ..before.clone() },
+            None => now,
         };
         match (was_kept, view.is_kept) {
             (false, true) => warn!("uncommitted work was withdrawn; answers stay as they were until it is read again"),
             (true, false) => info!("answers go on: what was withdrawn is read again"),
             _ => {}
+        }
+        // Most questions come between two layers: they read the same, and nothing is copied for the next one.
+        if before.is_some_and(|before| before.reads_the_same(&view)) {
+            return view;
         }
         // Dropped after the lock is let go: the last handle of a catalog state takes time.
         let dropped = newest.replace(view.clone());

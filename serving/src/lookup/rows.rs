@@ -24,6 +24,7 @@ use crate::row_cache::{RowName, Standing};
 
 /// Keys of one view whose rows are asked for, by a lookup or by the lookup path of SQL.
 pub(crate) struct KeyRows {
+    /// Its read view has the view: that was checked when it was made.
     pub(crate) context: QueryContext,
     pub(crate) view: Arc<str>,
     /// Each has the values of the view's keys, in their order and of their types.
@@ -36,7 +37,7 @@ pub(crate) struct KeyRows {
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
         let columns = self.key_columns()?;
-        let needs_archive = self.context.needs_archive(self.context.read_view.view(&self.view)?);
+        let needs_archive = self.context.needs_archive(self.context.read_view.known_view(&self.view)?);
         let name = self.hot_row(&columns, runtime)?.filter(|_| !needs_archive);
         let Some(name) = name else { return self.answer_anew(columns, needs_archive, runtime).await };
         let known = runtime.rows().get(&name);
@@ -60,7 +61,7 @@ impl KeyRows {
         if self.keys.len() > MAX_COUNTED_KEYS {
             return Ok(None);
         }
-        let live = &self.context.read_view.view(&self.view)?.live;
+        let live = &self.context.read_view.known_view(&self.view)?.live;
         let (view, keys) = ((live.name.clone(), live.version), answerer(live).encode(columns, self.keys.len())?);
         let is_hot = runtime.hot().count_lookup(&view, &keys, self.context.read_view.now)?;
         let is_kept = is_hot && self.paths.most == 0 && self.context.as_of.is_none() && runtime.rows().is_used();
@@ -80,7 +81,7 @@ impl KeyRows {
     async fn answer_apart(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
         let archive = match needs_archive {
             true => {
-                let view = self.context.read_view.view(&self.view)?;
+                let view = self.context.read_view.known_view(&self.view)?;
                 Some(archive_layer(&runtime, &view.live, &self.context, self.only_key(view)).await?)
             }
             false => None,
@@ -113,7 +114,7 @@ impl KeyRows {
     }
 
     pub(crate) fn key_columns(&self) -> Result<Vec<ArrayRef>> {
-        keys::columns(self.context.read_view.view(&self.view)?.live.plan.answer_keys(), &self.keys)
+        keys::columns(self.context.read_view.known_view(&self.view)?.live.plan.answer_keys(), &self.keys)
     }
 
     fn kept_key(&self, columns: &[ArrayRef]) -> Result<Option<KeyName>> {
@@ -145,7 +146,7 @@ impl KeyRows {
         answer: impl FnOnce(&dyn Answerer, &StateSource<'_>, &AskedKeys<'_>) -> Result<T>,
     ) -> Result<T> {
         let read_view = &self.context.read_view;
-        let loaded = read_view.view(&self.view)?;
+        let loaded = read_view.known_view(&self.view)?;
         let source = StateSource::new(read_view, loaded, archive);
         let (keys, t) = (self.keys.len(), self.context.t(&loaded.live));
         let asked = AskedKeys { columns, keys, t, wanted: &self.columns, paths: self.paths, kept };
@@ -154,7 +155,7 @@ impl KeyRows {
 
     /// Notes in the context what turned out to be estimated or could not be computed.
     fn noted(&self, answers: Answers) -> Result<Answers> {
-        let live = &self.context.read_view.view(&self.view)?.live;
+        let live = &self.context.read_view.known_view(&self.view)?.live;
         if answers.estimated {
             self.context.estimated.note(live, &self.columns);
         }
