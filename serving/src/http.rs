@@ -69,7 +69,7 @@ mod views;
 use alerts::Subscriptions;
 use connections::Limits;
 use cursors::Cursors;
-use guard::Guarding;
+use guard::{Guarding, Measures};
 pub use health::{Readiness, serve_health};
 use hosts::Hosts;
 use problem::Problem;
@@ -178,7 +178,8 @@ fn routes_at(
     protection: Protection,
     stop: CancellationToken,
 ) -> Router {
-    let guarding = Guarding { query_timeout: node.query_timeout(), hosts: Hosts::new(&protection, address) };
+    let (hosts, measures) = (Hosts::new(&protection, address), Measures::of_all_paths());
+    let guarding = Guarding { query_timeout: node.query_timeout(), hosts, measures };
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router

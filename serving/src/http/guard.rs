@@ -1,7 +1,9 @@
 //! Around every request: it is measured, it ends in time, it cannot bring the server down, and no other site's page
 //! sends it.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
@@ -10,10 +12,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use definitions::durations::format_duration;
 use futures::FutureExt;
+use metrics::{Counter, Histogram};
 
 use super::hosts::Hosts;
 use super::problem::Problem;
-use super::{CURSOR_PATH, SQL_PATH};
+use super::{CURSOR_PATH, SQL_PATH, table};
 
 /// A request other than a query is answered in this time.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -24,22 +27,66 @@ pub(super) struct Guarding {
     /// A query is answered (a stream begun) in this time.
     pub(super) query_timeout: Duration,
     pub(super) hosts: Hosts,
+    pub(super) measures: Measures,
+}
+
+/// The metrics of each path. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Measures {
+    of_paths: Arc<HashMap<&'static str, Measure>>,
+    other: Arc<Measure>,
+}
+
+/// Those of one path, as they are recorded from its first request on: to find them by their labels each time takes a
+/// part of what a lookup does.
+#[derive(Debug)]
+struct Measure {
+    path: &'static str,
+    seconds: OnceLock<Histogram>,
+    /// Requests that were answered with 200.
+    answered: OnceLock<Counter>,
+}
+
+impl Measures {
+    pub(super) fn of_all_paths() -> Self {
+        let of_paths = table().into_iter().map(|route| (route.path, Measure::new(route.path))).collect();
+        Self { of_paths: Arc::new(of_paths), other: Arc::new(Measure::new("other")) }
+    }
+
+    fn of(&self, path: Option<&MatchedPath>) -> &Measure {
+        path.and_then(|path| self.of_paths.get(path.as_str())).unwrap_or(&self.other)
+    }
+}
+
+impl Measure {
+    fn new(path: &'static str) -> Self {
+        Self { path, seconds: OnceLock::new(), answered: OnceLock::new() }
+    }
+
+    fn record(&self, status: StatusCode, time: Duration) {
+        let requests =
+            || metrics::counter!("basestream_serving_http_requests_total", "path" => self.path, "status" => status.as_u16().to_string());
+        let seconds = || metrics::histogram!("basestream_serving_http_request_seconds", "path" => self.path);
+        match status {
+            StatusCode::OK => self.answered.get_or_init(requests).increment(1),
+            _ => requests().increment(1),
+        }
+        self.seconds.get_or_init(seconds).record(time.as_secs_f64());
+    }
 }
 
 pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let path = request.extensions().get::<MatchedPath>().map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
+    let measure = guarding.measures.of(request.extensions().get::<MatchedPath>());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
     } else if is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
         Problem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
-        answered(&path, guarding.query_timeout, request, next).await
+        answered(measure.path, guarding.query_timeout, request, next).await
     };
-    let status = response.status().as_u16().to_string();
-    metrics::counter!("basestream_serving_http_requests_total", "path" => path.clone(), "status" => status).increment(1);
-    metrics::histogram!("basestream_serving_http_request_seconds", "path" => path).record(begun.elapsed().as_secs_f64());
+    measure.record(response.status(), begun.elapsed());
     response
 }
 

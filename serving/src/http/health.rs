@@ -24,7 +24,7 @@ use types::Result;
 use types::outage::Outage;
 
 use super::connections::Limits;
-use super::guard::Guarding;
+use super::guard::{Guarding, Measures};
 use super::hosts::Hosts;
 use super::input::Json;
 use super::problem::{self, Problem};
@@ -56,7 +56,8 @@ pub fn serve_health(
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
     let tls = protection.tls.clone();
-    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts: Hosts::new(&protection, Some(bound.address)) };
+    let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_all_paths());
+    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(async move {
