@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     descriptions: Descriptions,
     /// The settings as they were last reported to the client.
     reported: Vec<(&'static str, String)>,
+    /// The session's count of changes at that time.
+    reported_changes: u64,
     /// After an error in a message of the extended protocol, the others up to the next Sync are dropped.
     skips_to_sync: bool,
 }
@@ -94,10 +96,22 @@ impl Connection {
         (answerer, caller): (Answerer, Caller),
         cancel: CancelKey,
     ) -> Self {
-        let reported = session.reported();
+        let (reported, reported_changes) = (session.reported(), session.changes());
         let socket = Socket::new(stream, buffers);
         let (statements, portals, descriptions) = Default::default();
-        Self { socket, session, answerer, caller, cancel, statements, portals, descriptions, reported, skips_to_sync: false }
+        Self {
+            socket,
+            session,
+            answerer,
+            caller,
+            cancel,
+            statements,
+            portals,
+            descriptions,
+            reported,
+            reported_changes,
+            skips_to_sync: false,
+        }
     }
 
     /// Answers until the client leaves, or `stop`.
@@ -205,6 +219,10 @@ impl Connection {
 
     /// Tells the client which settings changed.
     fn report(&mut self) -> Answered {
+        if self.session.changes() == self.reported_changes {
+            return Ok(());
+        }
+        self.reported_changes = self.session.changes();
         let now = self.session.reported();
         for ((name, value), (_, before)) in now.iter().zip(&self.reported) {
             if value != before {

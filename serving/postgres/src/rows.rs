@@ -34,7 +34,10 @@ pub(crate) struct Zone(chrono_tz::Tz);
 
 impl Zone {
     pub(crate) fn named(name: &str) -> Option<Zone> {
-        chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name.trim())).copied().map(Zone)
+        let name = name.trim();
+        // In the spelling that settings keep, which is looked for with each answer, it is found at once.
+        let in_any_case = || chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)).copied();
+        name.parse().ok().or_else(in_any_case).map(Zone)
     }
 }
 

@@ -107,6 +107,8 @@ pub(crate) struct Session {
     /// The same without what SET LOCAL changed.
     lasting: Changed,
     transaction: Option<Transaction>,
+    /// How often settings may have changed.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -151,6 +153,7 @@ impl Session {
         if is_local && self.transaction.is_none() {
             return Ok(());
         }
+        self.changes += 1;
         change(&mut self.current, name, value.clone());
         if !is_local {
             change(&mut self.lasting, name, value);
@@ -159,6 +162,7 @@ impl Session {
     }
 
     pub(crate) fn reset_all(&mut self) {
+        self.changes += 1;
         self.current = self.defaults.clone();
         self.lasting = self.defaults.clone();
     }
@@ -179,6 +183,11 @@ impl Session {
         KNOWN.iter().filter(|known| known.reported).map(|known| (known.shown, self.value(known))).collect()
     }
 
+    /// Differs from an earlier one if settings may have changed since.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     fn value(&self, known: &Known) -> String {
         self.current.get(known.name).cloned().unwrap_or_else(|| known.default.to_owned())
     }
@@ -189,7 +198,8 @@ impl Session {
 
     /// The time that queries without one of their own ask for.
     pub(crate) fn as_of(&self) -> Option<Micros> {
-        parse_as_of(&self.text("as_of")).ok()
+        let text = self.current.get("as_of").filter(|text| !text.is_empty())?;
+        parse_as_of(text).ok()
     }
 
     pub(crate) fn zone(&self) -> Zone {
@@ -220,6 +230,7 @@ impl Session {
     /// there was one.
     pub(crate) fn end_transaction(&mut self, commit: bool) -> Option<bool> {
         let transaction = self.transaction.take()?;
+        self.changes += 1;
         let committed = commit && !transaction.failed;
         if !committed {
             self.lasting = transaction.before;

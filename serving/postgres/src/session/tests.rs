@@ -35,6 +35,7 @@ proptest! {
         let mut session = session();
         let (mut lasting, mut local, mut before, mut failed) = ("test".to_owned(), None::<String>, None::<String>, false);
         for step in steps {
+            let (changes, reported) = (session.changes(), session.reported());
             match step {
                 Step::Set(is_local, value) => {
                     session.set("application_name", Some(&value.to_string()), is_local).unwrap();
@@ -67,6 +68,7 @@ proptest! {
             }
             prop_assert_eq!(session.get("application_name").unwrap(), local.clone().unwrap_or_else(|| lasting.clone()));
             prop_assert_eq!(session.has_failed(), failed);
+            prop_assert!(session.changes() != changes || session.reported() == reported, "clients would not hear of it");
         }
     }
 
