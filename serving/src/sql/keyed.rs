@@ -1,7 +1,7 @@
 //! The plainest questions are read and planned here: columns of one view, where its keys have these values.
 //!
 //! ```text
-//! SELECT { * | column, .. } FROM view WHERE key = { 'text' | 1 | $1 } [AND ..]
+//! SELECT { * | column, .. } FROM view WHERE key = { 'text' | 1 | $1 } [AND ..] [;]
 //! ```
 //!
 //! A column may have the view's name in front. Each key is named once, with a value of its own type.
@@ -129,6 +129,7 @@ impl Question {
                 break;
             }
         }
+        rest.symbol(&Token::SemiColon);
         let are_of_the_view = columns.iter().chain(keys.iter().map(|(column, _)| column)).all(|column| column.is_of(&view));
         if !rest.0.is_empty() || !are_of_the_view {
             return None;

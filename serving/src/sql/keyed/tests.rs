@@ -11,6 +11,7 @@ fn nothing_but_the_plainest_form_is_read() {
         "select v.a, \"B\" from v where v.k = $1 and \"L\" = 7",
         "SELECT a -- of v\n FROM v WHERE k='it''s'",
         "SELECT key, day FROM orders WHERE name = 'a'",
+        "SELECT a FROM v WHERE k = 'a';",
     ] {
         assert!(Question::read(sql).is_some(), "{sql}");
     }
@@ -36,7 +37,6 @@ fn nothing_but_the_plainest_form_is_read() {
         "SELECT a FROM v WHERE k = 'a' AND",
         "SELECT a FROM v WHERE k = 'a' LIMIT 1",
         "SELECT a FROM v WHERE k = 'a' FOR UPDATE",
-        "SELECT a FROM v WHERE k = 'a';",
         "SELECT a FROM v WHERE k = 'a'; SELECT 1",
         "SELECT a FROM v WHERE k = 'a' 'b'",
         "SELECT a FROM v WHERE k = 'a'::text",
