@@ -11,12 +11,13 @@ use std::time::Duration;
 use types::{Error, Result};
 
 use crate::Programs;
-use crate::asking::{self, Client, Connected, Getting, Http, Stretches};
+use crate::asking::{self, Client, Getting, Http, Stretches};
 use crate::installed::Installed;
 use crate::latencies::Latencies;
 use crate::machine::Context;
 use crate::measured_process::MeasuredProcess;
-use crate::purchases::question::{KEY, row_path};
+use crate::purchases::question::row_path;
+use crate::purchases::selecting::Selecting;
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW, account_text};
 use crate::report::Report;
 use crate::runs::Runs;
@@ -83,36 +84,9 @@ async fn measure(options: &Options, installed: &Installed, meanwhile: String) ->
     let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
     let purchases = options.purchases.clone();
     let over_http = Getting::connect(&installed.http, PACE, move |nth| row_path(VIEW, &account_text(purchases.account(nth))))?;
-    let over_postgres: Box<dyn Client> = Box::new(Selecting::new(&installed.postgres, options.purchases.clone()));
+    let over_postgres: Box<dyn Client> = Box::new(Selecting::new(&installed.postgres, options.purchases.clone(), PACE));
     let (http, postgres) = tokio::try_join!(asking::ask(stretches, vec![over_http]), asking::ask(stretches, vec![over_postgres]))?;
     Ok(Measured { meanwhile, http, postgres })
-}
-
-/// A client of PostgreSQL that looks a random key up with a prepared statement.
-struct Selecting {
-    connected: Connected,
-    purchases: Purchases,
-    sql: String,
-}
-
-impl Selecting {
-    fn new(address: &str, purchases: Purchases) -> Self {
-        let connected = Connected::new(&format!("postgres://bench@{address}/basestream?sslmode=disable"));
-        Self { connected, purchases, sql: format!("SELECT * FROM {VIEW} WHERE {KEY} = $1") }
-    }
-}
-
-impl Client for Selecting {
-    fn ask(&mut self, nth: u64) -> Result<()> {
-        let (key, sql) = (account_text(self.purchases.account(nth)), self.sql.clone());
-        self.connected
-            .with(async |connection| sqlx::query(sqlx::AssertSqlSafe(sql)).bind(key).fetch_optional(connection).await)
-            .map(drop::<Option<sqlx::postgres::PgRow>>)
-    }
-
-    fn pace(&self) -> Duration {
-        PACE
-    }
 }
 
 /// Clients that scan the whole view.

@@ -1,4 +1,4 @@
-//! Measures point lookups of views over windows: in process and over HTTP, idle and while events arrive and batch runs,
+//! Measures point lookups of views over windows: in process, over HTTP and over the PostgreSQL protocol, idle and while events arrive and batch runs,
 //! against Redis and PostgreSQL with the final rows.
 
 use std::path::Path;
@@ -12,6 +12,7 @@ use crate::installed::Installed;
 use crate::latencies::Latencies;
 use crate::machine::Context;
 use crate::measured_process::MeasuredProcess;
+use crate::purchases::selecting::url_of;
 use crate::report::{Report, Table};
 use crate::within::Within;
 
@@ -31,6 +32,9 @@ use busy::Busy;
 pub use case::Case;
 use prepare::{prepare, purchases_of, size_table};
 use table::{Access, Row};
+
+/// What is asked of `up` over the PostgreSQL protocol.
+const OF_THE_VIEW: &str = "SELECT * FROM account_purchases WHERE account_id = $1";
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -121,8 +125,10 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
 
     let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     check::http(&installed.http, &expected)?;
+    postgres::check(&url_of(&installed.postgres), OF_THE_VIEW, &expected).await?;
     idle(Access::Http, asking.http(&installed.http).await?);
     idle(Access::HttpBatch, asking.http_batch(&installed.http).await?);
+    idle(Access::Wire, asking.wire(&installed.postgres).await?);
     if options.rate > 0 {
         let busy = Busy::start(options, programs, &installed, &purchases, 1).await?;
         let from = asking.counted(&installed.http)?;

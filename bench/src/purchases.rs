@@ -11,6 +11,7 @@ use crate::events::{DAY, END, Events, mix, skewed, times};
 pub mod arriving;
 pub mod expressions;
 pub mod question;
+pub mod selecting;
 pub mod truth;
 mod window;
 

@@ -9,6 +9,7 @@ use types::Result;
 use crate::asking::{self, Client, Getting, Http, Library, Stretches};
 use crate::latencies::Latencies;
 use crate::purchases::question::{KEY, row_path};
+use crate::purchases::selecting::Selecting;
 use crate::purchases::{Purchases, account_text};
 
 pub(super) struct Ask {
@@ -50,6 +51,11 @@ impl Ask {
             Getting::connect(address, Duration::ZERO, move |nth| row_path(purchases.view(nth), &key(nth)))
         })
         .await
+    }
+
+    /// Over the PostgreSQL protocol.
+    pub(super) async fn wire(&self, address: &str) -> Result<Vec<Latencies>> {
+        self.with(|| Ok(Box::new(Selecting::new(address, self.purchases.clone(), Duration::ZERO)))).await
     }
 
     pub(super) async fn http_batch(&self, address: &str) -> Result<Vec<Latencies>> {

@@ -46,7 +46,7 @@ impl Database {
     /// Measures requests for one key, and for many.
     pub(super) async fn fill_and_ask(&self, asking: &Ask, node: &Node, expected: &Expected) -> Result<(Vec<Latencies>, Vec<Latencies>)> {
         self.fill(asking, node).await?;
-        self.check(expected).await?;
+        check(&self.url, ONE, expected).await?;
         Ok((self.ask(asking).await?, self.ask_batch(asking).await?))
     }
 
@@ -97,27 +97,6 @@ impl Database {
         execute(&mut connection, "SELECT pg_prewarm('answer'), pg_prewarm('answer_pkey')".to_owned()).await
     }
 
-    /// Compares counts only, which is enough to see that it has the same rows.
-    async fn check(&self, expected: &Expected) -> Result<()> {
-        let mut connection = PgConnection::connect(&self.url).await.map_err(failed)?;
-        let columns = FOUR_WINDOWS.map(|window| format!("purchases_{}", window.text));
-        for (key, row) in expected {
-            let kept = sqlx::query(ONE).bind(key).fetch_optional(&mut connection).await.map_err(failed)?;
-            let kept = match kept {
-                Some(kept) => kept,
-                None if has_row(row) => return Err(Error::internal("PostgreSQL lacks a row").with("key", key)),
-                None => continue,
-            };
-            for column in &columns {
-                let count: i64 = kept.try_get(&**column).map_err(failed)?;
-                if row[column] != count {
-                    return Err(Error::internal("PostgreSQL has another row").with("key", key).with("column", column));
-                }
-            }
-        }
-        Ok(())
-    }
-
     async fn ask(&self, asking: &Ask) -> Result<Vec<Latencies>> {
         let client = || -> Result<Box<dyn Client>> {
             let (mut connected, key) = (Connected::new(&self.url), asking.key());
@@ -145,6 +124,28 @@ impl Database {
 
 const ONE: &str = "SELECT * FROM answer WHERE account_id = $1";
 const MANY: &str = "SELECT * FROM answer WHERE account_id = ANY($1)";
+
+/// Compares the rows that a server has for some keys with what is expected: counts only, which is enough to see that it
+/// has the same rows.
+pub(super) async fn check(url: &str, sql: &'static str, expected: &Expected) -> Result<()> {
+    let mut connection = PgConnection::connect(url).await.map_err(failed)?;
+    let columns = FOUR_WINDOWS.map(|window| format!("purchases_{}", window.text));
+    for (key, row) in expected {
+        let kept = sqlx::query(sql).bind(key).fetch_optional(&mut connection).await.map_err(failed)?;
+        let kept = match kept {
+            Some(kept) => kept,
+            None if has_row(row) => return Err(Error::internal("PostgreSQL lacks a row").with("key", key)),
+            None => continue,
+        };
+        for column in &columns {
+            let count: i64 = kept.try_get(&**column).map_err(failed)?;
+            if row[column] != count {
+                return Err(Error::internal("PostgreSQL has another row").with("key", key).with("column", column));
+            }
+        }
+    }
+    connection.close().await.map_err(failed)
+}
 
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<()> {
     sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(failed)
