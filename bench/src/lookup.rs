@@ -1,5 +1,5 @@
-//! Measures point lookups of views over windows: in process, over HTTP and over the PostgreSQL protocol, idle and while events arrive and batch runs,
-//! against Redis and PostgreSQL with the final rows.
+//! Measures point lookups of views over windows: in process, over HTTP and over the PostgreSQL protocol, idle and while
+//! events arrive and batch runs, against Redis and PostgreSQL with the final rows.
 
 use std::path::Path;
 

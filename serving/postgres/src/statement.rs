@@ -199,22 +199,9 @@ fn command(words: &[Word], sql: &str) -> Result<Command, Problem> {
                 .with_hint("statements are prepared, and read in parts, by the driver: by the protocol's own messages"))
         }
         "analyse" => Err(write_refused("ANALYZE")),
-        "with" => write_within(words).map_or(Ok(Command::Rows), |found| Err(write_refused(&found.to_uppercase()))),
         found if WRITES.contains(&found) => Err(write_refused(&found.to_uppercase())),
         _ => Ok(Command::Rows),
     }
-}
-
-/// How statements begin that change rows: a word, and the one that stands so far after it.
-const ROW_WRITES: [(&str, usize, &str); 4] = [("insert", 1, "into"), ("delete", 1, "from"), ("merge", 1, "into"), ("update", 2, "set")];
-
-/// The first statement that changes rows among those that WITH names, and the one after them.
-fn write_within(words: &[Word]) -> Option<&'static str> {
-    let follows = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));
-    (0..words.len()).find_map(|at| {
-        let begun = ROW_WRITES.iter().find(|(first, after, then)| follows(at, first) && follows(at + after, then));
-        begun.map(|(first, ..)| *first)
-    })
 }
 
 fn write_refused(what: &str) -> Problem {

@@ -53,7 +53,7 @@ impl Measures {
         Self { of_paths: Arc::new(of_paths), other: Arc::new(Measure::new("other")) }
     }
 
-    fn of(&self, path: Option<&MatchedPath>) -> &Measure {
+    fn of_path(&self, path: Option<&MatchedPath>) -> &Measure {
         path.and_then(|path| self.of_paths.get(path.as_str())).unwrap_or(&self.other)
     }
 }
@@ -77,7 +77,7 @@ impl Measure {
 
 pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let measure = guarding.measures.of(request.extensions().get::<MatchedPath>());
+    let measure = guarding.measures.of_path(request.extensions().get::<MatchedPath>());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
     } else if is_from_another_site(&request) {

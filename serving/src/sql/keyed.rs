@@ -62,15 +62,15 @@ pub(super) fn ready(
     (sql, as_of, on_value_error): (&str, Option<Micros>, OnValueError),
     params: &Params,
 ) -> Result<Option<Ready>> {
-    let Some(question) = Question::read(sql) else { return Ok(None) };
-    let Ok(loaded) = read_view.view(&question.view) else { return Ok(None) };
+    let Some(lookup) = PlainLookup::read(sql) else { return Ok(None) };
+    let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
     let is_at_hand = loaded.copying().is_none() && live.plan.links().is_none();
-    if !is_at_hand || !may_read(principal, &read_view.loaded.registry, &question.view) {
+    if !is_at_hand || !may_read(principal, &read_view.loaded.registry, &lookup.view) {
         return Ok(None);
     }
     let view_schema = live.plan.output_schema();
-    let (Some(columns), Some(key)) = (question.columns(&view_schema), question.key(&live.plan, params)) else { return Ok(None) };
+    let (Some(columns), Some(key)) = (lookup.columns(&view_schema), lookup.key(&live.plan, params)) else { return Ok(None) };
     let context = QueryContext::new(read_view.clone(), as_of, &[&*live.name])?.on_value_error(on_value_error);
     let loaded = context.read_view.view(&live.name)?;
     if context.needs_archive(loaded) {
@@ -86,9 +86,9 @@ pub(super) fn ready(
     Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, uuids }))
 }
 
-/// What a text asks.
+/// What a text of this form asks.
 #[derive(Debug)]
-struct Question {
+struct PlainLookup {
     view: String,
     /// `None`: all.
     columns: Option<Vec<String>>,
@@ -104,8 +104,8 @@ enum Asked {
     Parameter(usize),
 }
 
-impl Question {
-    fn read(sql: &str) -> Option<Question> {
+impl PlainLookup {
+    fn read(sql: &str) -> Option<PlainLookup> {
         if sql.len() > MAX_TEXT_BYTES {
             return None;
         }
@@ -136,7 +136,7 @@ impl Question {
         }
         let names: Vec<String> = columns.into_iter().map(|column| column.name).collect();
         let keys = keys.into_iter().map(|(column, value)| (column.name, value)).collect();
-        Some(Question { view, columns: (!names.is_empty()).then_some(names), keys })
+        Some(PlainLookup { view, columns: (!names.is_empty()).then_some(names), keys })
     }
 
     /// The places of the columns, unless one is not there or is named twice.

@@ -1,13 +1,16 @@
 //! What a query's text may be: any number of `SET as_of = '..'`, then one query.
 
+use std::ops::ControlFlow;
+
 use datafusion::common::TableReference;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use definitions::depth::check_depth;
+use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -95,6 +98,11 @@ fn checked(statement: Statement) -> Result<Statement> {
         ),
         _ => false,
     };
+    if let Statement::Statement(inner) = &statement
+        && let Some(write) = write_within(inner)
+    {
+        return Err(Error::input(format!("only queries are supported here: found {write} within one")));
+    }
     if is_query {
         return Ok(statement);
     }
@@ -105,9 +113,63 @@ fn checked(statement: Statement) -> Result<Statement> {
     )))
 }
 
+/// What changes or locks rows within a query, such as a DELETE that WITH names.
+fn write_within(statement: &ast::Statement) -> Option<&'static str> {
+    let mut first = FirstWrite(None);
+    let _ = SyntaxNode::visit(statement, &mut first);
+    first.0
+}
+
+struct FirstWrite(Option<&'static str>);
+
+impl Visitor for FirstWrite {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<()> {
+        self.found(match statement {
+            ast::Statement::Insert(_) => Some("INSERT"),
+            ast::Statement::Update(_) => Some("UPDATE"),
+            ast::Statement::Delete(_) => Some("DELETE"),
+            ast::Statement::Merge(_) => Some("MERGE"),
+            _ => None,
+        })
+    }
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        self.found(query.locks.first().map(|lock| match lock.lock_type {
+            ast::LockType::Update => "FOR UPDATE",
+            ast::LockType::Share => "FOR SHARE",
+        }))
+    }
+}
+
+impl FirstWrite {
+    fn found(&mut self, write: Option<&'static str>) -> ControlFlow<()> {
+        self.0 = write;
+        if write.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_writes_within_a_query_is_refused() {
+        for (text, found) in [
+            ("WITH gone AS (DELETE FROM v RETURNING a) SELECT * FROM gone", "DELETE"),
+            ("WITH a AS (SELECT 1) UPDATE v SET a = 1", "UPDATE"),
+            ("WITH a AS (SELECT 1) INSERT INTO v SELECT * FROM a", "INSERT"),
+            ("SELECT a FROM v WHERE a IN (SELECT a FROM w FOR UPDATE)", "FOR UPDATE"),
+            ("SELECT a FROM v FOR SHARE", "FOR SHARE"),
+        ] {
+            let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(&format!("only queries are supported here: found {found} within one")), "{text}: {error}");
+        }
+        for text in ["WITH \"insert\" AS (SELECT 'delete' AS \"from\") SELECT \"from\" FROM \"insert\"", "SELECT a AS delete FROM v t"] {
+            assert!(read(text).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn a_query_reads_the_views_of_its_tables() {

@@ -13,7 +13,7 @@ fn nothing_but_the_plainest_form_is_read() {
         "SELECT key, day FROM orders WHERE name = 'a'",
         "SELECT a FROM v WHERE k = 'a';",
     ] {
-        assert!(Question::read(sql).is_some(), "{sql}");
+        assert!(PlainLookup::read(sql).is_some(), "{sql}");
     }
     for sql in [
         "",
@@ -52,7 +52,7 @@ fn nothing_but_the_plainest_form_is_read() {
         "SET as_of = '2026-03-02T11:00:00Z'; SELECT a FROM v WHERE k = 'a'",
         "SELECT a FROM v WHERE k = 'a",
     ] {
-        assert!(Question::read(sql).is_none(), "{sql}");
+        assert!(PlainLookup::read(sql).is_none(), "{sql}");
     }
 }
 
