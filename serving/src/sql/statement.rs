@@ -98,9 +98,11 @@ fn checked(statement: Statement) -> Result<Statement> {
         ),
         _ => false,
     };
-    if let Statement::Statement(inner) = &statement
-        && let Some(write) = write_within(inner)
-    {
+    let write = match &statement {
+        Statement::Statement(query) if is_query => write_within(query),
+        _ => None,
+    };
+    if let Some(write) = write {
         return Err(Error::input(format!("only queries are supported here: found {write} within one")));
     }
     if is_query {
