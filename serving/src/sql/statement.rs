@@ -98,21 +98,19 @@ fn checked(statement: Statement) -> Result<Statement> {
         ),
         _ => false,
     };
-    let write = match &statement {
-        Statement::Statement(query) if is_query => write_within(query),
-        _ => None,
-    };
-    if let Some(write) = write {
+    if !is_query {
+        let text = statement.to_string();
+        let found = text.split_whitespace().next().unwrap_or_default();
+        return Err(Error::input(format!(
+            "{found} is not supported here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
+        )));
+    }
+    if let Statement::Statement(inner) = &statement
+        && let Some(write) = write_within(inner)
+    {
         return Err(Error::input(format!("only queries are supported here: found {write} within one")));
     }
-    if is_query {
-        return Ok(statement);
-    }
-    let text = statement.to_string();
-    let found = text.split_whitespace().next().unwrap_or_default();
-    Err(Error::input(format!(
-        "{found} is not supported here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
-    )))
+    Ok(statement)
 }
 
 /// What changes or locks rows within a query, such as a DELETE that WITH names.
@@ -167,6 +165,10 @@ mod tests {
         ] {
             let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(&format!("only queries are supported here: found {found} within one")), "{text}: {error}");
+        }
+        for (text, found) in [("INSERT INTO v VALUES (1)", "INSERT"), ("DELETE FROM v", "DELETE"), ("DROP TABLE v", "DROP")] {
+            let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(&format!("{found} is not supported here: expected SELECT or EXPLAIN")), "{text}: {error}");
         }
         for text in ["WITH \"insert\" AS (SELECT 'delete' AS \"from\") SELECT \"from\" FROM \"insert\"", "SELECT a AS delete FROM v t"] {
             assert!(read(text).is_ok(), "{text}");
