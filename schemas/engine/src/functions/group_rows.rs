@@ -8,20 +8,18 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::DataType;
 use arrow_row::{RowConverter, Rows, SortField};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::MOST_AT_ONCE;
 use super::room::{give_back, make_room};
 
-/// The types of the columns that an aggregate orders by.
-pub(super) fn ordering_types(name: &str, args: &AccumulatorArgs<'_>) -> Result<Vec<DataType>> {
+/// The types of the columns that an aggregate orders by; `None` if one of them is nested: such values have no total
+/// order.
+pub(super) fn ordering_types(args: &AccumulatorArgs<'_>) -> Result<Option<Vec<DataType>>> {
     let types = args.order_bys.iter().map(|sort| sort.expr.data_type(args.schema)).collect::<Result<Vec<_>>>()?;
-    match types.iter().find(|data_type| data_type.is_nested()) {
-        Some(nested) => plan_err!("{name} cannot order by values of {nested}: they have no total order"),
-        None => Ok(types),
-    }
+    Ok(if types.iter().any(DataType::is_nested) { None } else { Some(types) })
 }
 
 /// Which of a group's rows comes first.

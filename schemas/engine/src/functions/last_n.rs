@@ -108,7 +108,9 @@ impl LastNs {
         if args.order_bys.is_empty() {
             return plan_err!("{LAST_N} has no order outside a view: write {LAST_N}(x, n ORDER BY ..)");
         }
-        let ordering_types = ordering_types(LAST_N, args)?;
+        let Some(ordering_types) = ordering_types(args)? else {
+            return plan_err!("{LAST_N} cannot order by arrays or structs: they have no total order");
+        };
         let value_type = args.expr_fields[0].data_type();
         let ordering = ordering_types.iter().zip(args.order_bys.iter());
         let mut fields: Vec<SortField> =

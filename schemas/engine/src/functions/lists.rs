@@ -121,13 +121,13 @@ enum Kept {
 const FEWEST_SEARCHED: usize = 1024;
 
 impl Lists {
-    /// `None` for values that have no row format.
+    /// `None` for values that have no row format, and for an order of nested values: DataFusion has one of its own.
     fn new(args: &AccumulatorArgs<'_>) -> Result<Option<Self>> {
         let value_type = args.expr_fields[0].data_type().clone();
         let (mut fields, kept) = match args.is_distinct {
             true => (Vec::new(), Kept::Different { next_search: FEWEST_SEARCHED }),
             false => {
-                let types = ordering_types(args.name, args)?;
+                let Some(types) = ordering_types(args)? else { return Ok(None) };
                 let ordering = types.iter().zip(args.order_bys.iter());
                 let fields = ordering.clone().map(|(data_type, sort)| SortField::new_with_options(data_type.clone(), sort.options));
                 // Named as DataFusion names them.

@@ -149,3 +149,13 @@ fn calls_without_an_order_are_datafusions() {
     }
     assert_ne!(lowered_grouped("array_agg(DISTINCT x)", &schema()).fun(), lowered("array_agg(DISTINCT x)", &schema()).fun());
 }
+
+#[test]
+fn an_order_of_lists_stays_datafusions() {
+    let events = batch(&[("b", 2), ("c", 3), ("a", 1)].map(|(x, ts)| (Some(x.to_owned()), Some(ts))));
+    let call = lowered_grouped("array_agg(x ORDER BY make_array(ts, seq))", &schema());
+    assert!(!call.groups_accumulator_supported());
+    for value in [single(&call, &events), merged(&call, &events, &[0, 1, 2], &[2, 0, 1])] {
+        assert_eq!(value.to_string(), "[a, b, c]");
+    }
+}
