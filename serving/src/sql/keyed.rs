@@ -37,8 +37,13 @@ use crate::value_errors::OnValueError;
 /// In a longer text it is not looked for.
 const MAX_TEXT_BYTES: usize = 4 << 10;
 
-/// Words that name no column unless they are quoted.
-const NO_COLUMNS: [Keyword; 13] = [
+/// Words that name nothing unless they are quoted, or that mean something else at the beginning of a SELECT.
+const NO_NAMES: [Keyword; 18] = [
+    Keyword::ALL,
+    Keyword::DISTINCT,
+    Keyword::FROM,
+    Keyword::INTERVAL,
+    Keyword::TOP,
     Keyword::TRUE,
     Keyword::FALSE,
     Keyword::NULL,
@@ -241,7 +246,7 @@ impl<'t> Rest<'t> {
 
     fn name(&mut self) -> Option<String> {
         match self.token()? {
-            Token::Word(Word { value, quote_style: None, keyword }) if !NO_COLUMNS.contains(keyword) => Some(value.to_ascii_lowercase()),
+            Token::Word(Word { value, quote_style: None, keyword }) if !NO_NAMES.contains(keyword) => Some(value.to_ascii_lowercase()),
             Token::Word(Word { value, quote_style: Some('"'), .. }) => Some(value.clone()),
             _ => None,
         }

@@ -11,6 +11,7 @@ fn nothing_but_the_plainest_form_is_read() {
         "select v.a, \"B\" from v where v.k = $1 and \"L\" = 7",
         "SELECT a -- of v\n FROM v WHERE k='it''s'",
         "SELECT key, day FROM orders WHERE name = 'a'",
+        "SELECT \"from\", \"all\" FROM v WHERE \"interval\" = 'a'",
         "SELECT a FROM v WHERE k = 'a';",
     ] {
         assert!(PlainLookup::read(sql).is_some(), "{sql}");
@@ -28,6 +29,10 @@ fn nothing_but_the_plainest_form_is_read() {
         "SELECT w.a FROM v WHERE k = 'a'",
         "SELECT v.* FROM v WHERE k = 'a'",
         "SELECT current_user FROM v WHERE k = 'a'",
+        "SELECT all FROM v WHERE k = 'a'",
+        "SELECT distinct FROM v WHERE k = 'a'",
+        "SELECT a, FROM FROM v WHERE k = 'a'",
+        "SELECT top FROM v WHERE interval = 'a'",
         "SELECT a FROM v AS w WHERE k = 'a'",
         "SELECT a FROM v w WHERE k = 'a'",
         "SELECT a FROM v, w WHERE k = 'a'",
