@@ -1,4 +1,9 @@
-use super::*;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::record::{partition_for, random_of};
+use crate::{NewRecord, open};
 use types::ErrorKind;
 
 fn properties(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

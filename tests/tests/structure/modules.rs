@@ -52,8 +52,10 @@ fn imports_are_found_in_every_folder() {
     assert!(jobs["csv_rows"].contains("bytes") && reached(jobs, "input").contains("numbers"), "{jobs:?}");
     let sequences = &graphs("schemas/engine")["functions/sequences"];
     assert!(sequences["search"].contains("event"), "{sequences:?}");
+    let definitions = &graphs("schemas/definitions")[""];
+    assert!(definitions["parse"].contains(LIB) && definitions[LIB].contains("view"), "{definitions:?}");
     let log = &graphs("schemas/log")[""];
-    assert!(log["opening"].contains("kafka") && log["kafka"].contains(LIB), "{log:?}");
+    assert!(log["opening"].contains("kafka") && log["kafka"].contains("topic"), "{log:?}");
 }
 
 /// The modules of a crate, by their paths from its root. `lib.rs` has the empty one.

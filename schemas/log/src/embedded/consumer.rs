@@ -16,7 +16,9 @@ use super::Clock;
 use super::lease::Leases;
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::Store;
-use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition, offsets_for, outside};
+use crate::consumer::offsets_for;
+use crate::topic::outside;
+use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 

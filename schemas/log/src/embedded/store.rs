@@ -9,7 +9,8 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch::{self, Batch};
-use crate::{Fetched, NewRecord, PartitionBounds, TopicPartition, outside};
+use crate::topic::outside;
+use crate::{Fetched, NewRecord, PartitionBounds, TopicPartition};
 use types::connections;
 use types::durable::{make_folder, sync_folder};
 use types::outage::Attempts;

@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::Clock;
 use super::output;
 use super::store::{self, Store};
-use crate::{NewRecord, Output, partition_for, random_of};
+use crate::record::{partition_for, random_of};
+use crate::{NewRecord, Output};
 use types::vector::Offset;
 use types::{Error, Result, failpoint, threads};
 

@@ -21,7 +21,9 @@ use super::client::{self, Reasons, failed, kind_of, lock};
 use super::cluster::bounds_by;
 use super::record::record_of;
 use super::settings::{self, Settings};
-use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_for, outside};
+use crate::consumer::offsets_for;
+use crate::topic::outside;
+use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 

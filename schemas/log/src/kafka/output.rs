@@ -24,7 +24,8 @@ use super::cluster::{self, Cluster};
 use super::producer::headers_of;
 use super::reader;
 use super::settings::{self, Settings};
-use crate::{NewRecord, Output, TopicPartition, partition_for, random_of};
+use crate::record::{partition_for, random_of};
+use crate::{NewRecord, Output, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 

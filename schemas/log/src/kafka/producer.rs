@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 
 use super::client::{self, Reasons, lock};
 use super::settings::{self, Settings};
-use crate::{NewRecord, partition_for, random_of};
+use crate::NewRecord;
+use crate::record::{partition_for, random_of};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 

@@ -12,7 +12,8 @@ use super::client::{Quiet, failed};
 use super::cluster::Cluster;
 use super::record::record_of;
 use super::settings::{self, Settings};
-use crate::{Fetched, TopicPartition, outside};
+use crate::topic::outside;
+use crate::{Fetched, TopicPartition};
 use types::vector::Offset;
 use types::{Error, Result};
 

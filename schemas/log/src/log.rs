@@ -1,0 +1,85 @@
+//! The one trait that both engines have.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use types::outage::Outage;
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, Result};
+
+use crate::consumer::{Consumer, Fetched, Subscription};
+use crate::record::{NewRecord, Output};
+use crate::topic::{PartitionBounds, TopicPartition};
+
+/// A durable, partitioned log.
+#[async_trait]
+pub trait Log: Send + Sync + fmt::Debug {
+    /// Creates the topic with `partitions` partitions unless it exists; returns how many it has.
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32>;
+
+    /// Returns the bounds of each partition, in order; empty if there is no such topic.
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>>;
+
+    /// Returns a text that changes when the topic is recreated (the catalog refuses a log with another identity).
+    async fn identity(&self, topic: &str) -> Result<String>;
+
+    /// Appends durably: when this returns, the records survive a power loss (embedded) or are acknowledged by all
+    /// in-sync replicas (Kafka). Returns each record's partition and offset, in the order given.
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>>;
+
+    /// Like [`Log::append`], with an outcome for each record: a log that fails may have taken some of them.
+    async fn append_each(&self, topic: &str, records: Vec<NewRecord>) -> Vec<Result<(i32, Offset)>> {
+        let count = records.len();
+        match self.append(topic, records).await {
+            Ok(places) => places.into_iter().map(Ok).collect(),
+            Err(error) => (0..count).map(|_| Err(error.copied())).collect(),
+        }
+    }
+
+    /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
+    /// after the last event whose record was appended; `None` if there is none yet.
+    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+        Err(no_outputs(output))
+    }
+
+    /// Appends the records of an output: all of them or none, durably, each with the offset of its event. Offsets
+    /// ascend. What was appended before is left out: an event's record is in the topic once, however often this is
+    /// called.
+    ///
+    /// Errors: `Conflict` if another process took the output over. After any error, take it over again.
+    async fn append_output(&self, _topic: &str, output: &Output, _records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        Err(no_outputs(output))
+    }
+
+    /// Frees what it holds for the outputs of a partition that another process has now.
+    fn let_go_outputs(&self, _source: &TopicPartition) {}
+
+    /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
+    /// replay.
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
+
+    /// Whether records stay until [`Log::trim`] deletes them.
+    fn is_trimmed(&self) -> bool {
+        false
+    }
+
+    /// Deletes records of one partition that are before `before` and were appended before `appended_before`, a few at a
+    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read,
+    /// and may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
+    async fn trim(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Joins a group and starts delivering.
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
+
+    /// Returns what this process cannot do with the log at the moment.
+    fn outages(&self) -> Vec<Outage> {
+        Vec::new()
+    }
+}
+
+fn no_outputs(output: &Output) -> Error {
+    Error::internal("this log takes no records of sinks").with("sink", &output.sink)
+}

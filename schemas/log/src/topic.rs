@@ -1,0 +1,40 @@
+//! Topics, their partitions, and the offsets that these still have.
+
+use std::fmt;
+use std::sync::Arc;
+
+use types::Error;
+use types::vector::Offset;
+
+/// A topic and one of its partitions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    pub topic: Arc<str>,
+    pub partition: i32,
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.partition)
+    }
+}
+
+/// A partition's bounds in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionBounds {
+    pub partition: i32,
+    /// The first offset that is still there.
+    pub begin: Offset,
+    /// The offset that the next record will get (for a transactional log: the end of what is committed).
+    pub end: Offset,
+}
+
+/// Returns the error for a start offset that is not in the log (any more).
+pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, end: Offset) -> Error {
+    let what = if offset < begin { "the offset expired from the log" } else { "the log ends before the offset" };
+    Error::not_found(what)
+        .with("topic", &source.topic)
+        .with("partition", source.partition)
+        .with("offset", offset)
+        .with("the log has", format!("{begin}..{end}"))
+}
