@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use definitions::settings::{FreshKind, Settings};
 use engine::fresh::Fresh;
-use feed::{Bound, ClientTls, Credentials, Offer};
+use feed::{BoundListener, ClientTls, Credentials, Offer};
 use serving::http::Protection;
 use serving::{Node, WorkersSettings};
 use speed::Registration;
@@ -24,7 +24,7 @@ const MEMORY_SHARE: u64 = 4;
 
 /// An address at which layers will be offered.
 pub(super) struct Offering {
-    bound: Bound,
+    bound: BoundListener,
     protection: Protection,
     /// Where nodes reach it.
     address: String,

@@ -14,8 +14,8 @@ use crate::installation::Installation;
 /// What a process with a node listens with.
 pub(super) struct Listeners {
     pub(super) http: BoundListener,
-    pub(super) postgres: Option<postgres_wire::Bound>,
-    pub(super) flight: Option<flight_sql::Bound>,
+    pub(super) postgres: Option<postgres_wire::BoundListener>,
+    pub(super) flight: Option<flight_sql::BoundListener>,
 }
 
 impl Listeners {

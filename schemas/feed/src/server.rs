@@ -57,7 +57,7 @@ pub struct Offer {
 
 /// An address that is listened on.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: TcpListener,
     pub address: SocketAddr,
 }
@@ -65,11 +65,11 @@ pub struct Bound {
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub async fn listen(address: SocketAddr) -> Result<Bound> {
+pub async fn listen(address: SocketAddr) -> Result<BoundListener> {
     let cannot = |error: std::io::Error| Error::unavailable("cannot listen for nodes").with("address", address).caused_by(error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    Ok(Bound { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
 /// The protocol that the server's certificates are loaded for.
@@ -82,7 +82,7 @@ impl Offer {
 
 /// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes
 /// first.
-pub fn serve(offer: Offer, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
+pub fn serve(offer: Offer, bound: BoundListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone());
     let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };

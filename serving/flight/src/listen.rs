@@ -51,7 +51,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// An address that is listened on. Connections made before [`serve`] wait.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: StdListener,
     pub address: SocketAddr,
 }
@@ -59,17 +59,17 @@ pub struct Bound {
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub fn listen(address: SocketAddr) -> Result<Bound> {
+pub fn listen(address: SocketAddr) -> Result<BoundListener> {
     let cannot =
         |error: std::io::Error| Error::unavailable("cannot listen for Flight SQL clients").with("address", address).caused_by(error);
     let listener = StdListener::bind(address).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    Ok(Bound { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
 /// Answers until `stop`; then answers under way are finished. The task is to be waited for.
-pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> JoinHandle<Result<()>> {
+pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     let connection = Connection {
         calls: FlightServiceServer::new(Service::new(node)).max_decoding_message_size(MESSAGE_BYTES),
         authenticator: protection.authenticator.clone(),

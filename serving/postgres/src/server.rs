@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// An address that is listened on. Connections made before [`serve`] wait.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: StdListener,
     pub address: SocketAddr,
 }
@@ -46,20 +46,20 @@ pub struct Bound {
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub fn listen(address: SocketAddr) -> Result<Bound> {
+pub fn listen(address: SocketAddr) -> Result<BoundListener> {
     let cannot =
         |error: std::io::Error| Error::unavailable("cannot listen for PostgreSQL clients").with("address", address).caused_by(error);
     let listener = StdListener::bind(address).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    Ok(Bound { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
 /// Answers until `stop`; then what is being answered is finished, and clients that ask nothing are let go. The task is
 /// to be waited for.
 ///
 /// Errors: when the tables of PostgreSQL's catalog cannot be made.
-pub fn serve(node: Node, protection: &Protection, bound: Bound, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
+pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
     let most = allowed_connections(SOCKETS_PER_CLIENT * node.limits().postgres_connections) / SOCKETS_PER_CLIENT;
     let server = Arc::new(Server {
         answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
