@@ -18,7 +18,7 @@ use crate::cancel::CancelKey;
 use crate::frames::{Message, Target};
 use crate::login::Caller;
 use crate::problem::{IDLE_IN_TRANSACTION, PROTOCOL_VIOLATION, Problem, SHUTTING_DOWN};
-use crate::question::Answerer;
+use crate::query::QueryEngine;
 use crate::session::Session;
 use crate::startup::Stream;
 use crate::statement::Statement;
@@ -37,7 +37,7 @@ use socket::Socket;
 pub(crate) struct Connection {
     socket: Socket,
     session: Session,
-    answerer: Answerer,
+    query_engine: QueryEngine,
     caller: Caller,
     cancel: CancelKey,
     statements: prepared::Named<Prepared>,
@@ -93,7 +93,7 @@ impl Connection {
         stream: Box<dyn Stream>,
         buffers: (BytesMut, BytesMut),
         session: Session,
-        (answerer, caller): (Answerer, Caller),
+        (query_engine, caller): (QueryEngine, Caller),
         cancel: CancelKey,
     ) -> Self {
         let (reported, reported_changes) = (session.reported(), session.changes());
@@ -102,7 +102,7 @@ impl Connection {
         Self {
             socket,
             session,
-            answerer,
+            query_engine,
             caller,
             cancel,
             statements,

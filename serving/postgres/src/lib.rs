@@ -7,7 +7,7 @@
 //!     login       who a client is, by SCRAM
 //!     session     settings, transaction and read view
 //!     statement   a text, cut into statements, and what each of them is
-//!     question    a statement that has rows: described, and begun
+//!     query       a statement that has rows: described, and begun
 //!       metadata  pg_catalog and information_schema
 //!       params    the values of $1, $2, ..
 //!     copy        COPY .. TO STDOUT
@@ -31,7 +31,7 @@ mod login;
 mod metadata;
 mod params;
 mod problem;
-mod question;
+mod query;
 mod rows;
 mod server;
 mod session;

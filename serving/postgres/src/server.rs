@@ -25,7 +25,7 @@ use crate::connection::Connection;
 use crate::login::login;
 use crate::metadata::Metadata;
 use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
-use crate::question::Answerer;
+use crate::query::QueryEngine;
 use crate::startup::{CLOSE_TIME, Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 
 /// For each client this many sockets may be open: of clients, of those that are refused because there is no room, and
@@ -62,7 +62,7 @@ pub fn listen(address: SocketAddr) -> Result<BoundListener> {
 pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
     let most = allowed_connections(SOCKETS_PER_CLIENT * node.limits().postgres_connections) / SOCKETS_PER_CLIENT;
     let server = Arc::new(Server {
-        answerer: Answerer { metadata: Metadata::new(node.clone())?, node },
+        query_engine: QueryEngine { metadata: Metadata::new(node.clone())?, node },
         limited: Mutex::default(),
         authenticator: protection.authenticator.clone(),
         tls: protection.tls.clone(),
@@ -77,7 +77,7 @@ pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: Ca
 }
 
 struct Server {
-    answerer: Answerer,
+    query_engine: QueryEngine,
     /// The metadata of principals that may not read every table, those that connected last first.
     limited: Mutex<VecDeque<(Arc<Principal>, Metadata)>>,
     authenticator: Authenticator,
@@ -164,23 +164,23 @@ impl Server {
             Ok(session) => session,
             Err(problem) => return refuse(stream, problem).await,
         };
-        let answerer = match self.acting_for(&caller.principal) {
-            Ok(answerer) => answerer,
+        let query_engine = match self.acting_for(&caller.principal) {
+            Ok(query_engine) => query_engine,
             Err(error) => return refuse(stream, error.into()).await,
         };
         let connections = metrics::gauge!("basestream_serving_postgres_connections");
         connections.increment(1.0);
-        Connection::new(stream, (buffer, out), session, (answerer, caller), key).run(&self.stop).await;
+        Connection::new(stream, (buffer, out), session, (query_engine, caller), key).run(&self.stop).await;
         connections.decrement(1.0);
     }
 }
 
 impl Server {
     /// What answers this principal: it finds in the metadata what it may read.
-    fn acting_for(&self, principal: &Arc<Principal>) -> Result<Answerer> {
-        let node = self.answerer.node.acting_for(principal.clone());
+    fn acting_for(&self, principal: &Arc<Principal>) -> Result<QueryEngine> {
+        let node = self.query_engine.node.acting_for(principal.clone());
         if may(principal, Action::Read, Object::System("tables")) {
-            return Ok(Answerer { node, metadata: self.answerer.metadata.clone() });
+            return Ok(QueryEngine { node, metadata: self.query_engine.metadata.clone() });
         }
         let mut limited = self.limited.lock().unwrap_or_else(PoisonError::into_inner);
         let known = limited.iter().position(|(known, _)| known == principal).and_then(|place| limited.remove(place));
@@ -190,7 +190,7 @@ impl Server {
         };
         limited.truncate(MAX_LIMITED - 1);
         limited.push_front((principal.clone(), metadata.clone()));
-        Ok(Answerer { node, metadata })
+        Ok(QueryEngine { node, metadata })
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Answered, Failure};
 use crate::copy::CopyFormat;
 use crate::login::Caller;
 use crate::problem::{Problem, QUERY_CANCELED};
-use crate::question::Answer;
+use crate::query::Answer;
 use crate::rows::RowFormat;
 
 /// When a statement ends that has not ended by itself.

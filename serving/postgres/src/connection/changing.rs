@@ -9,7 +9,7 @@ use super::prepared::Descriptions;
 use super::{Answered, Connection};
 use crate::columns::text_schema;
 use crate::problem::{Problem, warning};
-use crate::question::Answer;
+use crate::query::Answer;
 use crate::statement::Command;
 
 impl Connection {

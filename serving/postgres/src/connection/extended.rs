@@ -13,7 +13,7 @@ use super::prepared::{self, Portal, Prepared, Progress};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
 use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, Problem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
-use crate::question::Description;
+use crate::query::Description;
 use crate::rows::RowFormat;
 use crate::statement::{Command, statements};
 
@@ -87,14 +87,14 @@ impl Connection {
             _ => return Ok(prepared::nothing()),
         }
         self.refuse_if_failed(&statement.command)?;
-        let node = self.answerer.node.clone();
+        let node = self.query_engine.node.clone();
         let read_view = self.session.read_view(|| node.read_view())?;
         let revision = read_view.loaded.state.revision;
         if let Some(known) = self.descriptions.get(prepared, revision) {
             return Ok(known);
         }
         let limits = self.limits();
-        let describing = self.answerer.describe(&statement.sql, &prepared.types, read_view);
+        let describing = self.query_engine.describe(&statement.sql, &prepared.types, read_view);
         let described = limits.first(describing, &mut self.socket).await?;
         self.cancel.end();
         let described = described.map_err(|problem| problem.within(&prepared.sql, statement.start))?;

@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
-use crate::question::{Answer, Description};
+use crate::query::{Answer, Description};
 use crate::rows::{BINARY, TEXT};
 use crate::statement::{Command, Statement};
 

@@ -18,7 +18,7 @@ use crate::rows::plain;
 
 /// What answers a statement.
 #[derive(Clone)]
-pub(crate) struct Answerer {
+pub(crate) struct QueryEngine {
     pub(crate) node: Node,
     pub(crate) metadata: Metadata,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Position {
     pub(crate) as_of: Option<Micros>,
 }
 
-impl Answerer {
+impl QueryEngine {
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
     pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
