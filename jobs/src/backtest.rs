@@ -78,7 +78,7 @@ pub const AMOUNT: &str = "amount";
 
 /// What a backtest did.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BacktestReport {
     pub sink: String,
     pub version: u32,
     /// The values of the parameters that the sink uses.
@@ -122,7 +122,7 @@ pub struct NoRows {
 /// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, or an edited
 /// definition that cannot be compared with it; `NotFound` for a sink or a parameter that does not exist. Of several
 /// mistakes all are listed.
-pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<Report> {
+pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<BacktestReport> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;
         let Prepared { definitions, mut comparison, output, format } = prepared(installation, &state, request).await?;
@@ -142,7 +142,7 @@ pub async fn backtest(installation: &Installation, request: &BacktestRequest, on
             Ok(plan) if rows == 0 => Some(no_rows(&state, &plan.stream.name, request.from, request.to)),
             _ => None,
         };
-        Ok(Report {
+        Ok(BacktestReport {
             sink: request.sink.clone(),
             version: sink.version,
             parameters: used_values(registry, sink),

@@ -13,7 +13,7 @@ use engine::functions::Functions;
 use types::{Error, Result};
 
 use crate::installation::Installation;
-use crate::output::Output;
+use crate::output::Printer;
 
 mod alert;
 mod ask;
@@ -163,7 +163,7 @@ enum Done {
 /// What every command has access to.
 struct Context {
     config: PathBuf,
-    output: Output,
+    output: Printer,
     functions: Functions,
 }
 
@@ -183,7 +183,7 @@ impl Context {
 /// aggregates.
 pub fn main(functions: Functions) -> ExitCode {
     let cli = Cli::parse();
-    let output = Output { json: cli.global.json };
+    let output = Printer { json: cli.global.json };
     match run(cli, functions) {
         Ok(Done::Success) => ExitCode::SUCCESS,
         Ok(Done::Found) => ExitCode::FAILURE,
@@ -199,7 +199,7 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     // Planning recurses to the depth of a SELECT.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
-    let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions };
+    let context = Context { config: cli.global.config, output: Printer { json: cli.global.json }, functions };
     let change = change(&cli.command);
     let done = runtime.block_on(dispatch(&context, cli.command));
     if let (Some(Change { action, object }), Ok(_)) = (change, &done) {

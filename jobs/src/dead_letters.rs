@@ -32,7 +32,7 @@ mod replay;
 mod view_errors;
 
 pub use export::{ExportSummary, export};
-pub use list::{Listed, Listing, ReasonCount, list};
+pub use list::{ListedLetter, Listing, ReasonCount, list};
 pub use reason::class as reason_class;
 pub use recent::{Recent, recent};
 pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};

@@ -12,11 +12,11 @@ use types::{Error, ErrorKind, Result};
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Output {
+pub struct Printer {
     pub json: bool,
 }
 
-impl Output {
+impl Printer {
     /// Prints a result: the value as JSON, or its text.
     pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
         let printed = match self.json {

@@ -44,7 +44,7 @@ pub struct RepairOptions {
 
 /// What a repair found and did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct RepairReport {
     pub files: usize,
     pub bytes: u64,
     pub dry_run: bool,
@@ -64,7 +64,7 @@ pub struct StepOutcome {
     pub failed: Option<String>,
 }
 
-impl Report {
+impl RepairReport {
     /// True if no file is damaged any more.
     pub fn is_whole(&self) -> bool {
         self.steps.iter().all(|outcome| outcome.done.is_some() || outcome.step.action.is_harmless())
@@ -79,7 +79,7 @@ pub async fn repair(
     installation: &Installation,
     options: &RepairOptions,
     progress: &(dyn Fn(check::CheckProgress) + Send + Sync),
-) -> Result<Report> {
+) -> Result<RepairReport> {
     if let Some(stream) = &options.stream {
         installation.stream(stream).await?;
     }
@@ -90,7 +90,7 @@ async fn repair_pinned(
     installation: &Installation,
     options: &RepairOptions,
     progress: &(dyn Fn(check::CheckProgress) + Send + Sync),
-) -> Result<Report> {
+) -> Result<RepairReport> {
     let before = installation.catalog.state().await?;
     let registry = Registry::load(&before, &installation.functions).await?;
     let files = check::chosen(&before, &registry, options.stream.as_ref());
@@ -114,7 +114,7 @@ async fn repair_pinned(
     }
     let gaps = installation.catalog.state().await?.gaps.clone();
     let gap = |gap: &catalog::GapRecord| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason);
-    Ok(Report {
+    Ok(RepairReport {
         files: files.len(),
         bytes: checked.bytes,
         dry_run: options.dry_run,

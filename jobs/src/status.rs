@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::{CatalogState, Comparison, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::lacking::waits_for_run;
 use committed::registry::Registry;
 use definitions::settings::Settings;
@@ -110,8 +110,8 @@ pub struct BuildingReport {
 }
 
 impl BuildingReport {
-    pub(crate) fn new(progress: &Progress, now: Micros) -> BuildingReport {
-        let Progress { events_read, events, .. } = *progress;
+    pub(crate) fn new(progress: &BuildProgress, now: Micros) -> BuildingReport {
+        let BuildProgress { events_read, events, .. } = *progress;
         let (percent, seconds_left) = (progress.percent(), progress.seconds_left(now));
         BuildingReport { percent, events_read, events, seconds_left, text: progress.text(now) }
     }
@@ -340,7 +340,7 @@ impl RunReport {
 pub fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
     for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running && state.snapshot(&run.view, run.version).is_none()) {
         let live = registry.view(&run.view, run.version);
-        run.building = live.map(|live| BuildingReport::new(&Progress::from_state(state, live, now), now));
+        run.building = live.map(|live| BuildingReport::new(&BuildProgress::from_state(state, live, now), now));
     }
 }
 
@@ -358,7 +358,7 @@ impl Status {
             let Some(live) = registry.view(&view.view, view.version) else { continue };
             let by_node = facts.building.contains(&(view.view.clone(), view.version));
             if by_node || live.status == DefinitionStatus::Building || waits_for_run(&facts.state, live).unwrap_or_default() {
-                view.building = Some(BuildingReport::new(&Progress::from_state(&facts.state, live, facts.now), facts.now));
+                view.building = Some(BuildingReport::new(&BuildProgress::from_state(&facts.state, live, facts.now), facts.now));
             }
         }
         self

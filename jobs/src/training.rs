@@ -56,7 +56,7 @@ impl TrainingRequest {
 
 /// What was written.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct TrainingReport {
     pub rows: u64,
     pub views: Vec<TrainingView>,
     /// The position up to which the archive was read: rows with a later time do not know what came after it.
@@ -88,7 +88,7 @@ pub struct TrainingView {
 ///
 /// Errors: `Input` for a spine with a row that has no key or no time, a file that exists, or a view whose rows do not
 /// follow from one pass over its events; `NotFound` for a view that does not exist.
-pub async fn training(installation: &Installation, request: &TrainingRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<Report> {
+pub async fn training(installation: &Installation, request: &TrainingRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<TrainingReport> {
     pinned(&installation.catalog, "training", async {
         let state = installation.catalog.state().await?;
         let registry = Registry::load(&state, &installation.functions).await?;
@@ -98,7 +98,7 @@ pub async fn training(installation: &Installation, request: &TrainingRequest, on
         let Trained { rows, arrivals } = file.finish_if(answered)?;
         let views = training.views().map(|view| TrainingView { view: view.name.to_string(), version: view.version }).collect();
         let not_arrived = not_arrived(rows, arrivals);
-        Ok(Report { rows, views, position: state.vector().to_string(), file: request.out.clone(), not_arrived })
+        Ok(TrainingReport { rows, views, position: state.vector().to_string(), file: request.out.clone(), not_arrived })
     })
     .await
 }

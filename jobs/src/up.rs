@@ -22,7 +22,7 @@ use event_sinks::{Sinks, open_node};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::Node;
 use serving::http::{BoundListener, Protection, serve_health};
-use speed::{EventSinks, Progress, Registration, Speed};
+use speed::{EventSinks, Registration, Speed, WorkerProgress};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -376,7 +376,7 @@ struct Shared {
 }
 
 /// Returns what each worker is doing.
-fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -> Vec<Progress> {
+fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -> Vec<WorkerProgress> {
     let mut workers = Vec::new();
     let Shared { fresh, sinks, registration } = shared;
     for speed in installation.speed_workers(Some(fresh)) {

@@ -87,7 +87,7 @@ pub struct Verifier {
 
 /// The result for one view.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     pub view: Arc<str>,
     pub version: u32,
     /// The events before this vector were compared.
@@ -114,14 +114,14 @@ pub struct Report {
     pub seconds: f64,
 }
 
-impl Report {
+impl VerifyReport {
     pub fn is_equal(&self) -> bool {
         self.difference_count == 0
     }
 }
 
 /// Verifies one view. `now` is the wall clock, for the lease that keeps the files.
-pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<Report> {
+pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<VerifyReport> {
     let started = Instant::now();
     let pin = Pin::take(&verifier.catalog, "verify", now).await?;
     // Boxed, like its parts: the future is large, and would take that much of the stack in every caller.
@@ -130,7 +130,7 @@ pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, n
     outcome
 }
 
-async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<Report> {
+async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<VerifyReport> {
     // Only t, the vector and the files change after this: the columns' types do not depend on them.
     let before = Expected::new(verifier, &*verifier.catalog.state().await?, view)?;
     let schema = before.schema().await?;
@@ -147,7 +147,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         compared = Box::pin(compare_rows(&expected, &question, &answer)).await;
     }
     let compared = compared?;
-    Ok(Report {
+    Ok(VerifyReport {
         view: view.into(),
         version: expected.version(),
         vector: answer.vector,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, serve_version, versions_commit};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::names::{live_names, no_view};
 use committed::registry::Registry;
 use definitions::{KEEP_OLD, parse};
@@ -177,7 +177,7 @@ pub fn versions(state: &CatalogState, registry: &Registry, view: &str, now: Micr
         building: registry
             .view(view, record.version)
             .filter(|live| live.status == DefinitionStatus::Building)
-            .map(|live| BuildingReport::new(&Progress::from_state(state, live, now), now)),
+            .map(|live| BuildingReport::new(&BuildProgress::from_state(state, live, now), now)),
         snapshot_bytes: usages
             .iter()
             .find(|usage| &*usage.view == view && usage.version == record.version)

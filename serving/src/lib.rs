@@ -59,7 +59,7 @@ pub use meta::Meta;
 pub use node::Node;
 pub use query_runtime::CATALOG;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
-pub use scoring::{First, Outcome, ScoreMeta, Scored, Scorer, Stored};
+pub use scoring::{EventOutcome, First, ScoreMeta, Scored, Scorer, StoredEvent};
 pub use sockets::{allowed_connections, tune_socket};
 pub use sql::params as parameters;
 pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, parse_as_of, views_read};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::CatalogState;
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::lacking::Lacking;
 use committed::registry::{LiveView, Registry};
 use engine::fresh::{FreshLayer, ViewVersion};
@@ -53,7 +53,7 @@ pub struct BuildingView {
     /// The events that would have to be read.
     pub events_lacking: i64,
     /// How far its run is.
-    pub progress: Progress,
+    pub progress: BuildProgress,
     /// Why its last run failed.
     pub last_error: Option<String>,
     /// When this node found it so.
@@ -280,7 +280,7 @@ impl BuildingView {
 
     /// How far it is, as numbers; without `seconds_left` while that is not known.
     pub fn fields(&self, now: Micros) -> Vec<(&'static str, i64)> {
-        let Progress { events, events_read, .. } = self.progress;
+        let BuildProgress { events, events_read, .. } = self.progress;
         let known = [("percent", self.progress.percent()), ("events_read", events_read), ("events", events)];
         known.into_iter().chain(self.progress.seconds_left(now).map(|seconds| ("seconds_left", seconds))).collect()
     }

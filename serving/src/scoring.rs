@@ -35,19 +35,19 @@ pub trait Scorer: Send + Sync {
     /// Appends an event to its stream, and waits until its sink has put out its record. `within` bounds the wait.
     ///
     /// Errors: those of an append. What happens after it is in the answer.
-    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<Stored>>;
+    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<StoredEvent>>;
 }
 
 /// What a sink says of an event that is stored nowhere.
 #[derive(Debug)]
 pub struct Scored {
-    pub outcome: Outcome,
+    pub outcome: EventOutcome,
     pub meta: ScoreMeta,
 }
 
 /// What became of an event that was appended.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredEvent {
     /// Where it is in the log.
     pub partition: PartitionId,
     pub offset: Offset,
@@ -56,7 +56,7 @@ pub struct Stored {
     /// The version of the value of each parameter that it was made with.
     pub parameters: UsedParameters,
     /// `None` if nothing was known in time.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<EventOutcome>,
     /// What was made of the event that a duplicate repeats, if the process still knows.
     pub first: Option<First>,
 }
@@ -66,15 +66,15 @@ pub struct Stored {
 pub struct First {
     /// In the partition of the duplicate.
     pub offset: Offset,
-    /// As of [`Stored`].
+    /// As of [`StoredEvent`].
     pub version: u32,
     pub parameters: UsedParameters,
-    pub outcome: Outcome,
+    pub outcome: EventOutcome,
 }
 
 /// What a sink makes of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EventOutcome {
     /// The record's value: a JSON object.
     Scored(Bytes),
     /// The same, of an event on which the SELECT fails: it has the member `_error`.
@@ -89,23 +89,23 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl EventOutcome {
     /// As the member `status` of an answer.
     pub fn name(&self) -> &'static str {
         match self {
-            Outcome::Scored(_) => "scored",
-            Outcome::Failed(_) => "failed",
-            Outcome::Filtered => "filtered",
-            Outcome::Duplicate => "duplicate",
-            Outcome::DeadLetter => "dead_letter",
-            Outcome::Unknown => "unknown",
+            EventOutcome::Scored(_) => "scored",
+            EventOutcome::Failed(_) => "failed",
+            EventOutcome::Filtered => "filtered",
+            EventOutcome::Duplicate => "duplicate",
+            EventOutcome::DeadLetter => "dead_letter",
+            EventOutcome::Unknown => "unknown",
         }
     }
 
     /// The record, if there is one.
     pub fn row(&self) -> Option<&Bytes> {
         match self {
-            Outcome::Scored(row) | Outcome::Failed(row) => Some(row),
+            EventOutcome::Scored(row) | EventOutcome::Failed(row) => Some(row),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use types::Result;
 use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
-use crate::progress::Progress;
+use crate::progress::WorkerProgress;
 use crate::registration::Registration;
 use crate::sinks::EventSinks;
 
@@ -51,7 +51,7 @@ pub struct Speed {
     pub settings: SpeedSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.
-    pub progress: Progress,
+    pub progress: WorkerProgress,
 }
 
 impl Speed {

@@ -33,7 +33,7 @@ mod worker;
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
 pub use layer::{Speed, SpeedSettings};
 pub use partition_state::{PartitionState, checkpoint_record};
-pub use progress::{Activity, Progress};
+pub use progress::{Activity, WorkerProgress};
 pub use rebuild::{Before, Redecide, Redecided, TakeRedecided};
 pub use recover::{Start, files_since, start_of};
 pub use registration::Registration;

@@ -27,20 +27,20 @@ pub enum Activity {
 
 /// What a worker is doing, and whether it can commit. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Progress {
+pub struct WorkerProgress {
     activity: Arc<Mutex<Activity>>,
     commits: Attempts,
     stalls: Arc<Mutex<Stalls>>,
 }
 
-impl Default for Progress {
+impl Default for WorkerProgress {
     fn default() -> Self {
         let commits = Attempts::new("the speed layer cannot commit");
         Self { activity: Arc::new(Mutex::new(Activity::Starting)), commits, stalls: Arc::default() }
     }
 }
 
-impl Progress {
+impl WorkerProgress {
     pub fn activity(&self) -> Activity {
         *self.lock()
     }

@@ -179,9 +179,9 @@ proptest! {
 }
 
 fn a_file() -> FileRecord {
-    use types::files::Stored;
+    use types::files::StoredObject;
     let name = types::files::ObjectName::Archive { stream: "s".into(), checkpoint: Uuid::nil() };
-    name.record(Stored { bytes: 1, checksum: 0 }, 1, None)
+    name.record(StoredObject { bytes: 1, checksum: 0 }, 1, None)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, Commit};
 use serde_json::Value;
 use types::Result;
-use types::files::{ObjectName, Stored};
+use types::files::{ObjectName, StoredObject};
 use types::vector::PartitionId;
 use uuid::Uuid;
 
@@ -82,7 +82,7 @@ fn checkpoint_and_file(number: u64) -> [Add; 2] {
     let (id, start) = (Uuid::now_v7(), (number * EVENTS_OF_ONE) as i64);
     let range = CheckpointRange::of_events(PartitionId::new("history", 0), start, start + EVENTS_OF_ONE as i64);
     let file = ObjectName::Archive { stream: "history".into(), checkpoint: id };
-    let file = file.record(Stored { bytes: 1 << 20, checksum: 1 }, EVENTS_OF_ONE as i64, None);
+    let file = file.record(StoredObject { bytes: 1 << 20, checksum: 1 }, EVENTS_OF_ONE as i64, None);
     [Add::Checkpoint(CheckpointRecord::new(id, "worker", jobs::now(), vec![range])), Add::File(file)]
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Redecoded, RunRecord, add_redecoded};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RedecodedStream, RunRecord, add_redecoded};
 use definitions::parse;
 use engine::events::{OnMisfit, columns_to_decode};
 use types::tiles::Micros;
@@ -108,7 +108,7 @@ impl Switch<'_> {
     async fn commit(&mut self, mut commit: Commit, state: &CatalogState, changes: &Changes, targets: &[BackfillTarget]) -> Result<()> {
         for (of, survey) in targets.iter().zip(&changes.backfills) {
             let files = self.staged.get(&survey.stream).map(|staged| staged.replaced(survey)).unwrap_or_default();
-            let redecoded = Redecoded { stream: survey.stream.clone(), version: of.version, files };
+            let redecoded = RedecodedStream { stream: survey.stream.clone(), version: of.version, files };
             add_redecoded(&mut commit, state, &redecoded);
         }
         if !targets.is_empty() {

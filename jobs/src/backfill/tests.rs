@@ -392,7 +392,7 @@ fn stored_files(folder: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn files_that_are_decoded_at_once_have_room() {
     let file = |bytes| {
-        let stored = types::files::Stored { bytes, checksum: 0 };
+        let stored = types::files::StoredObject { bytes, checksum: 0 };
         ObjectName::Archive { stream: "s".into(), checkpoint: Uuid::nil() }.record(stored, 1, None)
     };
     assert_eq!(bytes_held(&file(1_000)), 2_000);

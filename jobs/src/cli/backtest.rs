@@ -9,7 +9,7 @@ use types::Result;
 use types::tiles::Micros;
 
 use super::{Context, Done, progress};
-use crate::backtest::{BacktestRequest, Cell, EditedSink, LateRows, NoRows, Report, VerdictDifference, backtest};
+use crate::backtest::{BacktestReport, BacktestRequest, Cell, EditedSink, LateRows, NoRows, VerdictDifference, backtest};
 use crate::output::{count_of, table};
 
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
     Ok(Done::Success)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &BacktestReport) -> String {
     let values: Vec<String> = report.parameters.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
     let made_by = format!("{} (version {}{})", report.sink, report.version, values.concat());
     let done = format!("{} of {made_by} in {}", count_of(report.rows, "row"), report.file.display());

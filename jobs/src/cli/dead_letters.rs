@@ -13,7 +13,7 @@ use types::tiles::Micros;
 use types::vector::Offset;
 
 use super::{Change, Context, Done, progress};
-use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
+use crate::dead_letters::{self, DamagedFile, ExportSummary, ListedLetter, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, one_line, table};
 
@@ -250,7 +250,7 @@ fn view_errors_text(errors: &ViewErrors) -> String {
 }
 
 /// Formats a row for each dead letter, with long values on lines below it.
-fn letters_text(letters: &[Listed]) -> String {
+fn letters_text(letters: &[ListedLetter]) -> String {
     let rows = letters.iter().map(|letter| {
         let timestamp = letter.timestamp.as_deref().unwrap_or("-");
         let replayed = if letter.replayed { "yes" } else { "-" };
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_long_reason_and_a_value_stand_below_their_row_and_pad_nothing() {
-        let listed = |offset, value: Option<&str>| Listed {
+        let listed = |offset, value: Option<&str>| ListedLetter {
             stream: "orders".into(),
             partition: 0,
             offset: Offset(offset),

@@ -2,7 +2,7 @@
 
 use access::local_user;
 use clap::{Args, value_parser};
-use committed::parameters::{Outcome, Setting, set};
+use committed::parameters::{ParameterChange, Setting, set};
 use serde_json::json;
 use types::Result;
 
@@ -43,7 +43,7 @@ impl SetArgs {
 pub(super) async fn set_parameter(context: &Context, args: SetArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let setting = Setting { parameter: &args.parameter, value: &args.value, set_by: local_user(), now: now() };
-    let Outcome { before, after } = set(&installation.catalog, &context.functions, setting).await?;
+    let ParameterChange { before, after } = set(&installation.catalog, &context.functions, setting).await?;
     let shown = json!({
         "parameter": after.parameter, "type": after.value_type, "value_before": before.value, "value": after.value, "version": after.version,
         "changed": before != after,

@@ -7,7 +7,7 @@ use types::Result;
 
 use super::{Change, Context, Done, progress};
 use crate::output::{count_of, table};
-use crate::repair::{Action, CheckProgress, RepairOptions, Report, StepOutcome, repair};
+use crate::repair::{Action, CheckProgress, RepairOptions, RepairReport, StepOutcome, repair};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
@@ -49,7 +49,7 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
     Ok(if report.is_whole() { Done::Success } else { Done::Found })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &RepairReport) -> String {
     let mut text = format!("{}, {}: ", count_of(report.files, "file"), count_of(report.bytes, "byte"));
     match report.steps.len() {
         0 => text.push_str("no damage found"),

@@ -9,7 +9,7 @@ use types::Result;
 use super::backtest::KnownBy;
 use super::{Context, Done, progress};
 use crate::output::count_of;
-use crate::training::{NotArrived, Report, TrainingRequest, training};
+use crate::training::{NotArrived, TrainingReport, TrainingRequest, training};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream training labels.parquet device_velocity --out train.parquet\n  \
@@ -50,7 +50,7 @@ pub(super) async fn run(context: &Context, args: TrainingArgs) -> Result<Done> {
     Ok(Done::Success)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &TrainingReport) -> String {
     let views: Vec<String> = report.views.iter().map(|view| format!("{} (version {})", view.view, view.version)).collect();
     let done = format!("{} with the columns of {} in {}", count_of(report.rows, "row"), views.join(", "), report.file.display());
     let warnings = report.not_arrived.iter().map(|not_arrived| format!("\nwarning: {}", warning(report.rows, not_arrived)));

@@ -13,7 +13,7 @@ use super::{Context, Done};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, is_or_are, table};
 use crate::served::{JoinedServed, NodeServed};
-use crate::verify::{HttpServed, LogReport, Report, Served, Verifier, verify_log, verify_view};
+use crate::verify::{HttpServed, LogReport, Served, Verifier, VerifyReport, verify_log, verify_view};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream verify device_velocity\n  basestream verify device_velocity --log\n  \
@@ -65,7 +65,7 @@ async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<s
     Ok(plan.map(|plan| plan.streams.iter().map(|stream| stream.name.clone()).collect()).unwrap_or_default())
 }
 
-fn verify_text(report: &Report, log: &[LogReport]) -> String {
+fn verify_text(report: &VerifyReport, log: &[LogReport]) -> String {
     let mut text = String::new();
     let _ = write!(text, "{} (version {}) at {}: ", report.view, report.version, report.t);
     let _ = match report.is_equal() {

@@ -23,7 +23,7 @@ const VALUE_SHOWN: usize = 120;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Listing {
     /// Newest first.
-    pub dead_letters: Vec<Listed>,
+    pub dead_letters: Vec<ListedLetter>,
     /// How many match, shown or not.
     pub count: i64,
     /// The reasons of all matches, the most frequent first.
@@ -33,7 +33,7 @@ pub struct Listing {
 
 /// A dead letter as it is displayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ListedLetter {
     pub stream: Arc<str>,
     pub partition: i32,
     pub offset: Offset,
@@ -103,7 +103,7 @@ async fn list_pinned(
 
 #[derive(Default)]
 struct Counted {
-    newest: Vec<(Option<i64>, Listed)>,
+    newest: Vec<(Option<i64>, ListedLetter)>,
     count: i64,
     reasons: BTreeMap<(Arc<str>, String), (i64, i64)>,
 }
@@ -118,7 +118,7 @@ impl Counted {
     }
 
     fn keep_newest(&mut self, limit: usize) {
-        let order = |(time, listed): &(Option<i64>, Listed)| (*time, listed.partition, listed.offset);
+        let order = |(time, listed): &(Option<i64>, ListedLetter)| (*time, listed.partition, listed.offset);
         self.newest.sort_by(|a, b| order(b).cmp(&order(a)).then_with(|| a.1.stream.cmp(&b.1.stream)));
         self.newest.truncate(limit);
     }
@@ -136,8 +136,8 @@ impl Counted {
     }
 }
 
-fn listed(letter: &DeadLetter, replayed: bool) -> Listed {
-    Listed {
+fn listed(letter: &DeadLetter, replayed: bool) -> ListedLetter {
+    ListedLetter {
         stream: letter.stream.clone(),
         partition: letter.partition,
         offset: letter.offset,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::lacking::{events_of, has_history};
 use committed::registry::{LiveView, Registry};
 use definitions::Schedule;
@@ -138,7 +138,7 @@ fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
     let snapshot = state.snapshot(&view.name, view.version).filter(|_| is_added_to);
     match snapshot.and_then(|snapshot| checkpoints_after(state, &view.streams(), &snapshot.cut).ok()) {
         Some(checkpoints) => events_of(state, view, &checkpoints),
-        None => Progress::from_state(state, view, now).events,
+        None => BuildProgress::from_state(state, view, now).events,
     }
 }
 

@@ -137,7 +137,7 @@ impl Services {
         Ok(futures::future::join_all(questions).await)
     }
 
-    async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<Stored> {
+    async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<StorageFacts> {
         let storage = self.storage.as_ref().map_err(again)?;
         in_time("the object storage", storage.probe()).await?;
         let dead_letters = match &self.catalog {
@@ -145,7 +145,7 @@ impl Services {
             Err(_) => BTreeMap::new(),
         };
         let (stamps, left_out) = published(storage, state).await;
-        Ok(Stored { stamps, left_out, dead_letters })
+        Ok(StorageFacts { stamps, left_out, dead_letters })
     }
 }
 
@@ -197,7 +197,7 @@ struct TopicSays {
     waiting_since: Vec<(PartitionId, Micros)>,
 }
 
-struct Stored {
+struct StorageFacts {
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
     left_out: BTreeMap<ViewVersion, LeftOut>,
     dead_letters: BTreeMap<Arc<str>, Recent>,

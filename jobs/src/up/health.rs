@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use event_alerts::StalledAlerts;
 use serde_json::{Value, json};
 use serving::http::Readiness;
-use speed::{Activity, Progress};
+use speed::{Activity, WorkerProgress};
 use tokio_util::sync::CancellationToken;
 use types::outage::Outage;
 use types::{Error, Result};
@@ -31,7 +31,7 @@ pub(super) struct Health {
 /// The layer that the process runs.
 pub(super) enum Layer {
     /// With its workers, and the alerts that are not evaluated.
-    Speed(Vec<Progress>, StalledAlerts),
+    Speed(Vec<WorkerProgress>, StalledAlerts),
     Scheduler(Looks),
 }
 
@@ -44,7 +44,7 @@ impl Readiness for Health {
         if let Layer::Speed(workers, alerts) = &self.layer {
             outages.extend(log.outages());
             // The workers fail together: the longest outage says it for all.
-            outages.extend(workers.iter().filter_map(Progress::outage).max_by_key(|outage| outage.lasting));
+            outages.extend(workers.iter().filter_map(WorkerProgress::outage).max_by_key(|outage| outage.lasting));
             outages.extend(stalled(workers));
             outages.extend(alerts.outage());
         }
@@ -87,8 +87,8 @@ impl Layer {
 }
 
 /// Which streams the workers leave out because a sink fails: of several workers, the one where it lasts longest.
-pub(super) fn stalled(workers: &[Progress]) -> Option<Outage> {
-    workers.iter().filter_map(Progress::stalled).max_by_key(|outage| outage.lasting)
+pub(super) fn stalled(workers: &[WorkerProgress]) -> Option<Outage> {
+    workers.iter().filter_map(WorkerProgress::stalled).max_by_key(|outage| outage.lasting)
 }
 
 fn hindrance(activity: Activity, now: Instant) -> Option<String> {

@@ -99,7 +99,7 @@ fn serve(state: &CatalogState, registry: &Registry, chosen: &DefinitionRecord, n
     if let Some(live) = registry.view(view, version)
         && waits_for_run(state, live)?
     {
-        let progress = Progress::from_state(state, live, now);
+        let progress = BuildProgress::from_state(state, live, now);
         let message = format!("version {version} of the view \"{view}\" cannot answer yet: it is being built, {}", progress.text(now));
         return Err(Error::unavailable(message).with(
             "help",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionStatus};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
 use types::Strategy;
@@ -53,7 +53,7 @@ pub fn list_views(state: &CatalogState, registry: &Registry, now: Micros) -> Vec
             keeps_states: live.is_some(),
             streams: live.map(LiveView::streams).unwrap_or_default(),
             status: record.status,
-            building: live.filter(|_| is_building).map(|live| BuildingReport::new(&Progress::from_state(state, live, now), now)),
+            building: live.filter(|_| is_building).map(|live| BuildingReport::new(&BuildProgress::from_state(state, live, now), now)),
             strategy: live.map(|live| live.definition.strategy.unwrap_or_default()),
             schedule: live.and_then(|live| live.definition.schedule.as_ref()).map(ToString::to_string),
         }

@@ -1,7 +1,7 @@
 //! `up` over a catalog as it is after a long time: of thousands of checkpoints.
 
 use catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, Commit};
-use types::files::{ObjectName, Stored};
+use types::files::{ObjectName, StoredObject};
 use types::vector::PartitionId;
 use uuid::Uuid;
 
@@ -58,6 +58,6 @@ fn checkpoint_and_file(number: i64) -> [Add; 2] {
     let (id, now) = (Uuid::now_v7(), chrono::Utc::now().timestamp_micros());
     let range = CheckpointRange::of_events(PartitionId::new("history", 0), number * EVENTS_OF_ONE, (number + 1) * EVENTS_OF_ONE);
     let file = ObjectName::Archive { stream: "history".into(), checkpoint: id };
-    let file = file.record(Stored { bytes: 1 << 20, checksum: 1 }, EVENTS_OF_ONE, None);
+    let file = file.record(StoredObject { bytes: 1 << 20, checksum: 1 }, EVENTS_OF_ONE, None);
     [Add::Checkpoint(CheckpointRecord::new(id, "worker", now, vec![range])), Add::File(file)]
 }

@@ -7,7 +7,7 @@ use crate::registry::LiveView;
 
 /// How far a version is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct BuildProgress {
     /// Of these archived events
     pub events: i64,
     /// the run under way has read this many.
@@ -16,10 +16,10 @@ pub struct Progress {
     pub began: Option<Micros>,
 }
 
-impl Progress {
+impl BuildProgress {
     /// The events are those up to the running run's cut, or all while none runs. Files are left out in which every
     /// event is too old to count.
-    pub fn from_state(state: &CatalogState, view: &LiveView, now: Micros) -> Progress {
+    pub fn from_state(state: &CatalogState, view: &LiveView, now: Micros) -> BuildProgress {
         let of_version = |run: &&RunRecord| run.status == RunStatus::Running && run.view == view.name && run.version == view.version;
         let run = state.runs.iter().find(of_version);
         let streams = view.streams();
@@ -30,7 +30,7 @@ impl Progress {
         let bounds = ArchiveBounds { cut: run.and_then(|run| run.cut.as_ref()), oldest: view.plan.oldest_kept(t), newest: None };
         let events = archive_files(state, &streams, bounds).iter().map(|file| file.rows).sum();
         let events_read = run.map_or(0, |run| run.events_read.clamp(0, events));
-        Progress { events, events_read, began: run.and_then(|run| run.started_at) }
+        BuildProgress { events, events_read, began: run.and_then(|run| run.started_at) }
     }
 
     /// Below 100: what is read is still to be written.

@@ -29,7 +29,7 @@ pub struct Setting<'a> {
 
 /// What setting did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ParameterChange {
     pub before: ParameterRecord,
     /// The value in effect. The same if it had that value.
     pub after: ParameterRecord,
@@ -39,21 +39,21 @@ pub struct Outcome {
 ///
 /// Errors: `NotFound` for an unknown name, with the nearest; `Input` for a value of another type, and for one with
 /// which a sink or an alert could not be planned. Nothing is changed then.
-pub async fn set(catalog: &Catalog, functions: &Functions, setting: Setting<'_>) -> Result<Outcome> {
+pub async fn set(catalog: &Catalog, functions: &Functions, setting: Setting<'_>) -> Result<ParameterChange> {
     let decide = |state: Arc<CatalogState>| async move { decide(&state, functions, setting).await };
     catalog.decide_and_commit(ATTEMPTS, decide).await
 }
 
 /// What setting does on one catalog state. It is committed with the definitions that the value was checked with, and
 /// after the value that it replaces: if an apply or another process changes one of them meanwhile, it is a conflict.
-async fn decide(state: &CatalogState, functions: &Functions, setting: Setting<'_>) -> Result<(Outcome, Option<Commit>)> {
+async fn decide(state: &CatalogState, functions: &Functions, setting: Setting<'_>) -> Result<(ParameterChange, Option<Commit>)> {
     let registry = Registry::load(state, functions).await?;
     let known = registry.parameters.get(setting.parameter)?;
     let value = known.checked(setting.value)?;
     let before = state.parameters.iter().find(|record| record.parameter == known.name);
     let before = before.ok_or_else(|| Error::internal("a parameter without a value"))?.clone();
     if value == before.value {
-        return Ok((Outcome { after: before.clone(), before }, None));
+        return Ok((ParameterChange { after: before.clone(), before }, None));
     }
     let after = ParameterRecord {
         version: before.version + 1,
@@ -68,7 +68,7 @@ async fn decide(state: &CatalogState, functions: &Functions, setting: Setting<'_
     refuse_broken(&registry, &registry.with_parameters(parameters, functions).await)?;
     let expect = vec![Expect::Live(state.live_versions())];
     let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Parameter(after.clone())], ..Commit::default() };
-    Ok((Outcome { before, after }, Some(commit)))
+    Ok((ParameterChange { before, after }, Some(commit)))
 }
 
 /// Refuses a value with which something cannot be planned that could be before.

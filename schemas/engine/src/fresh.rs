@@ -36,7 +36,7 @@ mod subscription;
 pub use mirror::{Applied, Mirror};
 pub use observers::LayerObserver;
 pub use state::{Change, Claim, Complete, Snapshot};
-pub use subscription::{Subscription, SubscriptionChange};
+pub use subscription::{LayerSubscription, SubscriptionChange};
 
 use observers::Observers;
 use state::State;
@@ -249,10 +249,10 @@ impl<S> Fresh<S> {
 
     /// What the workers of this process have published and not released, and what they change from then on. A
     /// subscriber that does not keep up is cut off: its changes end.
-    pub fn subscribe(&self) -> Subscription<S> {
+    pub fn subscribe(&self) -> LayerSubscription<S> {
         let mut shared = self.write();
         let snapshot = shared.state.snapshot();
-        Subscription { snapshot, changes: shared.subscribers.add() }
+        LayerSubscription { snapshot, changes: shared.subscribers.add() }
     }
 
     /// Calls `observer` with each layer that is published from now on, also by mirrored workers, for as long as it

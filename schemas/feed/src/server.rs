@@ -14,7 +14,7 @@ use arrow_flight::{
     PollInfo, PutResult, Result as FlightResult, SchemaResult, Ticket,
 };
 use bytes::Bytes;
-use engine::fresh::{Change, Fresh, FreshLayer, Subscription, SubscriptionChange, ViewVersion};
+use engine::fresh::{Change, Fresh, FreshLayer, LayerSubscription, SubscriptionChange, ViewVersion};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -153,7 +153,7 @@ impl Service {
             self.offer.overtaken.notify_one();
         }
         debug!(principal = %principal.name, views = wanted.views.len(), "a node follows");
-        let Subscription { snapshot, changes } = self.offer.fresh.subscribe();
+        let LayerSubscription { snapshot, changes } = self.offer.fresh.subscribe();
         let sending = Sending {
             fresh: self.offer.fresh.clone(),
             encodings: self.encodings.clone(),

@@ -22,7 +22,7 @@ use crate::pieces::Piece;
 use crate::store::ObjectStorage;
 use crate::store::UploadWriter;
 use types::files::ObjectName;
-use types::files::Stored;
+use types::files::StoredObject;
 use types::{Error, Result};
 
 /// Incremented when an older release could misread what we write.
@@ -160,7 +160,7 @@ impl ParquetUpload {
     }
 
     /// Makes the file visible; returns what was stored and its number of rows.
-    pub async fn finish(mut self) -> Result<(Stored, i64)> {
+    pub async fn finish(mut self) -> Result<(StoredObject, i64)> {
         let (rest, rows) = self.encode(ParquetEncoder::finish).await?;
         self.upload.write(rest).await?;
         Ok((self.upload.finish().await?, rows))

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use types::files::Stored;
+use types::files::StoredObject;
 
 use backon::{ExponentialBuilder, Retryable};
 use bytes::Bytes;
@@ -50,7 +50,7 @@ pub struct ObjectStorage {
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     pub path: String,
     pub bytes: u64,
     pub modified: SystemTime,
@@ -107,8 +107,8 @@ impl ObjectStorage {
     ///
     /// A name that is taken by the same content is fine (an earlier attempt whose reply was lost); with other content
     /// it is a conflict. Only objects over 16 MiB in buckets are not checked first: their names must be fresh.
-    pub async fn put_new(&self, name: &ObjectName, content: Bytes) -> Result<Stored> {
-        let stored = Stored { bytes: content.len() as i64, checksum: crc32fast::hash(&content) };
+    pub async fn put_new(&self, name: &ObjectName, content: Bytes) -> Result<StoredObject> {
+        let stored = StoredObject { bytes: content.len() as i64, checksum: crc32fast::hash(&content) };
         let path = name.to_string();
         if self.local.is_none() && content.len() > MULTIPART_ABOVE_BYTES {
             let mut upload = self.upload_writer(name).await?;
@@ -126,7 +126,7 @@ impl ObjectStorage {
     }
 
     /// Stores one object in one step, durably; a name that is taken by the same content is fine.
-    pub(super) async fn create_or_recognise(&self, path: &str, content: Bytes, stored: Stored) -> Result<()> {
+    pub(super) async fn create_or_recognise(&self, path: &str, content: Bytes, stored: StoredObject) -> Result<()> {
         match self.create(path, content).await {
             Err(error) if error.kind() == ErrorKind::Conflict => match self.get_checked(path, stored.bytes, stored.checksum).await {
                 Ok(_) => self.sync_name(path).await,
@@ -243,13 +243,13 @@ impl ObjectStorage {
     }
 
     /// Lists all objects in the folder `prefix` and below (`""`: all), sorted by name.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+    pub async fn list(&self, prefix: &str) -> Result<Vec<ListedObject>> {
         let folder = (!prefix.is_empty()).then(|| object_path(prefix)).transpose()?;
         let found: Vec<_> = self.store.list(folder.as_ref()).try_collect().await.map_err(|error| about(error, prefix))?;
-        let mut listed: Vec<Listed> = found
+        let mut listed: Vec<ListedObject> = found
             .into_iter()
             .filter(|meta| !meta.location.as_ref().starts_with(PARTIAL_FOLDER))
-            .map(|meta| Listed { path: meta.location.to_string(), bytes: meta.size, modified: meta.last_modified.into() })
+            .map(|meta| ListedObject { path: meta.location.to_string(), bytes: meta.size, modified: meta.last_modified.into() })
             .collect();
         listed.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listed)

@@ -21,7 +21,7 @@ pub struct Failure {
 
 /// The failures of a view version in some part of its streams. All are counted, the first [`LISTED`] are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[serde(from = "StoredFailures", into = "StoredFailures")]
 pub struct Failures {
     count: u64,
     listed: BTreeMap<(PartitionId, Offset), String>,
@@ -76,21 +76,21 @@ impl fmt::Display for Failure {
 
 /// [`Failures`] as JSON.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredFailures {
     count: u64,
     first: Vec<Failure>,
 }
 
-impl From<Stored> for Failures {
-    fn from(stored: Stored) -> Failures {
+impl From<StoredFailures> for Failures {
+    fn from(stored: StoredFailures) -> Failures {
         let listed = stored.first.into_iter().map(|failure| ((failure.partition, failure.offset), failure.reason));
         Failures { count: stored.count, listed: listed.collect() }
     }
 }
 
-impl From<Failures> for Stored {
-    fn from(failures: Failures) -> Stored {
-        Stored { count: failures.count, first: failures.listed().collect() }
+impl From<Failures> for StoredFailures {
+    fn from(failures: Failures) -> StoredFailures {
+        StoredFailures { count: failures.count, first: failures.listed().collect() }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct FileRecord {
 
 /// A stored object's facts: enough to recognise it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredObject {
     pub bytes: i64,
     /// CRC-32 of the whole object.
     pub checksum: u32,

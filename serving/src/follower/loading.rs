@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use catalog::{CatalogState, DefinitionKind};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::damage::{Finder, report_damage};
 use committed::lacking::Lacking;
 use committed::registry::{LiveView, Registry};
@@ -150,7 +150,7 @@ impl Follower {
 
     fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, (lacking, events): (Lacking, i64)) -> BuildingView {
         let now = (self.0.wall)();
-        let progress = Progress::from_state(state, &held.live, now);
+        let progress = BuildProgress::from_state(state, &held.live, now);
         let since = match known {
             Known::Building(before) => before.since,
             Known::Nothing | Known::Served(_) => {

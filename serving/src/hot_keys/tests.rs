@@ -1,4 +1,4 @@
-use engine::fresh::{Fresh, Mirror, Subscription};
+use engine::fresh::{Fresh, LayerSubscription, Mirror};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ async fn a_node_apart_counts_what_the_workers_that_it_follows_publish() {
     let fresh = Fresh::default();
     let apart = harness.node_apart(&fresh).await;
     let mut mirror = Mirror::new(&fresh);
-    let Subscription { snapshot, mut changes } = harness.register("worker", "nowhere").await.subscribe();
+    let LayerSubscription { snapshot, mut changes } = harness.register("worker", "nowhere").await.subscribe();
     mirror.reset(snapshot);
     harness.fresh(0, &events(&[("a", 60), ("b", 40)])).await;
     while let Ok(sent) = changes.try_recv() {

@@ -6,7 +6,7 @@ use access::{Object, Principal, audit};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use committed::parameters::{ListedParameter, Outcome, Setting, listed, set};
+use committed::parameters::{ListedParameter, ParameterChange, Setting, listed, set};
 use engine::events::format_timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,7 +37,7 @@ pub(super) async fn put(
         let setting = Setting { parameter: &parameter, value: &value, set_by: &principal.name, now: app.node.read_view()?.now };
         let outcome = set(app.node.catalog(), app.node.functions(), setting).await;
         audit(&principal.name, "set", &Object::Parameter(&parameter).to_string(), &outcome);
-        let Outcome { before, after } = outcome?;
+        let ParameterChange { before, after } = outcome?;
         let answer = json!({
             "parameter": after.parameter,
             "type": after.value_type,

@@ -27,7 +27,7 @@ use super::events::{not_appended, record_of, texts};
 use super::input::{Body, Json, Name, json_bytes};
 use super::problem::Problem;
 use crate::read_view::ReadView;
-use crate::scoring::{First, Outcome, Scorer, Stored};
+use crate::scoring::{EventOutcome, First, Scorer, StoredEvent};
 
 /// How long a stored event's record is waited for, at first and at most.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -125,14 +125,14 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
         meta["parameters"] = json!(parameters);
     }
     let mut others = vec![("position", json!(position.to_string())), ("meta", meta)];
-    if *outcome == Outcome::Duplicate {
+    if *outcome == EventOutcome::Duplicate {
         others.extend(repeated(sink, &stored)?);
     }
     Ok(answer(outcome.name(), first.map_or(outcome, |first| &first.outcome).row(), &others))
 }
 
 /// What an answer says of the event that a duplicate repeats: what became of it, or where its record is.
-fn repeated(sink: &LiveSink, stored: &Stored) -> Result<Vec<(&'static str, Value)>> {
+fn repeated(sink: &LiveSink, stored: &StoredEvent) -> Result<Vec<(&'static str, Value)>> {
     let topic = &sink.definition.topic;
     let help = format!(
         "this process does not know what this sink made of the earlier event with this id, or that was not the same event as this one: \

@@ -9,7 +9,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use catalog::{DefinitionKind, DefinitionRecord};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::registry::LiveView;
 use engine::events::format_timestamp;
 use engine::plan::ColumnKind;
@@ -78,10 +78,10 @@ pub(super) fn building(read_view: &ReadView, live: &LiveView) -> Option<Value> {
     let not_served = || loaded.building.contains_key(&(live.name.clone(), live.version)).then_some(live);
     let built = beside.or_else(not_served)?;
     let progress = loaded.building.get(&(built.name.clone(), built.version)).map(|building| building.progress);
-    Some(progress_json(built, &progress.unwrap_or_else(|| Progress::from_state(&loaded.state, built, *now)), *now))
+    Some(progress_json(built, &progress.unwrap_or_else(|| BuildProgress::from_state(&loaded.state, built, *now)), *now))
 }
 
-pub(super) fn progress_json(live: &LiveView, progress: &Progress, now: Micros) -> Value {
+pub(super) fn progress_json(live: &LiveView, progress: &BuildProgress, now: Micros) -> Value {
     json!({
         "version": live.version,
         "percent": progress.percent(),

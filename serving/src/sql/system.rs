@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use catalog::{Catalog, CatalogState, CheckpointRange, CheckpointRecord, Comparison, DefinitionKind, DefinitionRecord, RunRecord};
-use committed::building::Progress;
+use committed::building::BuildProgress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use event_log::Log;
@@ -317,7 +317,7 @@ struct KnownView<'a> {
     /// Why it cannot be queried.
     refused: Option<String>,
     /// How far it is built at this time, if that has to be done first.
-    building: Option<(Progress, i64)>,
+    building: Option<(BuildProgress, i64)>,
     snapshot: Option<&'a storage::Manifest>,
     /// How many of how many files of the snapshot are copied.
     buckets: Option<(usize, usize)>,

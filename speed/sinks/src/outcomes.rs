@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use engine::parameters::UsedParameters;
 use event_log::{NewRecord, TopicPartition};
-use serving::Outcome;
+use serving::EventOutcome;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 use types::tiles::Micros;
@@ -187,29 +187,29 @@ pub(crate) struct Provenance {
 
 impl DecidedBatch {
     /// The outcome of an event, and what made it. `None` if the event is not in this batch.
-    pub(crate) fn outcome(&self, sink: &str, source: &TopicPartition, offset: Offset) -> Option<(Option<Provenance>, Outcome)> {
+    pub(crate) fn outcome(&self, sink: &str, source: &TopicPartition, offset: Offset) -> Option<(Option<Provenance>, EventOutcome)> {
         if *source != self.source || offset < self.start || offset >= self.end {
             return None;
         }
         if self.dead_letters.contains(&offset) {
-            return Some((None, Outcome::DeadLetter));
+            return Some((None, EventOutcome::DeadLetter));
         }
         if self.accepted.binary_search(&offset.0).is_err() {
-            return Some((None, Outcome::Duplicate));
+            return Some((None, EventOutcome::Duplicate));
         }
-        let Some(of_sink) = self.sinks.iter().find(|put_out| &*put_out.sink == sink) else { return Some((None, Outcome::Unknown)) };
+        let Some(of_sink) = self.sinks.iter().find(|put_out| &*put_out.sink == sink) else { return Some((None, EventOutcome::Unknown)) };
         if of_sink.from.is_some_and(|from| offset < from) {
-            return Some((None, Outcome::Unknown));
+            return Some((None, EventOutcome::Unknown));
         }
         let found = of_sink.records.binary_search_by_key(&offset, |(of, _)| *of);
-        let outcome = found.map_or(Outcome::Filtered, |at| outcome_of(of_sink.records[at].1.value.clone().unwrap_or_default()));
+        let outcome = found.map_or(EventOutcome::Filtered, |at| outcome_of(of_sink.records[at].1.value.clone().unwrap_or_default()));
         Some((Some(of_sink.by.clone()), outcome))
     }
 }
 
 /// A record as an outcome.
-pub(crate) fn outcome_of(value: Bytes) -> Outcome {
-    if is_failed(&value) { Outcome::Failed(value) } else { Outcome::Scored(value) }
+pub(crate) fn outcome_of(value: Bytes) -> EventOutcome {
+    if is_failed(&value) { EventOutcome::Failed(value) } else { EventOutcome::Scored(value) }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
 use futures::future::BoxFuture;
-use serving::{First, Outcome, ReadView, ScoreMeta, Scored, Scorer, ServingClock, Stored};
+use serving::{EventOutcome, First, ReadView, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use types::columns::EVENT_TIME;
@@ -41,7 +41,7 @@ impl Scorer for Sinks {
         Box::pin(self.check_partitions(sink))
     }
 
-    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<Stored>> {
+    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
         Box::pin(self.append_and_wait(sink, event, within))
     }
 }
@@ -77,7 +77,7 @@ impl Sinks {
         Err(Error::conflict(message).with("help", help))
     }
 
-    async fn append_and_wait(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Stored> {
+    async fn append_and_wait(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<StoredEvent> {
         let stream = sink.planned()?.stream.clone();
         let id = id_of(&stream, &event)?;
         // The client may hang up. The task still waits for the record, so that sending the event again returns it.
@@ -92,7 +92,7 @@ impl Sinks {
     /// The event that a duplicate repeats, if it is still known and this version of the sink made its record: the
     /// caller has the right to what this version reads, and another version may have joined other views.
     fn first_of_duplicate(&self, sink: &LiveSink, appended: &AppendedEvent, decided: &Decided) -> Option<First> {
-        let asked = appended.asked.as_ref().filter(|_| decided.outcome == Outcome::Duplicate)?;
+        let asked = appended.asked.as_ref().filter(|_| decided.outcome == EventOutcome::Duplicate)?;
         let first = self.outcomes.first(asked, &decided.batch, appended.offset)?;
         let RecentOutcome { offset, by: Provenance { version, parameters }, outcome, .. } = first;
         if version != sink.version {
@@ -109,16 +109,16 @@ fn id_of(stream: &Arc<StreamDefinition>, event: &NewRecord) -> Result<Option<Arc
     Ok(id)
 }
 
-fn stored(sink: &LiveSink, (partition, offset): (PartitionId, Offset), decided: Option<Decided>, first: Option<First>) -> Stored {
+fn stored(sink: &LiveSink, (partition, offset): (PartitionId, Offset), decided: Option<Decided>, first: Option<First>) -> StoredEvent {
     let (by, outcome) = decided.map_or((None, None), |decided| (decided.by, Some(decided.outcome)));
     let (version, parameters) = by.map_or((sink.version, UsedParameters::new()), |by| (by.version, by.parameters));
-    Stored { partition, offset, version, parameters, outcome, first }
+    StoredEvent { partition, offset, version, parameters, outcome, first }
 }
 
 /// What a sink made of an event.
 struct Decided {
     by: Option<Provenance>,
-    outcome: Outcome,
+    outcome: EventOutcome,
     /// What the decision is a part of.
     batch: Arc<DecidedBatch>,
 }
@@ -209,7 +209,7 @@ impl Sinks {
         let event_time = event_time_of(&events)?;
         if self.is_too_far_ahead(event_time, read_view.now) {
             let meta = ScoreMeta::new(read_view, sink, &names, read_view.now)?;
-            return Ok(Scored { outcome: Outcome::DeadLetter, meta });
+            return Ok(Scored { outcome: EventOutcome::DeadLetter, meta });
         }
         let times = answerable(vec![time_of_answer(read_view, &names, event_time)?], read_view, &views)?;
         scratch.seen.begin(registry, &views, &plan.stream.name, &scratch.session)?;
@@ -217,7 +217,7 @@ impl Sinks {
         let chunk = Chunk { read_view, events: &events, times: &times };
         let record = record_of_event(&scratch.seen, (sink, plan), &chunk)?;
         let meta = ScoreMeta::new(read_view, sink, &names, times[0])?;
-        Ok(Scored { outcome: record.map_or(Outcome::Filtered, outcome_of), meta })
+        Ok(Scored { outcome: record.map_or(EventOutcome::Filtered, outcome_of), meta })
     }
 
     /// Whether the speed layer would not accept the event, because of its time.

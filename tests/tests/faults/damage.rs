@@ -13,7 +13,7 @@ use catalog::DefinitionKind::{Stream, View};
 use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
 use jobs::Installation;
-use jobs::repair::{RepairOptions, Report, repair};
+use jobs::repair::{RepairOptions, RepairReport, repair};
 use jobs::verify::{Verifier, verify_log, verify_view};
 use storage::check_file;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,7 @@ impl Copy {
         named(&error, file);
     }
 
-    async fn repair(&self, accept_gap: bool) -> Report {
+    async fn repair(&self, accept_gap: bool) -> RepairReport {
         let options = RepairOptions { accept_gap, ..RepairOptions::default() };
         repair(&self.installation, &options, &|_| {}).await.unwrap()
     }

@@ -22,7 +22,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use serving::ServingClock;
-use speed::Progress;
+use speed::WorkerProgress;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
 use types::vector::Offset;
@@ -262,7 +262,7 @@ struct Process {
     reads: serving::Node,
     sinks: Sinks,
     stop: CancellationToken,
-    progress: Progress,
+    progress: WorkerProgress,
 }
 
 impl Process {

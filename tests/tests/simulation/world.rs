@@ -12,7 +12,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use types::files::FileRecord;
 use types::files::ObjectName;
-use types::files::Stored;
+use types::files::StoredObject;
 use types::tiles::Micros;
 use types::vector::PartitionId;
 use uuid::Uuid;
@@ -315,7 +315,7 @@ impl Sim {
             _ => 0,
         };
         self.world.borrow_mut().store.insert(name.to_string(), content);
-        name.record(Stored { bytes: 1, checksum: 0 }, rows as i64, None)
+        name.record(StoredObject { bytes: 1, checksum: 0 }, rows as i64, None)
     }
 
     pub fn get(&self, path: &str) -> Option<Content> {

@@ -1,6 +1,6 @@
 use catalog::{CheckpointRange, PartitionRecord};
 use engine::functions::Functions;
-use types::files::{ObjectName, Stored};
+use types::files::{ObjectName, StoredObject};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn checkpoint(revision: i64, ranges: &[(i32, i64, i64)]) -> CheckpointRecord {
 }
 
 fn damaged(name: ObjectName) -> Damaged {
-    Damaged { file: name.record(Stored { bytes: 1, checksum: 1 }, 1, None), error: "damaged".into() }
+    Damaged { file: name.record(StoredObject { bytes: 1, checksum: 1 }, 1, None), error: "damaged".into() }
 }
 
 fn log(identity: &str, bounds: &[(i32, i64, i64)]) -> BTreeMap<Arc<str>, LogFacts> {

@@ -172,7 +172,7 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
     let published = run(RunStatus::Succeeded, HOUR, 1);
     let manifest = types::files::ObjectName::Manifest { view: "v".into(), version: 1, run: published.id };
-    state.files.extend([manifest.record(types::files::Stored { bytes: 1, checksum: 1 }, 0, None)]);
+    state.files.extend([manifest.record(types::files::StoredObject { bytes: 1, checksum: 1 }, 0, None)]);
     state.snapshots.push(catalog::SnapshotRecord {
         view: "v".into(),
         version: 1,
@@ -193,12 +193,12 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
 
 /// Archives events of `s`, committed at this time.
 fn archive(state: &mut CatalogState, stream: &str, at: Micros, events: i64) {
-    use types::files::{ObjectName, Stored};
+    use types::files::{ObjectName, StoredObject};
     let id = Uuid::now_v7();
     let record = catalog::CheckpointRecord::new(id, "w", at, Vec::new());
     state.checkpoints.extend([record]);
     let file = ObjectName::Archive { stream: stream.into(), checkpoint: id };
-    state.files.extend([file.record(Stored { bytes: 1, checksum: 1 }, events, None)]);
+    state.files.extend([file.record(StoredObject { bytes: 1, checksum: 1 }, events, None)]);
 }
 
 #[tokio::test]

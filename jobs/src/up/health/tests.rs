@@ -17,7 +17,7 @@ fn a_worker_is_ready_once_it_reads_its_partitions_or_others_have_all_of_them() {
 
 #[test]
 fn what_hinders_several_workers_is_named_once() {
-    let layer = Layer::Speed(vec![Progress::default(), Progress::default()], StalledAlerts::default());
+    let layer = Layer::Speed(vec![WorkerProgress::default(), WorkerProgress::default()], StalledAlerts::default());
     assert_eq!(layer.hindrances(Instant::now()), BTreeSet::from(["a worker is joining its group".to_owned()]));
     let layer = Layer::Scheduler(Looks::default());
     assert_eq!(layer.hindrances(Instant::now()), BTreeSet::from(["due runs were not looked for yet".to_owned()]));

@@ -8,7 +8,7 @@ use crate::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, Definit
 
 /// A stream's archive, decoded again by one version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Redecoded {
+pub struct RedecodedStream {
     pub stream: Arc<str>,
     /// The version that decoded it, and that decodes every record from the switch on.
     pub version: u32,
@@ -22,7 +22,7 @@ pub struct Redecoded {
 ///
 /// The commit's id is of version 7, as it says when the files were replaced. It applies to no state but this one: a
 /// checkpoint that came in between is not decoded again yet.
-pub fn add_redecoded(commit: &mut Commit, state: &CatalogState, redecoded: &Redecoded) {
+pub fn add_redecoded(commit: &mut Commit, state: &CatalogState, redecoded: &RedecodedStream) {
     commit.expect.push(Expect::Revision(state.revision));
     let paths = redecoded.files.iter().map(|(_, new)| new.path.clone()).collect();
     commit.expect.push(Expect::NotMarkedForDeletion { paths });

@@ -1,6 +1,6 @@
 use catalog::{CheckpointRange, DefinitionStatus, SnapshotRecord};
 use engine::functions::Functions;
-use types::files::Stored;
+use types::files::StoredObject;
 use types::vector::PartitionId;
 
 use super::*;
@@ -9,7 +9,7 @@ use crate::registry::Registry;
 const MINUTE: Micros = 60_000_000;
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts')";
 const VIEW: &str = "CREATE VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k";
-const STORED: Stored = Stored { bytes: 1, checksum: 1 };
+const STORED: StoredObject = StoredObject { bytes: 1, checksum: 1 };
 
 /// A view defined at minute 100, and checkpoints at these minutes, of this many events each.
 async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {

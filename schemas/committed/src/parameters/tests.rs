@@ -54,7 +54,7 @@ async fn catalog() -> Catalog {
     catalog
 }
 
-async fn set_to(catalog: &Catalog, parameter: &str, value: &str) -> Result<Outcome> {
+async fn set_to(catalog: &Catalog, parameter: &str, value: &str) -> Result<ParameterChange> {
     set(catalog, &Functions::standard(), Setting { parameter, value, set_by: "ann", now: 7 }).await
 }
 
@@ -87,7 +87,7 @@ async fn a_value_that_is_set_is_followed_by_what_uses_it() {
     assert_eq!(shown.collect::<Vec<_>>(), [("most", "20", "30", &sink), silence]);
 
     // The same value once more is no change.
-    assert_eq!(set_to(&catalog, "most", "30").await.unwrap(), Outcome { before: after.clone(), after });
+    assert_eq!(set_to(&catalog, "most", "30").await.unwrap(), ParameterChange { before: after.clone(), after });
     assert_eq!(catalog.parameter_values("most", 9).await.unwrap().len(), 2);
 }
 

@@ -1,7 +1,7 @@
 //! `CREATE ALERT name WITH (options) AS SELECT .. FROM view WHERE ..`.
 
 use super::found::{Found, Head};
-use super::output::Output;
+use super::output::OutputOptions;
 use super::tokens::Cursor;
 use super::view::select;
 use crate::{AlertDefinition, Diagnostics, Origin};
@@ -11,7 +11,7 @@ const OPTIONS: [&str; 5] = ["topic", "format", "repeat", "resolve", "retention"]
 /// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
-    let Output { options, topic, retention } = Output::parse("alert", &OPTIONS, &head, &mut cursor, problems);
+    let OutputOptions { options, topic, retention } = OutputOptions::parse("alert", &OPTIONS, &head, &mut cursor, problems);
     let repeat = options.duration("repeat", problems).map(|(repeat, _)| repeat);
     let resolve = options.flag("resolve", problems).unwrap_or(false);
     let (select_at, select) = select("alert", &mut cursor, problems)?;

@@ -11,15 +11,15 @@ use super::view::refuse_column_list;
 use crate::Diagnostics;
 
 /// The options after the name, and those of them that both have.
-pub(super) struct Output {
+pub(super) struct OutputOptions {
     pub(super) options: Options,
     pub(super) topic: Arc<str>,
     pub(super) retention: Option<Duration>,
 }
 
-impl Output {
+impl OutputOptions {
     /// Reads the options, all of which are in `known`.
-    pub(super) fn parse(kind: &str, known: &[&str], head: &Head, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Output {
+    pub(super) fn parse(kind: &str, known: &[&str], head: &Head, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> OutputOptions {
         refuse_column_list(cursor, problems);
         let options = match cursor.take_word("with") {
             true => Options::parse(cursor, kind, known, problems),
@@ -28,6 +28,6 @@ impl Output {
         let (topic, _) = topic(&options, head, problems);
         check_format(&options, problems);
         let retention = options.duration("retention", problems).map(|(retention, _)| retention);
-        Output { options, topic, retention }
+        OutputOptions { options, topic, retention }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::found::{Found, Head};
 use super::options::Options;
-use super::output::Output;
+use super::output::OutputOptions;
 use super::tokens::Cursor;
 use super::view::select;
 use crate::{Diagnostics, Features, Origin, SinkDefinition};
@@ -12,7 +12,7 @@ const OPTIONS: [&str; 5] = ["topic", "format", "key", "features", "retention"];
 /// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
-    let Output { options, topic, retention } = Output::parse("sink", &OPTIONS, &head, &mut cursor, problems);
+    let OutputOptions { options, topic, retention } = OutputOptions::parse("sink", &OPTIONS, &head, &mut cursor, problems);
     let key = options.text("key", problems).map(|(name, _)| name.to_owned());
     let features = features(&options, problems);
     let (select_at, select) = select("sink", &mut cursor, problems)?;

@@ -16,7 +16,7 @@ pub(super) const COMPLETED_EVERY: Duration = Duration::from_millis(40);
 
 /// What there was at one moment, and all that changed since.
 #[derive(Debug)]
-pub struct Subscription<S> {
+pub struct LayerSubscription<S> {
     pub snapshot: Snapshot<S>,
     /// Ends when the subscriber is cut off.
     pub changes: mpsc::Receiver<SubscriptionChange<S>>,

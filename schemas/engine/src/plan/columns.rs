@@ -29,7 +29,7 @@ pub(super) struct Columns {
     pub(super) ranges: Vec<Range>,
     pub(super) existence: usize,
     pub(super) uses: Vec<Use>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<SelectOutput>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(super) struct StateCall {
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one for each column of a view, while it is planned")]
-pub(super) enum Output {
+pub(super) enum SelectOutput {
     Key {
         group: usize,
     },
@@ -190,7 +190,7 @@ pub(super) struct Fanned<R> {
     pub(super) ranges: Vec<R>,
     pub(super) existence: usize,
     pub(super) uses: Vec<Use>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<SelectOutput>,
 }
 
 /// Fans out the columns of `top`. `calls` are the aggregates, in the order of the Aggregate.
@@ -233,7 +233,7 @@ impl<R: Reach> Fan<'_, R> {
         check_name(&name)?;
         let expr = strip_alias(expr);
         if let Some(group) = self.index_of(expr).filter(|index| *index < self.groups()) {
-            self.columns.outputs.push(Output::Key { group });
+            self.columns.outputs.push(SelectOutput::Key { group });
             return Ok(());
         }
         let calls = self.calls_in(expr);
@@ -269,7 +269,7 @@ impl<R: Reach> Fan<'_, R> {
             position_or_push(&mut ranges, range);
             Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))
         })?;
-        self.columns.outputs.push(Output::Value { name, expr: rewritten.data, uses, ranges, bare, sql, window, approximate });
+        self.columns.outputs.push(SelectOutput::Value { name, expr: rewritten.data, uses, ranges, bare, sql, window, approximate });
         Ok(())
     }
 
@@ -289,8 +289,8 @@ impl<R: Reach> Fan<'_, R> {
         let mut seen = std::collections::BTreeSet::new();
         for output in &self.columns.outputs {
             let name = match output {
-                Output::Key { group } => &self.columns.keys[*group],
-                Output::Value { name, .. } => name,
+                SelectOutput::Key { group } => &self.columns.keys[*group],
+                SelectOutput::Value { name, .. } => name,
             };
             if !seen.insert(name.as_str()) {
                 return Err(Error::input(format!(

@@ -18,7 +18,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
 use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
-use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
+use crate::plan::columns::{Columns, SelectOutput, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
@@ -384,7 +384,7 @@ pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]
 }
 
 pub(super) fn lower_outputs(
-    outputs: &[Output],
+    outputs: &[SelectOutput],
     keys: &[FieldRef],
     value_schema: &SchemaRef,
     session: &SessionContext,
@@ -393,8 +393,8 @@ pub(super) fn lower_outputs(
     outputs
         .iter()
         .map(|output| match output {
-            Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
-            Output::Value { name, expr, uses, ranges, bare, sql, window, approximate } => {
+            SelectOutput::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
+            SelectOutput::Value { name, expr, uses, ranges, bare, sql, window, approximate } => {
                 let guarded = if *bare { expr.clone() } else { guard(expr, ranges)? };
                 let expr = physical(&guarded, &logical, session)?;
                 let field = Arc::new(Field::new(name, expr.data_type(value_schema)?, true));

@@ -1,6 +1,6 @@
 use super::*;
 use types::files::ObjectName;
-use types::files::Stored;
+use types::files::StoredObject;
 
 fn name() -> ObjectName {
     ObjectName::States { checkpoint: Uuid::new_v4() }
@@ -52,7 +52,7 @@ async fn what_is_stored_is_read_listed_and_deleted(storage: &ObjectStorage) {
     let name = name();
     let path = name.to_string();
     let stored = storage.put_new(&name, Bytes::from_static(b"hello")).await.unwrap();
-    assert_eq!(stored, Stored { bytes: 5, checksum: crc32fast::hash(b"hello") });
+    assert_eq!(stored, StoredObject { bytes: 5, checksum: crc32fast::hash(b"hello") });
     assert_eq!(storage.get(&path).await.unwrap(), "hello");
     assert_eq!(storage.get_checked(&path, stored.bytes, stored.checksum).await.unwrap(), "hello");
     assert_eq!(storage.get_range(&path, 1..3).await.unwrap(), "el");
@@ -106,7 +106,7 @@ async fn an_upload_is_invisible_until_it_is_finished(storage: &ObjectStorage) {
     }
     assert_eq!(storage.list("").await.unwrap(), []);
     let stored = upload.finish().await.unwrap();
-    assert_eq!(stored, Stored { bytes: whole.len() as i64, checksum: crc32fast::hash(&whole) });
+    assert_eq!(stored, StoredObject { bytes: whole.len() as i64, checksum: crc32fast::hash(&whole) });
     assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), whole);
     storage.delete(&name.to_string()).await.unwrap();
 }

@@ -14,7 +14,7 @@ use object_store::{ObjectStoreExt, WriteMultipart};
 use crate::known_file::about;
 use crate::local::PartialFile;
 use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, object_path};
-use types::files::Stored;
+use types::files::StoredObject;
 use types::{Error, Result};
 
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -103,15 +103,15 @@ impl UploadWriter {
     }
 
     /// Makes the object visible under its name, durably.
-    pub async fn finish(self) -> Result<Stored> {
+    pub async fn finish(self) -> Result<StoredObject> {
         let attempts = self.storage.writes.clone();
         let stored = self.publish().await;
         attempts.note(&stored);
         stored
     }
 
-    async fn publish(mut self) -> Result<Stored> {
-        let stored = Stored { bytes: self.bytes, checksum: self.checksum.clone().finalize() };
+    async fn publish(mut self) -> Result<StoredObject> {
+        let stored = StoredObject { bytes: self.bytes, checksum: self.checksum.clone().finalize() };
         match &mut self.target {
             Target::Local(slot) => {
                 let (file, partial) = slot.take().ok_or_else(|| broken(&self.path))?;

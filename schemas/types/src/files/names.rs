@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::files::Stored;
+use crate::files::StoredObject;
 use crate::files::{FileKind, FileRecord};
 use crate::tiles::Micros;
 use crate::{Error, Result};
@@ -99,7 +99,7 @@ impl ObjectName {
     }
 
     /// Returns the catalog's record of this object as it was stored.
-    pub fn record(&self, stored: Stored, rows: i64, event_times: Option<(Micros, Micros)>) -> FileRecord {
+    pub fn record(&self, stored: StoredObject, rows: i64, event_times: Option<(Micros, Micros)>) -> FileRecord {
         FileRecord {
             path: self.to_string(),
             kind: self.kind(),

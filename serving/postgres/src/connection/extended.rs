@@ -9,7 +9,7 @@ use pgwire::messages::response::EmptyQueryResponse;
 
 use super::answering::{self, Sink};
 use super::asking::tag;
-use super::prepared::{self, Portal, Prepared, Progress};
+use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
 use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, Problem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
@@ -73,7 +73,7 @@ impl Connection {
         if bytes_of(&params) > SMALL_BYTES && kept.sum::<usize>() + bytes_of(&params) > MAX_KEPT_BYTES {
             return Err(too_much("parameters of portals").into());
         }
-        self.portals.insert(name, Portal { prepared, params, formats: result_formats, progress: Progress::NotBegun });
+        self.portals.insert(name, Portal { prepared, params, formats: result_formats, progress: PortalProgress::NotBegun });
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
     }
 
@@ -147,20 +147,22 @@ impl Connection {
         let limits = self.limits();
         let answer = match (&statement.command, &mut portal.progress) {
             (Command::Copy, _) => return self.copy_out(&running, &limits).await,
-            (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Ended) => {
+            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Ended) => {
                 self.complete(&tag(&statement, 0))?;
                 self.portals.insert(name.to_owned(), portal);
                 return Ok(());
             }
-            (Command::Rows | Command::Show { .. } | Command::ShowAll, Progress::Begun(answer)) => answer,
-            (Command::Rows, progress @ Progress::NotBegun) => {
+            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Begun(answer)) => answer,
+            (Command::Rows, progress @ PortalProgress::NotBegun) => {
                 let answer = self.begin(&running, std::mem::take(&mut portal.params), &limits).await?;
                 if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(shown, &answer.types)) {
                     return Err(Problem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
                 }
                 progress.begin(answer)
             }
-            (Command::Show { .. } | Command::ShowAll, progress @ Progress::NotBegun) => progress.begin(self.shown(&statement.command)?),
+            (Command::Show { .. } | Command::ShowAll, progress @ PortalProgress::NotBegun) => {
+                progress.begin(self.shown(&statement.command)?)
+            }
             (command, _) => return self.change(command),
         };
         let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
@@ -170,7 +172,7 @@ impl Connection {
             answer.pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
         } else {
-            portal.progress = Progress::Ended;
+            portal.progress = PortalProgress::Ended;
             self.complete(&tag(&statement, sent.rows))?;
         }
         self.portals.insert(name.to_owned(), portal);

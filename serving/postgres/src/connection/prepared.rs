@@ -52,20 +52,20 @@ pub(super) struct Portal {
     pub(super) params: Vec<ScalarValue>,
     /// As they were asked for.
     pub(super) formats: Vec<i16>,
-    pub(super) progress: Progress,
+    pub(super) progress: PortalProgress,
 }
 
-pub(super) enum Progress {
+pub(super) enum PortalProgress {
     NotBegun,
     Begun(Box<Answer>),
     Ended,
 }
 
-impl Progress {
+impl PortalProgress {
     pub(super) fn begin(&mut self, answer: Answer) -> &mut Box<Answer> {
-        *self = Progress::Begun(Box::new(answer));
+        *self = PortalProgress::Begun(Box::new(answer));
         match self {
-            Progress::Begun(answer) => answer,
+            PortalProgress::Begun(answer) => answer,
             _ => unreachable!("it was just begun"),
         }
     }

@@ -22,7 +22,7 @@ use tracing::debug;
 use types::{Error, Result};
 
 use super::recent::TransitionEvent;
-use super::subscriptions::{AtHand, Read, Subscription};
+use super::subscriptions::{AlertSubscription, AtHand, Read};
 use super::visible;
 use crate::http::App;
 use crate::http::input::NOT_BUFFERED;
@@ -66,7 +66,7 @@ struct Caller {
 }
 
 struct Subscriber {
-    subscription: Subscription,
+    subscription: AlertSubscription,
     caller: Caller,
     /// The one alert that is asked for.
     alert: Option<Arc<str>>,
@@ -83,7 +83,7 @@ struct Subscriber {
 impl Subscriber {
     /// Begins after a place, or where the catalog is now.
     async fn new(
-        subscription: Subscription,
+        subscription: AlertSubscription,
         caller: Caller,
         alert: Option<Arc<str>>,
         after: Option<TransitionPlace>,

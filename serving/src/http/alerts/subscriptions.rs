@@ -53,7 +53,7 @@ struct State {
 }
 
 /// One subscriber's place among them.
-pub(super) struct Subscription {
+pub(super) struct AlertSubscription {
     inner: Arc<Inner>,
     moved: watch::Receiver<()>,
 }
@@ -88,7 +88,7 @@ impl Subscriptions {
     }
 
     /// Errors: `Busy` where there are as many as may be.
-    pub(super) fn subscribe(&self) -> Result<Subscription> {
+    pub(super) fn subscribe(&self) -> Result<AlertSubscription> {
         let mut state = self.0.lock();
         if state.subscribers >= MAX_SUBSCRIBERS {
             return Err(Error::busy("too many clients follow alerts: try again, or read GET /v1/alerts without a stream")
@@ -97,7 +97,7 @@ impl Subscriptions {
         state.subscribers += 1;
         state.polling.get_or_insert_with(|| AbortOnDropHandle::new(threads::QUESTIONS.spawn(poll(Arc::downgrade(&self.0)))));
         show(&state);
-        Ok(Subscription { inner: self.0.clone(), moved: self.0.moved.subscribe() })
+        Ok(AlertSubscription { inner: self.0.clone(), moved: self.0.moved.subscribe() })
     }
 }
 
@@ -108,7 +108,7 @@ impl Subscriptions {
     }
 }
 
-impl Subscription {
+impl AlertSubscription {
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.inner.stop
     }
@@ -138,7 +138,7 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for AlertSubscription {
     fn drop(&mut self) {
         let mut state = self.inner.lock();
         state.subscribers -= 1;

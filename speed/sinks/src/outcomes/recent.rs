@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use event_log::TopicPartition;
-use serving::Outcome;
+use serving::EventOutcome;
 use types::tiles::Micros;
 use types::vector::Offset;
 
@@ -38,7 +38,7 @@ pub(crate) struct RecordRequest {
 pub(crate) struct RecentOutcome {
     pub(crate) offset: Offset,
     pub(crate) by: Provenance,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: EventOutcome,
     identity: String,
     timestamp: Micros,
 }

@@ -32,15 +32,15 @@ fn an_event_is_reported_by_what_was_decided_and_put_out() {
     };
     let outcome = |offset: i64| decided.outcome("scored", &partition(1), Offset(offset));
     assert_eq!(outcome(9), None);
-    assert_eq!(outcome(10), Some((None, Outcome::Unknown)));
-    assert_eq!(outcome(11), Some((None, Outcome::DeadLetter)));
-    assert_eq!(outcome(12), Some((Some(by.clone()), Outcome::Scored(Bytes::from_static(b"{\"k\":1}")))));
-    assert_eq!(outcome(13), Some((None, Outcome::Duplicate)));
-    assert_eq!(outcome(14), Some((Some(by.clone()), Outcome::Filtered)));
-    assert!(matches!(outcome(15), Some((Some(_), Outcome::Failed(_)))));
+    assert_eq!(outcome(10), Some((None, EventOutcome::Unknown)));
+    assert_eq!(outcome(11), Some((None, EventOutcome::DeadLetter)));
+    assert_eq!(outcome(12), Some((Some(by.clone()), EventOutcome::Scored(Bytes::from_static(b"{\"k\":1}")))));
+    assert_eq!(outcome(13), Some((None, EventOutcome::Duplicate)));
+    assert_eq!(outcome(14), Some((Some(by.clone()), EventOutcome::Filtered)));
+    assert!(matches!(outcome(15), Some((Some(_), EventOutcome::Failed(_)))));
     assert_eq!(outcome(17), None);
     assert_eq!(decided.outcome("scored", &partition(0), Offset(12)), None);
-    assert_eq!(decided.outcome("another", &partition(1), Offset(12)), Some((None, Outcome::Unknown)));
+    assert_eq!(decided.outcome("another", &partition(1), Offset(12)), Some((None, EventOutcome::Unknown)));
 }
 
 #[test]
@@ -91,6 +91,6 @@ fn a_repeat_gets_the_record_of_the_first_event() {
     let repeat = DecidedBatch { accepted: Vec::new(), timestamps: Vec::new(), sinks: Vec::new(), ..scored(5, "{}") };
     for (id, row) in [("a", "{\"k\":0}"), ("b", "{\"k\":1}")] {
         let first = outcomes.first(&asked(id), &repeat, Offset(5)).unwrap();
-        assert_eq!(first.outcome, Outcome::Scored(Bytes::from_static(row.as_bytes())));
+        assert_eq!(first.outcome, EventOutcome::Scored(Bytes::from_static(row.as_bytes())));
     }
 }

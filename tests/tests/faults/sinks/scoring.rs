@@ -6,7 +6,7 @@ use basestream_tests::{Harness, until};
 use bytes::Bytes;
 use catalog::Role;
 use serving::http::Protection;
-use serving::{Outcome, Scorer};
+use serving::{EventOutcome, Scorer};
 use tokio::task::JoinHandle;
 use types::ErrorKind;
 use types::vector::{PartitionId, Vector};
@@ -22,7 +22,7 @@ fn record((key, value): &(Option<String>, String)) -> NewRecord {
 }
 
 /// The record that an outcome says, if it says one.
-fn row(outcome: &Outcome) -> Option<Value> {
+fn row(outcome: &EventOutcome) -> Option<Value> {
     outcome.row().map(|row| serde_json::from_slice(row).unwrap())
 }
 
@@ -95,13 +95,15 @@ async fn scored(seed: u64) {
     }
     for (event, outcome) in &reported {
         match outcome {
-            Outcome::Scored(_) | Outcome::Filtered => {
+            EventOutcome::Scored(_) | EventOutcome::Filtered => {
                 assert!(expected.contains_key(event), "seed {seed}: {event:?}: {outcome:?}");
                 assert_eq!(row(outcome).as_ref(), rows.get(event), "seed {seed}: outcome of {event:?}: {outcome:?}");
             }
-            Outcome::Duplicate | Outcome::DeadLetter => assert!(!expected.contains_key(event), "seed {seed}: {event:?}: {outcome:?}"),
-            Outcome::Unknown => unknown += 1,
-            Outcome::Failed(row) => panic!("no event fails: {row:?}"),
+            EventOutcome::Duplicate | EventOutcome::DeadLetter => {
+                assert!(!expected.contains_key(event), "seed {seed}: {event:?}: {outcome:?}")
+            }
+            EventOutcome::Unknown => unknown += 1,
+            EventOutcome::Failed(row) => panic!("no event fails: {row:?}"),
         }
     }
     assert!(lives > 0 && compared > 80 && reported.len() - unknown > 80, "seed {seed}: {lives}, {compared}, {}, {unknown}", reported.len());

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use types::vector::{Offset, PartitionId};
 
 use super::*;
-use crate::fresh::{Complete, Subscription, SubscriptionChange, ViewVersion};
+use crate::fresh::{Complete, LayerSubscription, SubscriptionChange, ViewVersion};
 
 /// The states of a layer are the records that it was made of.
 type Records = Vec<(PartitionId, i64)>;
@@ -194,7 +194,7 @@ struct Process {
     owned: BTreeMap<PartitionId, (Offset, Offset)>,
     layers: Vec<Arc<Layer>>,
     mirror: Mirror<Records>,
-    subscription: Option<Subscription<Records>>,
+    subscription: Option<LayerSubscription<Records>>,
 }
 
 struct World {

@@ -268,7 +268,7 @@ async fn an_alert_that_the_node_does_not_know_yet_is_waited_for() {
 async fn there_are_no_more_subscribers_than_may_be_and_one_poller_while_there_are_any() {
     let harness = harness().await;
     let subscriptions = subscriptions(&harness, 10);
-    let mut all: Vec<Subscription> = (0..256).map(|_| subscriptions.subscribe().unwrap()).collect();
+    let mut all: Vec<AlertSubscription> = (0..256).map(|_| subscriptions.subscribe().unwrap()).collect();
     let refused = subscriptions.subscribe().err().unwrap();
     assert_eq!((refused.kind(), refused.fact("most")), (types::ErrorKind::Busy, Some("256")));
     assert!(subscriptions.is_polling());
