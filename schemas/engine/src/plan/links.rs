@@ -85,9 +85,17 @@ pub struct LinkPlan {
     pub ranges: Vec<PairRange>,
     pub existence: PairRangeIndex,
     pub aggregates: Vec<LinkAggregate>,
-    /// The values that the columns need: `state` is an index into `aggregates`, `range` into `ranges`.
-    pub uses: Vec<Use>,
+    /// The values that the columns need.
+    pub uses: Vec<PairUse>,
     pub value_schema: SchemaRef,
+}
+
+/// A merged value of pairs: one aggregate over one range. Of edges it is a [`Use`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PairUse {
+    /// An index into [`LinkPlan::aggregates`].
+    pub aggregate: usize,
+    pub range: PairRangeIndex,
 }
 
 /// Where an edge's parts are among the keys of its state row. The first key is the side (`false`: near, the side of the
@@ -300,14 +308,16 @@ pub(super) fn plan(
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
-    let value_type = |usage: &Use| match &aggregates[usage.state].over {
+    let of_pairs = |usage: &Use| PairUse { aggregate: usage.state, range: PairRangeIndex(usage.range) };
+    let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
+    let value_type = |usage: &PairUse| match &aggregates[usage.aggregate].over {
         Over::Ends { aggregate, .. } => {
             let whole = aggregate.field().data_type().clone();
             if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
         }
         Over::States { state, .. } => table.states[*state].value_type(),
     };
-    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &fanned.uses.iter().map(value_type).collect::<Vec<_>>());
+    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &uses.iter().map(value_type).collect::<Vec<_>>());
     let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
     let links = LinkPlan {
         keys,
@@ -324,7 +334,7 @@ pub(super) fn plan(
         ranges: fanned.ranges,
         existence: PairRangeIndex(fanned.existence),
         aggregates,
-        uses: fanned.uses,
+        uses,
         value_schema,
     };
     // The edges' own keys hold more than the view's.

@@ -46,7 +46,7 @@ type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 impl ValueMerge {
     pub(super) fn new(walk: &Walk<'_>, usage: usize, thresholds: &[Threshold]) -> Result<ValueMerge> {
         let links = walk.links;
-        let aggregate = links.aggregates[links.uses[usage].state].clone();
+        let aggregate = links.aggregates[links.uses[usage].aggregate].clone();
         let function = match &aggregate.over {
             Over::Ends { aggregate, .. } => aggregate.clone(),
             Over::States { state, .. } => walk.plan.states[*state].aggregate.clone(),
@@ -57,7 +57,7 @@ impl ValueMerge {
             false => Merge::Accumulate(Accumulate::new(function, thresholds.len())?),
         };
         let estimate = thresholds.iter().any(Threshold::is_sampled).then(|| Estimate::new(&links.layout, &aggregate, thresholds));
-        Ok(ValueMerge { usage, range: PairRangeIndex(links.uses[usage].range), aggregate, merge, taken: Vec::new(), estimate })
+        Ok(ValueMerge { usage, range: links.uses[usage].range, aggregate, merge, taken: Vec::new(), estimate })
     }
 
     /// Takes the end points of pairs on one side: `ids` are their numbers, below `known`; `values` what they stand for.

@@ -1,7 +1,7 @@
 //! In which columns a pair counts: those one of whose aggregates takes it, by its conditions, its ranges and its `<>`.
 
 use crate::plan::OutputColumn;
-use crate::plan::links::{ConditionIndex, LinkAggregate, LinkPlan, Over, PairRangeIndex, Side};
+use crate::plan::links::{ConditionIndex, LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::ids::{Apart, EndIds, Ids, apart};
 use crate::walk::live::{ConditionInRange, LiveEdges};
@@ -32,9 +32,8 @@ impl<'m> Counted<'m> {
         let links = walk.links;
         let mut of_uses = Vec::with_capacity(links.uses.len());
         for usage in &links.uses {
-            let aggregate = &links.aggregates[usage.state];
-            let range = PairRangeIndex(usage.range);
-            let (near, far) = (live.0.at((aggregate.near, range))?, live.1.at((aggregate.far, range))?);
+            let aggregate = &links.aggregates[usage.aggregate];
+            let (near, far) = (live.0.at((aggregate.near, usage.range))?, live.1.at((aggregate.far, usage.range))?);
             let (apart, values) = (apart(links, &aggregate.apart, ends)?, values(aggregate, ends)?);
             of_uses.push(OfUse { live: (near, far), apart, values });
         }
@@ -69,7 +68,7 @@ impl OfUse<'_> {
 
 /// Where a side's edges are looked at: for the row to exist, and for each use.
 pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = ConditionInRange> {
-    let of_uses = links.uses.iter().map(move |usage| (links.aggregates[usage.state].condition(side), PairRangeIndex(usage.range)));
+    let of_uses = links.uses.iter().map(move |usage| (links.aggregates[usage.aggregate].condition(side), usage.range));
     std::iter::once((ConditionIndex::NONE, links.existence)).chain(of_uses)
 }
 
