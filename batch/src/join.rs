@@ -38,7 +38,7 @@ mod expired;
 mod local;
 
 use crate::basis::is_lost;
-use changed::{Added, Changed, Changes, by_part, changed, keys_of};
+use changed::{Added, Changed, Changes, JoinTimes, by_part, changed, keys_of};
 pub(crate) use copies::CopiedTier;
 pub use copies::LocalCopies;
 pub(crate) use expired::without_expired;
@@ -100,8 +100,8 @@ impl Join {
         if added_rows >= LARGE_DELTA && added_rows >= rows_of(&self.edges) / LARGE_PART {
             return Ok(None);
         }
-        let added = Added::new((&self.view, &self.links), (edges_of(tiers_before), edges_of([delta])), (joined.t, self.t));
-        let added = Arc::new(added);
+        let times = JoinTimes { before: joined.t, now: self.t };
+        let added = Arc::new(Added::new(&self.view, &self.links, edges_of(tiers_before), edges_of([delta]), times));
         let runs: Vec<_> = added.runs().into_iter().map(|run| changed_in_run(added.clone(), run)).collect();
         let changed = all(stream::iter(runs).buffered(self.threads)).await?;
         Ok(self.changes(state, joined, changed))
@@ -141,7 +141,7 @@ impl Join {
         let join = self.clone();
         tokio::task::spawn_blocking(move || {
             let new: Vec<StateRows> = join.edges.chunks(part).into_iter().map(|(chunk, _)| chunk.clone()).collect();
-            changed(&join.view, &join.links, (&rows, &new), (t, join.t))
+            changed(&join.view, &join.links, &rows, &new, JoinTimes { before: t, now: join.t })
         })
         .await?
     }
@@ -223,7 +223,7 @@ impl Join {
     async fn carry(&self, part: u32, changes: Arc<Changes>) -> Result<Carried> {
         let (join, known) = (self.clone(), changes.clone());
         let again = tokio::task::spawn_blocking(move || {
-            keys_of((&join.view, &join.links), &join.edges, part, &known.near[part as usize], &known.far)
+            keys_of(&join.view, &join.links, &join.edges, part, &known.near[part as usize], &known.far)
         })
         .await??;
         let file = changes.joined.files.iter().find(|file| file.bucket == part);
@@ -368,7 +368,7 @@ pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
 }
 
 /// Whether time alone changes rows of a join between two times.
-pub(crate) fn changes_with_time(view: &LiveView, links: &LinkPlan, (before, now): (Micros, Micros)) -> bool {
+pub(crate) fn changes_with_time(view: &LiveView, links: &LinkPlan, before: Micros, now: Micros) -> bool {
     let is_passed = |range: &PairRange| [range.near, range.far].iter().any(|range| range.at(before) != range.at(now));
     before != now && (names_time(&view.plan, links) || links.ranges.iter().any(is_passed))
 }

@@ -76,7 +76,7 @@ pub(crate) async fn join_recomputed(
 /// Whether the rows of a view's join may have changed since it was written, with no event.
 pub(crate) fn is_join_due(view: &LiveView, joined: Option<&Joined>, t: Micros) -> bool {
     let Some(links) = view.plan.links() else { return false };
-    joined.is_none_or(|joined| changes_with_time(view, links, (joined.t, t)))
+    joined.is_none_or(|joined| changes_with_time(view, links, joined.t, t))
 }
 
 fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) -> Join {

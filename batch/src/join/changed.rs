@@ -35,6 +35,13 @@ pub(super) struct Changed {
     pub(super) far: HashSet<Vec<u8>>,
 }
 
+/// The times of two snapshots' joins: of the one before, and of the one that is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JoinTimes {
+    pub(super) before: Micros,
+    pub(super) now: Micros,
+}
+
 /// What changed since the join of the snapshot before, whose other rows still hold.
 pub(crate) struct Changes {
     /// Changed keys, by part.
@@ -69,7 +76,8 @@ pub(super) fn by_part(view: &LiveView, near: HashSet<Vec<u8>>, parts: u32) -> Re
 
 /// Returns the keys of a part whose rows may have changed. Keys that have no edges any more are included (`near`).
 pub(super) fn keys_of(
-    (view, links): (&LiveView, &LinkPlan),
+    view: &LiveView,
+    links: &LinkPlan,
     edges: &SnapshotEdges,
     part: u32,
     near: &HashSet<Vec<u8>>,
@@ -104,9 +112,9 @@ pub(super) fn keys_of(
     Ok(keys)
 }
 
-/// Returns what changed in one bucket between the rows of two snapshots, made for times `t`.
-pub(super) fn changed(view: &LiveView, links: &LinkPlan, (old, new): (&[StateRows], &[StateRows]), t: (Micros, Micros)) -> Result<Changed> {
-    let comparing = Comparing::new(view, links, (old, new), t)?;
+/// Returns what changed in one bucket between the rows of two snapshots.
+pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new: &[StateRows], times: JoinTimes) -> Result<Changed> {
+    let comparing = Comparing::new(view, links, old, new, times)?;
     let (mut in_old, mut in_new) = (vec![Vec::new(); old.len()], vec![Vec::new(); new.len()]);
     let (mut left, mut right) = (Cursor::start(old)?, Cursor::start(new)?);
     loop {

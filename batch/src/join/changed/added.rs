@@ -12,8 +12,8 @@ use engine::walk::SnapshotEdges;
 use types::Result;
 use types::tiles::Micros;
 
-use super::compare::{Edge, Seen, edges, passed, side};
-use super::{Changed, add};
+use super::compare::{Edge, Passed, Seen, edges, passed, side};
+use super::{Changed, JoinTimes, add};
 
 /// A snapshot before a run, and what the run adds to it.
 pub(in crate::join) struct Added {
@@ -29,19 +29,24 @@ enum Passing {
     /// An edge changes if it is live now and was not, or was and is not.
     Liveness { near: Vec<Edge>, far: Vec<Edge> },
     /// A row changes if its tile was passed over.
-    Full { near: Vec<(Micros, Micros)>, far: Vec<(Micros, Micros)> },
+    Full { near: Vec<Passed>, far: Vec<Passed> },
 }
 
 impl Added {
-    /// `t`: the times of the snapshot's join and of the run.
     pub(in crate::join) fn new(
-        (view, links): (&LiveView, &Arc<LinkPlan>),
-        (before, delta): (SnapshotEdges, SnapshotEdges),
-        t: (Micros, Micros),
+        view: &LiveView,
+        links: &Arc<LinkPlan>,
+        before: SnapshotEdges,
+        delta: SnapshotEdges,
+        times: JoinTimes,
     ) -> Added {
         let passing = match links.kind {
-            EdgeKind::Liveness => Passing::Liveness { near: edges(links, |range| range.near, t), far: edges(links, |range| range.far, t) },
-            EdgeKind::Full => Passing::Full { near: passed(links, |range| range.near, t), far: passed(links, |range| range.far, t) },
+            EdgeKind::Liveness => {
+                Passing::Liveness { near: edges(links, |range| range.near, times), far: edges(links, |range| range.far, times) }
+            }
+            EdgeKind::Full => {
+                Passing::Full { near: passed(links, |range| range.near, times), far: passed(links, |range| range.far, times) }
+            }
         };
         Added { view: view.clone(), links: links.clone(), before, delta, passing }
     }
@@ -60,7 +65,7 @@ impl Added {
             let rows = match &self.passing {
                 Passing::Full { .. } if is_added => (0..chunk.len() as u32).collect(),
                 Passing::Full { near, far } => passed_rows(chunk, near, far)?,
-                Passing::Liveness { near, far } => self.changed_edges(chunk, is_added, (near, far))?,
+                Passing::Liveness { near, far } => self.changed_edges(chunk, is_added, near, far)?,
             };
             if !rows.is_empty() {
                 add(&self.view, &self.links, chunk, rows, &mut found)?;
@@ -70,7 +75,7 @@ impl Added {
     }
 
     /// Returns the rows of the edges that are live now and were not, or were and are not.
-    fn changed_edges(&self, chunk: &StateRows, is_added: bool, (near, far): (&[Edge], &[Edge])) -> Result<Vec<u32>> {
+    fn changed_edges(&self, chunk: &StateRows, is_added: bool, near: &[Edge], far: &[Edge]) -> Result<Vec<u32>> {
         let seen = Seen::from_rows(&self.view, &self.links, chunk)?;
         let edges_of = |row: usize| if seen.far.value(row) { far } else { near };
         let may_change = |row: &usize| is_added || edges_of(*row).iter().any(|edge| edge.passes(&seen, *row));
@@ -137,11 +142,11 @@ fn is_live(last: Option<Micros>, from: Option<Micros>) -> bool {
     last.is_some_and(|last| from.is_none_or(|from| from <= last))
 }
 
-fn passed_rows(chunk: &StateRows, near: &[(Micros, Micros)], far: &[(Micros, Micros)]) -> Result<Vec<u32>> {
+fn passed_rows(chunk: &StateRows, near: &[Passed], far: &[Passed]) -> Result<Vec<u32>> {
     let (is_far, tiles) = (side(chunk)?, tiles(chunk.batch())?);
     let is_passed = |row: &usize| {
         let passed = if is_far.value(*row) { far } else { near };
-        passed.iter().any(|(from, to)| (*from..*to).contains(&tiles[*row]))
+        passed.iter().any(|passed| passed.contains(&tiles[*row]))
     };
     Ok((0..chunk.len()).filter(is_passed).map(|row| row as u32).collect())
 }

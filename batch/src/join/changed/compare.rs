@@ -9,6 +9,8 @@ use engine::states::{StateRows, tiles};
 use types::tiles::{Micros, Range};
 use types::{Error, Result};
 
+use super::JoinTimes;
+
 /// A row: its chunk, and its position there.
 type RowPosition = (usize, usize);
 
@@ -18,8 +20,11 @@ pub(super) enum Comparing<'a> {
     /// that.
     Liveness { old: Vec<Seen<'a>>, new: Vec<Seen<'a>>, near: Vec<Edge>, far: Vec<Edge> },
     /// A row contributes its states, while its tile is in a range.
-    Full { old: Vec<Rows>, new: Vec<Counted<'a>>, near: Vec<(Micros, Micros)>, far: Vec<(Micros, Micros)> },
+    Full { old: Vec<Rows>, new: Vec<Counted<'a>>, near: Vec<Passed>, far: Vec<Passed> },
 }
+
+/// An interval of event time that an edge of a range passed over.
+pub(super) type Passed = std::ops::Range<Micros>;
 
 /// The left edge of a range before and now, for a condition (by index). `None`: all time.
 pub(super) struct Edge {
@@ -42,25 +47,20 @@ pub(super) struct Counted<'a> {
 }
 
 impl<'a> Comparing<'a> {
-    pub(super) fn new(
-        view: &LiveView,
-        links: &LinkPlan,
-        (old, new): (&'a [StateRows], &'a [StateRows]),
-        t: (Micros, Micros),
-    ) -> Result<Self> {
+    pub(super) fn new(view: &LiveView, links: &LinkPlan, old: &'a [StateRows], new: &'a [StateRows], times: JoinTimes) -> Result<Self> {
         let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| Seen::from_rows(view, links, rows)).collect::<Result<Vec<_>>>();
         Ok(match links.kind {
             EdgeKind::Liveness => Comparing::Liveness {
                 old: seen(old)?,
                 new: seen(new)?,
-                near: edges(links, |range| range.near, t),
-                far: edges(links, |range| range.far, t),
+                near: edges(links, |range| range.near, times),
+                far: edges(links, |range| range.far, times),
             },
             EdgeKind::Full => Comparing::Full {
                 old: old.iter().map(|rows| encoded_states(view, rows)).collect::<Result<_>>()?,
                 new: new.iter().map(|rows| Counted::from_rows(view, rows)).collect::<Result<_>>()?,
-                near: passed(links, |range| range.near, t),
-                far: passed(links, |range| range.far, t),
+                near: passed(links, |range| range.near, times),
+                far: passed(links, |range| range.far, times),
             },
         })
     }
@@ -81,7 +81,7 @@ impl<'a> Comparing<'a> {
                 let rows = &is[chunk];
                 let passed = if rows.far.value(row) { far } else { near };
                 let tile = rows.tiles[row];
-                was[old_chunk].row(old_row) != rows.states.row(row) || passed.iter().any(|(from, to)| (*from..*to).contains(&tile))
+                was[old_chunk].row(old_row) != rows.states.row(row) || passed.iter().any(|passed| passed.contains(&tile))
             }
         }
     }
@@ -120,21 +120,21 @@ fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
 }
 
 /// Returns the left edges of a side's ranges, for each condition.
-pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
+pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, times: JoinTimes) -> Vec<Edge> {
     let of_condition = |condition| {
         let ranges = links.ranges.iter().map(side);
-        ranges.map(move |range| Edge { condition, before: range.at(before).from, now: range.at(now).from })
+        ranges.map(move |range| Edge { condition, before: range.at(times.before).from, now: range.at(times.now).from })
     };
     (0..links.conditions.len()).flat_map(of_condition).collect()
 }
 
 /// Returns the intervals of event time that an edge of a range passed over.
-pub(super) fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<(Micros, Micros)> {
+pub(super) fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, times: JoinTimes) -> Vec<Passed> {
     let mut passed = Vec::new();
     for range in links.ranges.iter().map(side) {
-        let (one, two) = (range.at(before), range.at(now));
+        let (one, two) = (range.at(times.before), range.at(times.now));
         for (one, two) in one.from.zip(two.from).into_iter().chain(one.to.zip(two.to)).filter(|(one, two)| one != two) {
-            passed.push((one.min(two), one.max(two)));
+            passed.push(one.min(two)..one.max(two));
         }
     }
     passed

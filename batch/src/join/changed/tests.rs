@@ -70,8 +70,8 @@ impl World {
     /// Returns the devices whose rows may have changed.
     async fn changed(&self, old: (&[Login], Micros), new: (&[Login], Micros)) -> Vec<String> {
         let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
-        let chunks = (before.0[0].0[0].0.chunks(), after.0[0].0[0].0.chunks());
-        let found = changed(&self.view, &self.links, chunks, (old.1, new.1)).unwrap();
+        let [was, is] = [&before, &after].map(|edges| edges.0[0].0[0].0.chunks());
+        let found = changed(&self.view, &self.links, was, is, JoinTimes { before: old.1, now: new.1 }).unwrap();
         self.devices(&after, &found)
     }
 
@@ -84,7 +84,7 @@ impl World {
         }
         let delta = self.edges(added, t.1).await;
         kept.0.extend(self.edges(added, t.1).await.0);
-        let added = Added::new((&self.view, &self.links), (tiers, delta), t);
+        let added = Added::new(&self.view, &self.links, tiers, delta, JoinTimes { before: t.0, now: t.1 });
         let mut found = Changed::default();
         for (run, is_added) in added.runs() {
             let Changed { near, far } = added.changed_in(&run, is_added).unwrap();
@@ -96,7 +96,7 @@ impl World {
 
     /// The devices whose rows may have changed.
     fn devices(&self, edges: &SnapshotEdges, found: &Changed) -> Vec<String> {
-        let keys = keys_of((&self.view, &self.links), edges, 0, &found.near, &found.far).unwrap();
+        let keys = keys_of(&self.view, &self.links, edges, 0, &found.near, &found.far).unwrap();
         if keys.is_empty() {
             return Vec::new();
         }
