@@ -39,7 +39,7 @@ impl Catalog {
     /// Returns the transitions of an alert from a sequence number on, in their order.
     pub async fn alert_transitions(&self, alert: &str, version: u32, from: i64, limit: u32) -> Result<Vec<AlertTransition>> {
         let mut session = Box::pin(self.engine.read()).await?;
-        let found = transitions(&mut session, (alert, version), from, limit).await;
+        let found = transitions(&mut session, alert, version, from, limit).await;
         session.finish(found).await
     }
 
@@ -122,7 +122,7 @@ pub(super) async fn add(session: &mut Session, transition: &AlertTransition, rev
 }
 
 /// Takes note of what the last transitions were made from.
-pub(super) async fn made_from(session: &mut Session, (alert, version): (&str, u32), position: &Vector, at: Micros) -> Result<()> {
+pub(super) async fn made_from(session: &mut Session, alert: &str, version: u32, position: &Vector, at: Micros) -> Result<()> {
     let sql = "UPDATE alert_progress SET position = $3, at = $4 WHERE alert = $1 AND version = $2";
     session.execute(sql, values![alert, i64::from(version), position, at]).await.map(drop)
 }
@@ -156,7 +156,7 @@ pub(super) async fn forget(session: &mut Session, alert: &str, version: u32, bef
 /// Deletes what there is of a version of an alert: its progress last, so that a later call finds what is left.
 ///
 /// With it, who followed the alert begins again: nothing says that the keys of this version are open no more.
-pub(super) async fn remove(session: &mut Session, (alert, version): (&str, u32), most: u32, revision: Revision) -> Result<()> {
+pub(super) async fn remove(session: &mut Session, alert: &str, version: u32, most: u32, revision: Revision) -> Result<()> {
     let version = i64::from(version);
     let open = "DELETE FROM open_alert WHERE alert = $1 AND version = $2 AND keys IN (
             SELECT keys FROM open_alert WHERE alert = $1 AND version = $2 ORDER BY keys LIMIT $3)";
@@ -253,7 +253,7 @@ async fn open(session: &mut Session, alert: Option<&str>, after: Option<&OpenAle
     session.rows(sql, values).await?.iter().map(|row| open_record(row, &mut names)).collect()
 }
 
-async fn transitions(session: &mut Session, (alert, version): (&str, u32), from: i64, limit: u32) -> Result<Vec<AlertTransition>> {
+async fn transitions(session: &mut Session, alert: &str, version: u32, from: i64, limit: u32) -> Result<Vec<AlertTransition>> {
     let sql = "SELECT alert, version, seq, id, kind, keys, since, at, record, record_key FROM alert_transition
         WHERE alert = $1 AND version = $2 AND seq >= $3 ORDER BY seq LIMIT $4";
     let mut names = SharedNames::default();

@@ -18,6 +18,14 @@ pub(super) enum Applied {
     Before(Revision),
 }
 
+/// A commit that is being carried out.
+#[derive(Clone, Copy)]
+struct Applying {
+    commit: Uuid,
+    revision: Revision,
+    now: Micros,
+}
+
 /// Takes the next revision, detects a commit that has already happened, checks the expectations, then writes.
 pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -> Result<Applied> {
     let revision = meta::next_revision(session).await?;
@@ -31,11 +39,12 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
         expect::check(session, expected, revision).await?;
     }
     check_transitions(commit)?;
+    let applying = Applying { commit: commit.id, revision, now };
     for removed in &commit.remove {
-        remove(session, removed, (revision, now)).await?;
+        remove(session, removed, applying).await?;
     }
     for added in &commit.add {
-        add(session, added, commit.id, (revision, now)).await?;
+        add(session, added, applying).await?;
     }
     advance_all(session, commit).await?;
     Ok(Applied::Now(revision))
@@ -57,12 +66,13 @@ fn check_transitions(commit: &Commit) -> Result<()> {
     }
 }
 
-async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (Revision, Micros)) -> Result<()> {
+async fn add(session: &mut Session, add: &Add, applying: Applying) -> Result<()> {
+    let Applying { revision, now, .. } = applying;
     match add {
         Add::Definition(record) => definition::put(session, record).await,
         Add::Parameter(record) => parameter::add(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
-        Add::Compacted { checkpoint, of, files } => compact(session, (checkpoint, of, *files), commit, (revision, now)).await,
+        Add::Compacted { checkpoint, of, files } => compact(session, checkpoint, of, *files, applying).await,
         Add::File(record) => file::put(session, record, revision).await,
         Add::TakeOver { run, paths } => file::take_over(session, *run, paths, revision).await,
         Add::Snapshot(record) => snapshot::put(session, record).await,
@@ -79,7 +89,7 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::Token(record) => token::put(session, record).await,
         Add::Worker(record) => worker::put(session, record, revision).await,
         Add::AlertTransition(transition) => alert::add(session, transition, revision).await,
-        Add::AlertPosition { alert, version, position, at } => alert::made_from(session, (alert, *version), position, *at).await,
+        Add::AlertPosition { alert, version, position, at } => alert::made_from(session, alert, *version, position, *at).await,
         Add::AlertPublished { alert, version, before } => alert::published(session, alert, *version, *before).await,
         Add::AlertRunner(runner) => alert::put_runner(session, runner).await,
         Add::Pause(pause) => pause::put(session, pause).await,
@@ -88,33 +98,30 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
     }
 }
 
-/// Puts a checkpoint in the place of others, in a few statements however many they are.
-async fn compact(
-    session: &mut Session,
-    (compacted, of, files): (&CheckpointRecord, &[Uuid], usize),
-    commit: Uuid,
-    (revision, now): (Revision, Micros),
-) -> Result<()> {
+/// Puts a checkpoint in the place of others, in a few statements however many they are. They have this many files.
+async fn compact(session: &mut Session, compacted: &CheckpointRecord, of: &[Uuid], files: usize, applying: Applying) -> Result<()> {
+    let Applying { commit, revision, now } = applying;
     let list = serde_json::to_string(&of.iter().map(Uuid::to_string).collect::<Vec<_>>())?;
-    file::supersede(session, (&list, files), compacted.id, commit, revision).await?;
+    file::supersede(session, &list, files, compacted.id, commit, revision).await?;
     checkpoint::remove_all(session, &list, of.len()).await?;
-    removed::note_checkpoints(session, &list, (revision, now)).await?;
+    removed::note_checkpoints(session, &list, revision, now).await?;
     removed::forget(session, now).await?;
     checkpoint::add_in_place(session, compacted, revision).await
 }
 
-async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revision, Micros)) -> Result<()> {
+async fn remove(session: &mut Session, remove: &Remove, applying: Applying) -> Result<()> {
+    let Applying { revision, now, .. } = applying;
     match remove {
         Remove::MarkForDeletion(path) => file::mark_for_deletion(session, path, revision).await,
         Remove::File(path) => {
             file::remove(session, path).await?;
-            removed::note_file(session, path, (revision, now)).await?;
+            removed::note_file(session, path, revision, now).await?;
             removed::forget(session, now).await
         }
         Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
         Remove::Checkpoint(id) => {
             checkpoint::remove(session, *id).await?;
-            removed::note_checkpoint(session, *id, (revision, now)).await?;
+            removed::note_checkpoint(session, *id, revision, now).await?;
             removed::forget(session, now).await
         }
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
@@ -122,7 +129,7 @@ async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revisi
         Remove::Worker { name } => worker::remove(session, name).await,
         Remove::Damage(path) => damage::remove(session, path).await,
         Remove::AlertTransitions { alert, version, before, most } => alert::forget(session, alert, *version, *before, *most).await,
-        Remove::Alert { alert, version, most } => alert::remove(session, (alert, *version), *most, revision).await,
+        Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most, revision).await,
         Remove::Pause { kind, name } => pause::remove(session, *kind, name).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }

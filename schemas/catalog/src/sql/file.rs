@@ -87,7 +87,8 @@ pub(super) async fn take_over(session: &mut Session, run: Uuid, paths: &[String]
 /// `list` is a JSON array of the checkpoints' ids; they have this many files.
 pub(super) async fn supersede(
     session: &mut Session,
-    (list, files): (&str, usize),
+    list: &str,
+    files: usize,
     compacted: Uuid,
     commit: Uuid,
     revision: Revision,

@@ -35,16 +35,16 @@ pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<R
     Ok(removed)
 }
 
-pub(super) async fn note_checkpoint(session: &mut Session, id: Uuid, at: (Revision, Micros)) -> Result<()> {
-    note(session, CHECKPOINT, &id.to_string(), at).await
+pub(super) async fn note_checkpoint(session: &mut Session, id: Uuid, revision: Revision, now: Micros) -> Result<()> {
+    note(session, CHECKPOINT, &id.to_string(), revision, now).await
 }
 
-pub(super) async fn note_file(session: &mut Session, path: &str, at: (Revision, Micros)) -> Result<()> {
-    note(session, FILE, path, at).await
+pub(super) async fn note_file(session: &mut Session, path: &str, revision: Revision, now: Micros) -> Result<()> {
+    note(session, FILE, path, revision, now).await
 }
 
 /// Lists checkpoints in one statement, however many there are. `list` is a JSON array of their ids.
-pub(super) async fn note_checkpoints(session: &mut Session, list: &str, (revision, now): (Revision, Micros)) -> Result<()> {
+pub(super) async fn note_checkpoints(session: &mut Session, list: &str, revision: Revision, now: Micros) -> Result<()> {
     let sql = match session {
         Session::Sqlite(_) => {
             "INSERT INTO removed (kind, name, revision, removed_at) SELECT 'checkpoint', value, $1, $2 FROM json_each($3)"
@@ -66,7 +66,7 @@ pub(super) async fn forget(session: &mut Session, now: Micros) -> Result<()> {
     meta::forget_removals(session, revision).await
 }
 
-async fn note(session: &mut Session, kind: &str, name: &str, (revision, now): (Revision, Micros)) -> Result<()> {
+async fn note(session: &mut Session, kind: &str, name: &str, revision: Revision, now: Micros) -> Result<()> {
     let sql = "INSERT INTO removed (kind, name, revision, removed_at) VALUES ($1, $2, $3, $4)
         ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, removed_at = excluded.removed_at";
     session.execute(sql, values![kind, name, revision, now]).await.map(drop)
