@@ -28,7 +28,7 @@ use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
-use crate::sql::{self, Described, Params, QueryResponse, TableDescription};
+use crate::sql::{self, Described, Params, QueryResponse, TableDescription, TableReader};
 use crate::value_errors::OnValueError;
 
 /// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for
@@ -160,7 +160,7 @@ impl Node {
     ) -> Result<QueryResponse> {
         after.as_ref().map_or(Ok(()), |position| self.check_position(position))?;
         let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
-        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), (asked, after.as_ref())).await
+        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref()).await
     }
 
     /// Waits until an answer counts everything before this position, so that who appended reads what it wrote.
@@ -194,7 +194,7 @@ impl Node {
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
         let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.1.clone() };
-        sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), (read_view, asked)).await
+        sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), read_view, asked).await
     }
 
     /// Plans a query with typed parameters and begins it: over a read view at hand, or that of this moment. `as_of` is
@@ -209,8 +209,8 @@ impl Node {
         let (follower, runtime, log) = (&self.0.follower, &self.0.runtime, self.0.log.get());
         let asked = sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.1.clone() };
         match read_view {
-            Some(read_view) => sql::query_at(follower, runtime, log, (read_view, asked)).await,
-            None => sql::query(follower, runtime, log, (asked, None)).await,
+            Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await,
+            None => sql::query(follower, runtime, log, asked, None).await,
         }
     }
 
@@ -218,12 +218,16 @@ impl Node {
     ///
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query.
     pub async fn describe(&self, read_view: ReadView, sql: &str, given: &[Option<DataType>]) -> Result<Described> {
-        sql::describe(&self.0.runtime, (self.0.log.get(), &self.1), read_view, (sql, None), given).await
+        sql::describe(&self.0.runtime, self.table_reader(), read_view, sql, given).await
     }
 
     /// The tables that a query can name.
     pub async fn tables(&self, read_view: ReadView) -> Result<Vec<TableDescription>> {
-        sql::all_tables(&self.0.runtime, (self.0.log.get(), &self.1), read_view).await
+        sql::all_tables(&self.0.runtime, self.table_reader(), read_view).await
+    }
+
+    fn table_reader(&self) -> TableReader<'_> {
+        TableReader { principal: &self.1, log: self.0.log.get() }
     }
 
     /// What a query begun now reads from.

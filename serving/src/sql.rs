@@ -110,6 +110,23 @@ pub(crate) struct Query<'a> {
     pub(crate) principal: Arc<Principal>,
 }
 
+/// A query without its parameters.
+#[derive(Debug, Clone, Copy)]
+struct QueryText<'a> {
+    sql: &'a str,
+    /// The time that is asked where the text names none.
+    as_of: Option<Micros>,
+    on_value_error: OnValueError,
+}
+
+/// For whom tables are listed and read.
+#[derive(Clone, Copy)]
+pub(crate) struct TableReader<'a> {
+    pub(crate) principal: &'a Principal,
+    /// `system.*` says how far it is.
+    pub(crate) log: Option<&'a Arc<dyn Log>>,
+}
+
 /// The values of `$1`, `$2`, ..
 #[derive(Debug, Clone)]
 pub enum Params {
@@ -124,7 +141,8 @@ pub(crate) async fn query(
     follower: &Follower,
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
-    (asked, after): (Query<'_>, Option<&Vector>),
+    asked: Query<'_>,
+    after: Option<&Vector>,
 ) -> Result<QueryResponse> {
     if let Some(position) = after {
         let statement = statement::read(asked.sql)?.statement;
@@ -135,7 +153,7 @@ pub(crate) async fn query(
     loop {
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        match begin((follower, runtime), log, read_view, asked.clone()).await {
+        match begin(follower, runtime, log, read_view, asked.clone()).await {
             // Found while it was planned: no row was answered yet.
             Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
             outcome => return follower.report_damage(outcome).await,
@@ -148,23 +166,26 @@ pub(crate) async fn query_at(
     follower: &Follower,
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
-    (read_view, asked): (ReadView, Query<'_>),
+    read_view: ReadView,
+    asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let outcome = begin((follower, runtime), log, read_view, asked).await;
+    let outcome = begin(follower, runtime, log, read_view, asked).await;
     follower.report_damage(outcome).await
 }
 
 async fn begin(
-    (follower, runtime): (&Follower, &QueryRuntime),
+    follower: &Follower,
+    runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
     read_view: ReadView,
     Query { sql, params, as_of, on_value_error, principal }: Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
     let runtime = &runtime.for_query();
-    let ready = match keyed::ready(runtime, &principal, &read_view, (sql, as_of, on_value_error), &params)? {
+    let text = QueryText { sql, as_of, on_value_error };
+    let ready = match keyed::ready(runtime, &principal, &read_view, text, &params)? {
         Some(ready) => ready,
-        None => Box::pin(ready(runtime, (log, &principal), read_view, (sql, as_of, on_value_error), params)).await?,
+        None => Box::pin(ready(runtime, TableReader { principal: &principal, log }, read_view, text, params)).await?,
     };
     let Ready { context, physical, task, meta, uuids } = ready;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
@@ -198,19 +219,13 @@ struct Ready {
 }
 
 /// Plans a query of any form by DataFusion.
-async fn ready(
-    runtime: &QueryRuntime,
-    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
-    read_view: ReadView,
-    asked: (&str, Option<Micros>, OnValueError),
-    params: Params,
-) -> Result<Ready> {
+async fn ready(runtime: &QueryRuntime, reader: TableReader<'_>, read_view: ReadView, text: QueryText<'_>, params: Params) -> Result<Ready> {
     let types: Vec<Option<DataType>> = match &params {
         Params::Json(_) => Vec::new(),
         // A NULL may have no type.
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
-    let Planned { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, (log, principal), read_view, asked, &types)).await?;
+    let Planned { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, reader, read_view, text, &types)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
@@ -232,24 +247,24 @@ struct Planned {
 /// Plans a query. `types` are those of its parameters that the planner may not find by itself.
 async fn plan(
     runtime: &QueryRuntime,
-    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    reader: TableReader<'_>,
     read_view: ReadView,
-    (sql, as_of, on_value_error): (&str, Option<Micros>, OnValueError),
+    text: QueryText<'_>,
     types: &[Option<DataType>],
 ) -> Result<Planned> {
-    let mut asked = statement::read(sql)?;
+    let mut asked = statement::read(text.sql)?;
     let session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, principal)?;
+    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { read_view.committed() } else { read_view };
-    let context = QueryContext::new(read_view, asked.as_of.or(as_of), &named.views)?.on_value_error(on_value_error);
-    let columns = tables::register(&session, runtime, &context, (log, principal))?;
+    let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
+    let columns = tables::register(&session, runtime, &context, reader)?;
 
     let state = session.state();
-    let plan = params::plan(&state, (sql, asked.statement), types).await?;
+    let plan = params::plan(&state, text.sql, asked.statement, types).await?;
     statement::allow(&plan)?;
-    rights::allow_plan(principal, &context.read_view.loaded.registry, &plan)?;
+    rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
     let plan = column_names::as_sql(plan)?;
     Ok(Planned { session, state, context, plan, uuids, columns })

@@ -172,7 +172,7 @@ impl Metadata {
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
         spellings::without_absent(&mut statement);
-        let plan = parameters::plan(&self.0.session.state(), (sql, Statement::Statement(Box::new(statement))), types).await?;
+        let plan = parameters::plan(&self.0.session.state(), sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options
             .verify_plan(&plan)

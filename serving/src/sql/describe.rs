@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use access::Principal;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
-use event_log::Log;
-use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
-use super::{params, plan, tables};
+use super::{QueryText, TableReader, params, plan, tables};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
@@ -42,12 +39,13 @@ pub struct TableDescription {
 
 pub(crate) async fn describe(
     runtime: &QueryRuntime,
-    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    reader: TableReader<'_>,
     read_view: ReadView,
-    (sql, as_of): (&str, Option<Micros>),
+    sql: &str,
     given: &[Option<DataType>],
 ) -> Result<Described> {
-    let planned = plan(runtime, (log, principal), read_view, (sql, as_of, OnValueError::Fail), given).await?;
+    let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
+    let planned = plan(runtime, reader, read_view, text, given).await?;
     let types = params::types(&planned.plan, given)?;
     let names = planned.columns.parameters(&planned.plan)?;
     let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();
@@ -60,14 +58,10 @@ pub(crate) async fn describe(
 }
 
 /// The tables of a read view. A view that cannot be answered now is left out.
-pub(crate) async fn all_tables(
-    runtime: &QueryRuntime,
-    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
-    read_view: ReadView,
-) -> Result<Vec<TableDescription>> {
+pub(crate) async fn all_tables(runtime: &QueryRuntime, reader: TableReader<'_>, read_view: ReadView) -> Result<Vec<TableDescription>> {
     let session = runtime.session()?;
     let context = QueryContext::new(read_view, None, &[] as &[&str])?;
-    let uuids = tables::register(&session, runtime, &context, (log, principal))?;
+    let uuids = tables::register(&session, runtime, &context, reader)?;
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     let mut found = Vec::new();
     for schema in [DEFAULT_SCHEMA, SYSTEM_SCHEMA] {

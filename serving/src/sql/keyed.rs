@@ -23,16 +23,14 @@ use engine::keys::parse_key;
 use engine::plan::{ColumnKind, UuidColumns, ViewPlan};
 use serde_json::Value as Json;
 use types::Result;
-use types::tiles::Micros;
 
 use super::rights::may_read;
 use super::view::ViewTable;
-use super::{Params, Ready};
+use super::{Params, QueryText, Ready};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
-use crate::value_errors::OnValueError;
 
 /// In a longer text it is not looked for.
 const MAX_TEXT_BYTES: usize = 4 << 10;
@@ -64,10 +62,10 @@ pub(super) fn ready(
     runtime: &QueryRuntime,
     principal: &Principal,
     read_view: &ReadView,
-    (sql, as_of, on_value_error): (&str, Option<Micros>, OnValueError),
+    text: QueryText<'_>,
     params: &Params,
 ) -> Result<Option<Ready>> {
-    let Some(lookup) = PlainLookup::read(sql) else { return Ok(None) };
+    let Some(lookup) = PlainLookup::read(text.sql) else { return Ok(None) };
     let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
     let is_at_hand = loaded.copying().is_none() && live.plan.links().is_none();
@@ -76,7 +74,7 @@ pub(super) fn ready(
     }
     let view_schema = live.plan.output_schema();
     let (Some(columns), Some(key)) = (lookup.columns(&view_schema), lookup.key(&live.plan, params)) else { return Ok(None) };
-    let context = QueryContext::new(read_view.clone(), as_of, &[&*live.name])?.on_value_error(on_value_error);
+    let context = QueryContext::new(read_view.clone(), text.as_of, &[&*live.name])?.on_value_error(text.on_value_error);
     let loaded = context.read_view.view(&live.name)?;
     if context.needs_archive(loaded) {
         return Ok(None);

@@ -27,7 +27,7 @@ const ARRAY_HAS: &str = "array_has";
 
 /// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`,
 /// and without that an array of what `= ANY` compares it with, or else a text.
-pub async fn plan(state: &SessionState, (sql, statement): (&str, Statement), types: &[Option<DataType>]) -> Result<LogicalPlan> {
+pub async fn plan(state: &SessionState, sql: &str, statement: Statement, types: &[Option<DataType>]) -> Result<LogicalPlan> {
     // A copy of a deep statement takes much of the stack: one without parameters is planned once.
     if !sql.contains('$') {
         return Ok(Box::pin(state.statement_to_plan(statement)).await?);

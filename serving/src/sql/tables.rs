@@ -12,13 +12,13 @@ use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::plan::{Answering, UuidColumns};
-use event_log::Log;
 use types::suggest::expected;
 use types::{Error, Result};
 
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
+use crate::sql::TableReader;
 use crate::sql::events::EventsTable;
 use crate::sql::joined::JoinedTable;
 use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA, batch_name, view_of_table};
@@ -110,7 +110,7 @@ pub(super) fn register(
     session: &SessionContext,
     runtime: &QueryRuntime,
     context: &QueryContext,
-    (log, principal): (Option<&Arc<dyn Log>>, &Principal),
+    TableReader { principal, log }: TableReader<'_>,
 ) -> Result<UuidColumns> {
     let registry = &context.read_view.loaded.registry;
     let mut uuids = UuidColumns::default();

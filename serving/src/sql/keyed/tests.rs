@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::harness::{Harness, event};
 use crate::json::rows;
+use crate::value_errors::OnValueError;
 
 #[test]
 fn nothing_but_the_plainest_form_is_read() {
@@ -88,7 +89,8 @@ fn a_value_is_one_of_its_keys_type_or_none() {
 
 fn is_planned_here(harness: &Harness, principal: &Principal, sql: &str, params: &[Json]) -> bool {
     let (read_view, params) = (harness.node.read_view().unwrap(), Params::Json(params.to_vec()));
-    ready(harness.node.runtime(), principal, &read_view, (sql, None, OnValueError::Fail), &params).unwrap().is_some()
+    let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
+    ready(harness.node.runtime(), principal, &read_view, text, &params).unwrap().is_some()
 }
 
 /// The rows of a query, its columns, which of them are UUIDs, and its meta.
