@@ -125,7 +125,7 @@ impl Sides<'_> {
             Ok((rollup(&kept.plan, &sorted, &floors)?.batch().clone(), left_out))
         });
         let from = StatesFrom::decide(view, RunMode::ByStrategy);
-        let of_checkpoints = states_of(attempt, checkpoints, (from, buckets, prepare), context).await?;
+        let of_checkpoints = states_of(attempt, checkpoints, from, buckets, prepare, context).await?;
         join_partitions(vec![of_tiers, of_checkpoints.buckets], buckets)
     }
 

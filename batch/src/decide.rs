@@ -110,7 +110,8 @@ pub(crate) fn delta_bucket_count(events: i64, settings: &BatchSettings, parts: u
 pub fn switch_version(
     commit: &mut Commit,
     state: &CatalogState,
-    (view, version): (&Arc<str>, u32),
+    view: &Arc<str>,
+    version: u32,
     keep_old: Duration,
     now: Micros,
 ) -> Result<()> {

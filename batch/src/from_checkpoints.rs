@@ -22,18 +22,18 @@ impl Batch {
     /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
     pub async fn replay_start(&self, view: &str, t: RunTime) -> Result<Vector> {
         let state = self.catalog.state().await?;
-        self.replay_start_of(&state, (view, version_to_run(&state, view)?), t).await
+        self.replay_start_of(&state, view, version_to_run(&state, view)?, t).await
     }
 
     /// What a replay has to pin: all from where it starts, and nothing of the streams that it does not read.
-    pub(crate) async fn replay_pin(&self, state: &CatalogState, view: (&str, u32), t: RunTime) -> Result<Vector> {
-        let start = self.replay_start_of(state, view, t).await?;
+    pub(crate) async fn replay_pin(&self, state: &CatalogState, view: &str, version: u32, t: RunTime) -> Result<Vector> {
+        let start = self.replay_start_of(state, view, version, t).await?;
         let read: BTreeSet<&PartitionId> = start.iter().map(|(partition, _)| partition).collect();
         let at = |partition: &PartitionId, committed| if read.contains(partition) { start.get(partition) } else { committed };
         Ok(state.vector().iter().map(|(partition, committed)| (partition.clone(), at(partition, committed))).collect())
     }
 
-    async fn replay_start_of(&self, state: &CatalogState, (view, version): (&str, u32), t: RunTime) -> Result<Vector> {
+    async fn replay_start_of(&self, state: &CatalogState, view: &str, version: u32, t: RunTime) -> Result<Vector> {
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
         let registry = Registry::load(state, &self.functions).await?;
         let live = view_of(&registry, &run)?;
@@ -61,7 +61,7 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let bucket_count = bucket_count(events, attempt.batch.settings.events_per_bucket);
     let prepare = at_levels(attempt, attempt.inputs.edges_from);
-    let states = states_of(attempt, &checkpoints, (from, bucket_count, prepare), context).await?;
+    let states = states_of(attempt, &checkpoints, from, bucket_count, prepare, context).await?;
     let bytes_read = states_bytes(attempt, &checkpoints);
     let States { buckets, failures, expired } = states;
     write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await

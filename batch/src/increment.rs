@@ -48,7 +48,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let buckets = delta_bucket_count(events, &attempt.batch.settings, before.parts());
     let prepare = at_levels(attempt, EdgesFrom::default());
-    let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, (from, buckets, prepare), context).await {
+    let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, from, buckets, prepare, context).await {
         // A recomputation spills where a segment that is computed from the archive cannot.
         Err(error) if error.kind() == ErrorKind::Limit => return Ok(Incremented::NotPossible(error.to_string())),
         read => read?,

@@ -83,9 +83,9 @@ impl Batch {
             Basis::Checkpoints(why) => RunPlan {
                 why: Some(why.to_owned()),
                 written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
-                ..of_checkpoints(&state, live, countable(&state, live, &inputs), (from, strategy), inputs.cut)
+                ..of_checkpoints(&state, live, countable(&state, live, &inputs), from, strategy, inputs.cut)
             },
-            Basis::Snapshot(before) => incremental(&state, live, (&before, from, strategy), inputs)?,
+            Basis::Snapshot(before) => incremental(&state, live, &before, from, strategy, inputs)?,
         };
         Ok(plan)
     }
@@ -94,7 +94,9 @@ impl Batch {
 fn incremental(
     state: &CatalogState,
     live: &LiveView,
-    (before, from, strategy): (&Manifest, StatesFrom, Strategy),
+    before: &Manifest,
+    from: StatesFrom,
+    strategy: Strategy,
     inputs: RunInputs,
 ) -> Result<RunPlan> {
     let checkpoints = checkpoints_after(state, &live.streams(), &before.cut)?;
@@ -102,7 +104,7 @@ fn incremental(
     let tiers: Vec<&Tier> = before.tiers().collect();
     let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
     let merged = FileTotals { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
-    let plan = of_checkpoints(state, live, checkpoints, (from, strategy), inputs.cut);
+    let plan = of_checkpoints(state, live, checkpoints, from, strategy, inputs.cut);
     let written = merged.bytes + plan.states_objects.bytes + plan.archive.bytes;
     // What is replayed from the log may be of any size.
     let written_bytes = (plan.replayed == 0).then_some(written);
@@ -114,7 +116,8 @@ fn of_checkpoints(
     state: &CatalogState,
     live: &LiveView,
     checkpoints: Vec<&CheckpointRecord>,
-    (from, strategy): (StatesFrom, Strategy),
+    from: StatesFrom,
+    strategy: Strategy,
     cut: Vector,
 ) -> RunPlan {
     let (count, events) = (checkpoints.len(), events_of(state, live, &checkpoints));

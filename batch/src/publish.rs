@@ -76,7 +76,7 @@ fn keep_old(state: &CatalogState, view: &LiveView) -> Duration {
 async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView, now: Micros) -> Result<()> {
     let decide = |state: Arc<CatalogState>| {
         let mut switching = commit.clone();
-        let decided = switch_version(&mut switching, &state, (&view.name, view.version), keep_old(&state, view), now);
+        let decided = switch_version(&mut switching, &state, &view.name, view.version, keep_old(&state, view), now);
         ready(decided.map(|()| ((), Some(switching))))
     };
     batch.catalog.decide_and_commit(SWITCH_ATTEMPTS, decide).await

@@ -53,7 +53,8 @@ impl Batch {
         let under_way = UnderWay::begin(&request.view);
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
-            (&request, version),
+            &request,
+            version,
             &RunContext {
                 lease: &renewing,
                 clock: &clock,
@@ -83,7 +84,7 @@ impl Batch {
         let state = self.catalog.state().await?;
         let version = request.version.map_or_else(|| version_to_run(&state, &request.view), Ok)?;
         match is_replay {
-            true => Ok((version, Some(self.replay_pin(&state, (&request.view, version), request.t).await?))),
+            true => Ok((version, Some(self.replay_pin(&state, &request.view, version, request.t).await?))),
             false => Ok((version, None)),
         }
     }
@@ -91,11 +92,12 @@ impl Batch {
     /// Begins a record, attempts the run, and closes the record as succeeded, failed or dropped.
     async fn recorded(
         &self,
-        (request, version): (&RunRequest, u32),
+        request: &RunRequest,
+        version: u32,
         context: &RunContext<'_>,
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
-        let (state, run) = self.begin((request, version), context).await?;
+        let (state, run) = self.begin(request, version, context).await?;
         let limits = RunLimits::from_definition(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
@@ -120,9 +122,9 @@ impl Batch {
     }
 
     /// Records that the run begins, and pins the catalog state that it reads.
-    async fn begin(&self, of: (&RunRequest, u32), context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
+    async fn begin(&self, request: &RunRequest, version: u32, context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
         let now = (context.clock)();
-        let run = new_record(of, now);
+        let run = new_record(request, version, now);
         let expect = vec![context.lease.expect(now)];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
@@ -183,7 +185,7 @@ impl Batch {
     }
 }
 
-fn new_record((request, version): (&RunRequest, u32), now: Micros) -> RunRecord {
+fn new_record(request: &RunRequest, version: u32, now: Micros) -> RunRecord {
     let id = request.requested.as_ref().map_or_else(Uuid::now_v7, |run| run.id);
     RunRecord {
         id,

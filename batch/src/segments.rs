@@ -91,7 +91,9 @@ pub(crate) fn at_levels(attempt: &Attempt<'_>, edges_from: EdgesFrom) -> Prepare
 pub(crate) async fn states_of(
     attempt: &Attempt<'_>,
     checkpoints: &[&CheckpointRecord],
-    (from, bucket_count, prepare): (StatesFrom, u32, Prepare),
+    from: StatesFrom,
+    bucket_count: u32,
+    prepare: Prepare,
     context: &RunContext<'_>,
 ) -> Result<States> {
     let batch = attempt.batch;

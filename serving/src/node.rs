@@ -63,8 +63,8 @@ impl Node {
         settings: NodeSettings,
         wall: Clock,
     ) -> Result<Node> {
-        let (memory, hot) = ((settings.memory_limit_bytes, &settings.limits), &settings.hot_keys);
-        let runtime = QueryRuntime::new(&functions, (&catalog, &storage), memory, hot, &settings.cache)?;
+        let NodeSettings { memory_limit_bytes, limits, hot_keys, cache, .. } = &settings;
+        let runtime = QueryRuntime::new(&functions, &catalog, &storage, *memory_limit_bytes, limits, hot_keys, cache)?;
         let is_following = settings.at_once && settings.views == WantedViews::All;
         let follower = Follower::new(catalog, storage, functions, fresh.clone(), settings, wall)?;
         let counting = fresh.map(|fresh| count_events(&fresh, &follower, &runtime));

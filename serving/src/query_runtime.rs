@@ -50,8 +50,10 @@ pub(crate) struct QueryRuntime {
 impl QueryRuntime {
     pub(crate) fn new(
         functions: &Functions,
-        (catalog, storage): (&Catalog, &ObjectStorage),
-        (memory_limit_bytes, limits): (usize, &ServingLimits),
+        catalog: &Catalog,
+        storage: &ObjectStorage,
+        memory_limit_bytes: usize,
+        limits: &ServingLimits,
         hot: &HotKeySettings,
         cache: &Path,
     ) -> Result<Self> {

@@ -160,7 +160,7 @@ pub async fn compare_values(
         ..ValuesDiff::default()
     };
     let common = common_columns(plans, &keys, &mut diff);
-    merge(&mut sides, (&converter, &keys, &common), &mut diff, progress).await?;
+    merge(&mut sides, &converter, &keys, &common, &mut diff, progress).await?;
     diff.seconds = started.elapsed().as_secs_f64();
     Ok(diff)
 }
@@ -268,7 +268,9 @@ impl CurrentRow {
 /// Goes through both sides in the order of their keys.
 async fn merge(
     sides: &mut [Side; 2],
-    (converter, keys, common): (&RowConverter, &[String], &[String]),
+    converter: &RowConverter,
+    keys: &[String],
+    common: &[String],
     diff: &mut ValuesDiff,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<()> {
@@ -281,7 +283,7 @@ async fn merge(
             (Some(one), Some(other)) => one.cmp(other),
         };
         match order {
-            Ordering::Equal => compare_row(&sides[0], &sides[1], (keys, common), diff),
+            Ordering::Equal => compare_row(&sides[0], &sides[1], keys, common, diff),
             Ordering::Less => note_alone(&sides[0], 0, keys, diff),
             Ordering::Greater => note_alone(&sides[1], 1, keys, diff),
         }
@@ -301,7 +303,7 @@ fn note_alone(side: &Side, at: usize, keys: &[String], diff: &mut ValuesDiff) {
     diff.note(|| ValueExample { key: current.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
 }
 
-fn compare_row(one: &Side, other: &Side, (keys, common): (&[String], &[String]), diff: &mut ValuesDiff) {
+fn compare_row(one: &Side, other: &Side, keys: &[String], common: &[String], diff: &mut ValuesDiff) {
     let (Some(one), Some(other)) = (&one.current, &other.current) else { return };
     let is_different = |name: &&String| match (one.column(name), other.column(name)) {
         (Some(a), Some(b)) => !equal(a, one.at, b, other.at, Tolerance::EXACT),

@@ -184,18 +184,27 @@ pub fn only_rows_of(ranges: &OffsetRanges, input: Arc<dyn ExecutionPlan>) -> Res
     Ok(Arc::new(FilterExecBuilder::new(predicate, input).build()?))
 }
 
+/// The rows of one partition from an offset on, up to another one.
+struct PartitionRange {
+    partition: i32,
+    from: Offset,
+    to: Offset,
+}
+
 impl OffsetRanges {
-    /// Returns the partitions that have rows, each with its first offset and the offset after its last.
-    fn bounds(&self) -> Vec<(i32, Offset, Offset)> {
-        let of_stream = self.to.iter().filter(|(id, _)| id.stream == self.stream);
-        of_stream.map(|(id, to)| (id.partition, self.from.get(id), to)).filter(|(_, from, to)| from < to).collect()
+    /// Returns the partitions that have rows.
+    fn partitions(&self) -> impl Iterator<Item = PartitionRange> {
+        let of_stream = self.to.iter().filter(move |(id, _)| id.stream == self.stream);
+        of_stream
+            .map(move |(id, to)| PartitionRange { partition: id.partition, from: self.from.get(id), to })
+            .filter(|range| range.from < range.to)
     }
 
     /// Returns the predicate for the rows of these ranges; `None` if there are none.
     fn predicate(&self, schema: &SchemaRef) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let (partition, offset) = (col(PARTITION, schema)?, col(OFFSET, schema)?);
         let compare = |column: &Arc<dyn PhysicalExpr>, operator, value| binary(column.clone(), operator, Arc::new(Literal::new(value)));
-        let in_range = |(number, from, to): (i32, Offset, Offset)| {
+        let in_range = |PartitionRange { partition: number, from, to }| {
             let number = compare(&partition, Operator::Eq, ScalarValue::Int32(Some(number)));
             let below = binary(number, Operator::And, compare(&offset, Operator::Lt, ScalarValue::Int64(Some(to.0))));
             match from {
@@ -203,7 +212,7 @@ impl OffsetRanges {
                 from => binary(below, Operator::And, compare(&offset, Operator::GtEq, ScalarValue::Int64(Some(from.0)))),
             }
         };
-        Ok(any_of(self.bounds().into_iter().map(in_range).collect()))
+        Ok(any_of(self.partitions().map(in_range).collect()))
     }
 }
 

@@ -22,8 +22,10 @@ async fn states_of_the_archive_are_held_under_the_memory_limit_of_queries() {
     let within = async |memory_limit_bytes: usize| {
         let runtime = QueryRuntime::new(
             &Functions::standard(),
-            (&harness.catalog, &harness.storage),
-            (memory_limit_bytes, &ServingLimits::default()),
+            &harness.catalog,
+            &harness.storage,
+            memory_limit_bytes,
+            &ServingLimits::default(),
             &HotKeySettings::default(),
             folder.path(),
         )
@@ -45,8 +47,10 @@ async fn several_answers_of_the_archive_share_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = QueryRuntime::new(
         &Functions::standard(),
-        (&harness.catalog, &harness.storage),
-        (64 << 20, &ServingLimits::default()),
+        &harness.catalog,
+        &harness.storage,
+        64 << 20,
+        &ServingLimits::default(),
         &HotKeySettings::default(),
         folder.path(),
     )

@@ -72,9 +72,9 @@ async fn answer(app: App, principal: Arc<Principal>, headers: HeaderMap, body: B
         app.cursors.check_room(&principal)?;
     }
     let after = asked.after.as_deref().map(position).transpose()?;
-    let Some(limit) = asked.timeout_ms else { return Ok(rows(app, principal, (asked, after), (form, None)).await?) };
+    let Some(limit) = asked.timeout_ms else { return Ok(rows(app, principal, asked, after, form, None).await?) };
     let deadline = Deadline::in_ms(limit);
-    match tokio::time::timeout_at(deadline.at, rows(app, principal, (asked, after), (form, Some(deadline)))).await {
+    match tokio::time::timeout_at(deadline.at, rows(app, principal, asked, after, form, Some(deadline))).await {
         Ok(response) => Ok(response?),
         Err(_) => Err(deadline.passed().into()),
     }
@@ -113,8 +113,10 @@ impl Deadline {
 async fn rows(
     app: App,
     principal: Arc<Principal>,
-    (asked, after): (Query, Option<Vector>),
-    (form, deadline): (Option<Form>, Option<Deadline>),
+    asked: Query,
+    after: Option<Vector>,
+    form: Option<Form>,
+    deadline: Option<Deadline>,
 ) -> Result<Response> {
     let node = app.node.acting_for(principal.clone());
     let response = node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;

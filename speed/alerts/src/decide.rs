@@ -26,7 +26,8 @@ pub fn transitions_commit(
     lease: Expect,
     (alert, version): AlertVersion,
     made: &[AlertTransition],
-    (position, at): (Vector, Micros),
+    position: Vector,
+    at: Micros,
 ) -> Commit {
     let next = made.first().map(|first| Expect::AlertSequence { alert: alert.clone(), version, next: first.seq });
     let transitions = made.iter().map(|transition| Add::AlertTransition(Box::new(transition.clone())));

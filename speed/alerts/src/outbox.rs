@@ -74,7 +74,7 @@ impl<'a> Outbox<'a> {
         for made in made.chunks(MOST_ADDED) {
             self.held.note_progress()?;
             let (lease, alert) = (self.held.expect(), self.output.alert.clone());
-            let commit = transitions_commit(Uuid::now_v7(), lease, alert, made, (position.clone(), self.at));
+            let commit = transitions_commit(Uuid::now_v7(), lease, alert, made, position.clone(), self.at);
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;
             failpoint::hit("alert.after_commit")?;

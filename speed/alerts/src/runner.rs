@@ -79,7 +79,7 @@ async fn run_under_lease(alerts: &Alerts, leases: &Arc<Leases>, of_version: &Ale
     // A process that cannot read the view leaves the alert to others.
     let view = readable_view(alerts, &plan.view.view).await?;
     let Some((held, last_round)) = HeldLease::acquire(leases, of_version).await? else { return Ok(()) };
-    let mut running = RunningAlert::take_over(alerts, (&alert, plan), &view, (held, last_round)).await?;
+    let mut running = RunningAlert::take_over(alerts, &alert, plan, &view, held, last_round).await?;
     let outcome = running.rounds(stop).await;
     let let_go = running.outbox.let_go().await;
     outcome.and(let_go)

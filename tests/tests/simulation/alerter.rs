@@ -107,7 +107,7 @@ impl Runner<'_> {
         if made.is_empty() {
             return Ok(());
         }
-        let commit = transitions_commit(self.ctx.sim.id(), self.expect(), alert(), &made, (position, at));
+        let commit = transitions_commit(self.ctx.sim.id(), self.expect(), alert(), &made, position, at);
         self.ctx.commit(commit).await?;
         self.next_seq += made.len() as i64;
         let is_noted_first = self.ctx.sim.is_sabotaged(Sabotage::NotedBeforePutOut);

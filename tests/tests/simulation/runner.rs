@@ -230,7 +230,7 @@ async fn publish(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord,
     for _ in 0..20 {
         let state = ctx.state().await?;
         let mut switching = commit.clone();
-        switch_version(&mut switching, &state, (&view, version), keep_old(version), ctx.sim.now())?;
+        switch_version(&mut switching, &state, &view, version, keep_old(version), ctx.sim.now())?;
         match ctx.commit(switching).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => return outcome.map(drop),

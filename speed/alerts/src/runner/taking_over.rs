@@ -29,9 +29,11 @@ impl<'a> RunningAlert<'a> {
     /// Takes over under a lease. `last_round` is the time of the last round of the process before.
     pub(super) async fn take_over(
         alerts: &'a Alerts,
-        (alert, plan): (&'a LiveAlert, Arc<AlertPlan>),
+        alert: &'a LiveAlert,
+        plan: Arc<AlertPlan>,
         view: &'a LiveView,
-        (held, last_round): (HeldLease, Option<Micros>),
+        held: HeldLease,
+        last_round: Option<Micros>,
     ) -> Result<Self> {
         // The process before may have used values of parameters that this node has not loaded yet.
         let revision = alerts.node.catalog().revision().await?;
