@@ -53,7 +53,7 @@ impl Follower {
         let registry = self.registry_of(before.as_deref(), &state).await?;
         let budget = RebuildBudget::new(self.0.settings.max_rebuilt_events);
         let damaged = Mutex::new(Vec::new());
-        let outcomes = self.load_views(before.as_deref(), &registry, &state, (&damaged, &budget)).await?;
+        let outcomes = self.load_views(before.as_deref(), &registry, &state, &damaged, &budget).await?;
         let LoadedViews { mut views, building, failed, late } = outcomes;
         self.give_up_copies(&mut views);
         let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -99,13 +99,14 @@ impl Follower {
         before: Option<&Loaded>,
         registry: &Registry,
         state: &CatalogState,
-        (damaged, budget): (&Mutex<Vec<Error>>, &RebuildBudget),
+        damaged: &Mutex<Vec<Error>>,
+        budget: &RebuildBudget,
     ) -> Result<LoadedViews> {
         let mut loaded = LoadedViews::default();
         for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
             let version = (live.name.clone(), live.version);
             let known = before.map_or(Known::Nothing, |before| before.known(&version));
-            match self.load_view(live, known, state, (damaged, budget)).await {
+            match self.load_view(live, known, state, damaged, budget).await {
                 Ok(LoadOutcome::Served(view)) => drop(loaded.views.insert(version, view)),
                 Ok(LoadOutcome::Building(view)) => drop(loaded.building.insert(version, view)),
                 Err(error) => {
@@ -128,7 +129,8 @@ impl Follower {
         live: &LiveView,
         known: Known<'_>,
         state: &CatalogState,
-        (damaged, budget): (&Mutex<Vec<Error>>, &RebuildBudget),
+        damaged: &Mutex<Vec<Error>>,
+        budget: &RebuildBudget,
     ) -> Result<LoadOutcome> {
         let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
         let cut = match (&snapshot, state.snapshot(&live.name, live.version)) {
@@ -143,12 +145,12 @@ impl Follower {
         Ok(match refreshed {
             Refreshed::Whole(layers) => LoadOutcome::Served(loaded(layers)),
             Refreshed::Short { layers, lacking, events } => {
-                LoadOutcome::Building(self.building(loaded(layers), known, state, (lacking, events)))
+                LoadOutcome::Building(self.building(loaded(layers), known, state, lacking, events))
             }
         })
     }
 
-    fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, (lacking, events): (Lacking, i64)) -> BuildingView {
+    fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, lacking: Lacking, events: i64) -> BuildingView {
         let now = (self.0.wall)();
         let progress = BuildProgress::from_state(state, &held.live, now);
         let since = match known {
