@@ -165,7 +165,7 @@ impl<'a> Worker<'a> {
                 let stop = self.stop.clone();
                 // Rereading the ids of a long `dedup_within` takes minutes.
                 let offsets = tokio::select! {
-                    offsets = self.assign(&partitions) => offsets,
+                    offsets = self.take_over(&partitions) => offsets,
                     () = stop.cancelled() => return Ok(Next::Stop),
                 };
                 let failed = offsets.as_ref().err().map(Error::copied);

@@ -60,7 +60,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     let source = TopicPartition { topic: "in".into(), partition: 0 };
     let output = event_log::Output { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
     let made = |offset: i64| vec![(Offset(offset), event_log::NewRecord { value: Some("{}".into()), ..Default::default() })];
-    log.take_output(&output).await.unwrap();
+    log.take_over_output(&output).await.unwrap();
     for topic in ["short", "default", "dropped", "other"] {
         log.create_topic(topic, 1).await.unwrap();
     }
@@ -84,7 +84,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
     assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5, "a sink that was dropped does not keep them for longer");
     assert_eq!(trimming(hours(4)).trim().await.unwrap(), 5, "the sink of that topic was dropped");
-    assert_eq!(log.take_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
+    assert_eq!(log.take_over_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
     assert_eq!(trimming(hours(6)).trim().await.unwrap(), 5, "what no sink and no stream has stays");
 }
 

@@ -85,8 +85,8 @@ impl Log for EmbeddedLog {
         self.writer.append(topic, records, Uuid::new_v4().as_u128() as u64).await
     }
 
-    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
-        self.owned.take(self.store.write().await?, output).await
+    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+        self.owned.take_over(self.store.write().await?, output).await
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {

@@ -147,7 +147,7 @@ impl Log for KafkaLog {
         outcomes
     }
 
-    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
         let positions = positions_topic(&output.group);
         let name = positions.clone();
         if self.ask(move |cluster| cluster.partitions(&name)).await?.is_none() {
@@ -157,7 +157,7 @@ impl Log for KafkaLog {
             self.ask(move |cluster| cluster.wait_for(&positions)).await?;
         }
         let (outputs, output) = (self.outputs.clone(), output.clone());
-        self.ask(move |cluster| outputs.take(cluster, &output)).await
+        self.ask(move |cluster| outputs.take_over(cluster, &output)).await
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {

@@ -39,7 +39,7 @@ pub trait Log: Send + Sync + fmt::Debug {
 
     /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
     /// after the last event whose record was appended; `None` if there is none yet.
-    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
         Err(no_outputs(output))
     }
 

@@ -225,17 +225,17 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
 /// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still
 /// sends is refused: it would be of events that the second one has taken over.
 pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &Output) {
-    assert_eq!(first.take_output(output).await.unwrap(), None);
+    assert_eq!(first.take_over_output(output).await.unwrap(), None);
     first.append_output(topic, output, made_of(0..10)).await.unwrap();
     first.append_output(topic, output, made_of(5..20)).await.unwrap();
     first.append_output(topic, output, Vec::new()).await.unwrap();
-    assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(20)));
+    assert_eq!(second.take_over_output(output).await.unwrap(), Some(Offset(20)));
     second.append_output(topic, output, made_of(12..40)).await.unwrap();
     for late in [20..40, 40..45] {
         assert!(first.append_output(topic, output, made_of(late)).await.is_err());
     }
     second.append_output(topic, output, made_of(40..50)).await.unwrap();
-    assert_eq!(second.take_output(output).await.unwrap(), Some(Offset(50)));
+    assert_eq!(second.take_over_output(output).await.unwrap(), Some(Offset(50)));
     second.append_output(topic, output, made_of(40..60)).await.unwrap();
     let mut found = Vec::new();
     for bounds in second.bounds(topic).await.unwrap() {
@@ -250,6 +250,6 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     let others =
         [Output { source: source(&output.source.topic, 1), ..output.clone() }, Output { identity: "another".into(), ..output.clone() }];
     for other in others {
-        assert_eq!(second.take_output(&other).await.unwrap(), None);
+        assert_eq!(second.take_over_output(&other).await.unwrap(), None);
     }
 }

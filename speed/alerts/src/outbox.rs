@@ -44,7 +44,7 @@ impl<'a> Outbox<'a> {
         progress: &AlertProgress,
     ) -> Result<Self> {
         let AlertProgress { next_seq, published, at, .. } = *progress;
-        let (output, taken) = AlertOutput::take(alerts, alert, topic).await?;
+        let (output, taken) = AlertOutput::take_over(alerts, alert, topic).await?;
         let from = first_left(published, taken);
         if from > next_seq {
             let (alert, version) = (&output.alert.0, output.alert.1);
@@ -123,7 +123,7 @@ impl<'a> Outbox<'a> {
 /// Puts out the transitions that were left by the processes that ran a version of an alert, which is not live any more.
 /// No lease is needed: whoever has taken its output over last appends each of them once.
 pub(crate) async fn put_out_left(alerts: &Alerts, of: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
-    let (output, taken) = AlertOutput::take(alerts, of, topic).await?;
+    let (output, taken) = AlertOutput::take_over(alerts, of, topic).await?;
     let published = output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await;
     output.let_go();
     published
@@ -139,14 +139,14 @@ struct AlertOutput<'a> {
 
 impl<'a> AlertOutput<'a> {
     /// Also returns the number of the transition after the last one that is in the topic.
-    async fn take(alerts: &'a Alerts, alert: AlertVersion, topic: &'a str) -> Result<(Self, Option<Offset>)> {
+    async fn take_over(alerts: &'a Alerts, alert: AlertVersion, topic: &'a str) -> Result<(Self, Option<Offset>)> {
         // Each version of an alert counts its own transitions.
         let name = format!("alert/{}@{}", alert.0, alert.1);
         let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
         let identity = alerts.node.catalog().identity().to_owned();
         let output = Output { group: alerts.group.clone(), sink: name.into(), source, identity };
         alerts.log.create_topic(topic, alerts.partitions).await?;
-        let taken = alerts.log.take_output(&output).await?;
+        let taken = alerts.log.take_over_output(&output).await?;
         Ok((AlertOutput { alerts, alert, topic, output }, taken))
     }
 

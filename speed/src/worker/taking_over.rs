@@ -46,14 +46,14 @@ struct Begun {
 
 impl Worker<'_> {
     /// Takes partitions over at their committed positions.
-    pub(super) async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
+    pub(super) async fn take_over(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         let pin = TakeoverPin::begin(&self.speed.catalog, &self.speed.settings.worker, &self.speed.clock);
-        let assigned = self.assign_pinned(partitions).await;
+        let starts = self.take_over_pinned(partitions).await;
         pin.end().await;
-        assigned
+        starts
     }
 
-    async fn assign_pinned(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
+    async fn take_over_pinned(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         failpoint::hit("speed.assign")?;
         // Before the state is read: whoever takes them over later has a greater epoch, and a state as new.
         let epoch = match &self.speed.registration {
@@ -75,7 +75,7 @@ impl Worker<'_> {
             by_stream.entry(begun.id.stream.clone()).or_default().push(begun);
         }
         for begun in by_stream.into_values() {
-            self.take_over(begun, &state).await?;
+            self.take_over_of_stream(begun, &state).await?;
         }
         info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions taken over");
         Ok(starts)
@@ -144,7 +144,7 @@ impl Worker<'_> {
     }
 
     /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
-    async fn take_over(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
+    async fn take_over_of_stream(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
         let Some(LiveStream { definition, version }) = begun.first().map(|begun| begun.stream.clone()) else { return Ok(()) };
         let mut deciders = Vec::with_capacity(begun.len());
         for Begun { id, .. } in &begun {

@@ -495,7 +495,7 @@ async fn what_begins_after_the_catalog_was_restored_is_put_out() {
     let source = TopicPartition { topic: name.into(), partition: 0 };
     let identity = harness.catalog.identity().to_owned();
     let output = Output { group: "basestream".to_owned(), sink: name.into(), source, identity };
-    harness.log.take_output(&output).await.unwrap();
+    harness.log.take_over_output(&output).await.unwrap();
     let headers = vec![(ALERT_HEADER.to_owned(), "much@1".into())];
     let value = json!({ "k": "k9", "_state": "began" }).to_string();
     let known = NewRecord { key: Some("k9".into()), value: Some(value.into()), headers, partition_by: None };

@@ -224,8 +224,8 @@ impl Log for Flaky {
         self.log.append(topic, records).await
     }
 
-    async fn take_output(&self, output: &Output) -> Result<Option<Offset>> {
-        self.log.take_output(output).await
+    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+        self.log.take_over_output(output).await
     }
 
     async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {

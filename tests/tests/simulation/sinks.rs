@@ -114,7 +114,7 @@ impl Sinks {
         self.ctx.commit(claim_commit(self.ctx.sim.id(), claims.clone())).await?;
         for part in parts {
             if let Some(taken) = unclaimed.get_mut(&part.partition) {
-                taken.next = self.take_output(part).await?;
+                taken.next = self.take_over_output(part).await?;
             }
         }
         self.ctx.step("reads the last switches").await;
@@ -136,7 +136,7 @@ impl Sinks {
         Ok(())
     }
 
-    async fn take_output(&mut self, part: &Accepted) -> Result<Option<Offset>> {
+    async fn take_over_output(&mut self, part: &Accepted) -> Result<Option<Offset>> {
         self.ctx.step("takes the output of the sink over").await;
         if self.ctx.sim.fault(Fault::RequestLost, 10) {
             return Err(Error::unavailable("the log did not answer"));

@@ -139,7 +139,7 @@ impl Worker {
             self.give_up(plan.give_up).await?;
         }
         if !plan.take.is_empty() {
-            self.take(plan.take).await?;
+            self.take_over(plan.take).await?;
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn take(&mut self, taken: Vec<(TopicPartition, i64)>) -> Result<(), End> {
+    async fn take_over(&mut self, taken: Vec<(TopicPartition, i64)>) -> Result<(), End> {
         let partitions: Vec<TopicPartition> = taken.iter().map(|(source, _)| source.clone()).collect();
         self.held.extend(taken);
         self.renewing.hold(&self.held);

@@ -21,7 +21,7 @@ pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
 impl Owned {
     /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
     /// after the last event whose record was appended.
-    pub(super) async fn take(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
+    pub(super) async fn take_over(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
         let owner = Uuid::new_v4();
         let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET owner = excluded.owner";

@@ -142,7 +142,7 @@ impl ConsumerContext for Group {
         let is_ended = lock(&self.ended).is_some();
         let outcome = match code {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS if is_ended => assign(client, &[]),
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.take(client, &sources),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.take_over(client, &sources),
             _ if is_ended || sources.is_empty() => unassign(client, partitions),
             _ if client.assignment_lost() => self.lose(client, &sources, partitions),
             _ => self.give_up(client, &sources, partitions),
@@ -155,7 +155,7 @@ impl ConsumerContext for Group {
 
 impl Group {
     /// Gets the start offsets from the worker, and starts there. librdkafka requires an assignment in any case.
-    fn take(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
+    fn take_over(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
         if sources.is_empty() {
             return assign(client, &[]);
         }

@@ -83,7 +83,7 @@ impl Outputs {
     }
 
     /// Blocks.
-    pub(super) fn take(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
+    pub(super) fn take_over(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
         lock(&self.taken).remove(output);
         let mut config = self.settings.producer();
         config.set("transactional.id", format!("{} {} {}", output.group, output.sink, output.source));

@@ -46,7 +46,7 @@ impl SinkWorker {
             let key = part.key(sink);
             if self.unclaimed.contains_key(&key) {
                 let output = part.output(&self.sinks, sink);
-                let next = self.retry_with_log(|| self.sinks.log.take_output(&output)).await;
+                let next = self.retry_with_log(|| self.sinks.log.take_over_output(&output)).await;
                 let next = next.map_err(|error| error.with("sink", &sink.name))?;
                 if let Some(taken) = self.unclaimed.get_mut(&key) {
                     taken.next = next;

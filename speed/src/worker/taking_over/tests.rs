@@ -139,7 +139,7 @@ async fn assigned(is_owned_elsewhere: bool) -> (Arc<CountingLog>, Result<Vec<(To
     let (log, speed) = speed_layer(folder.path(), is_owned_elsewhere, false).await;
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
-    let starts = worker.assign(&all_partitions()).await;
+    let starts = worker.take_over(&all_partitions()).await;
     (log, starts)
 }
 
@@ -207,11 +207,11 @@ async fn a_worker_that_takes_over_has_the_definitions_of_then_before_it_decides_
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
     define(&speed.catalog, DefinitionKind::View, "by_id", BY_ID).await;
-    worker.assign(&all_partitions()).await.unwrap();
+    worker.take_over(&all_partitions()).await.unwrap();
     assert!(!worker.poll_definitions().await.unwrap());
     assert!(worker.registry.view("by_id", 1).is_some());
     // Where it has to subscribe anew for that, it decides nothing before.
     define(&speed.catalog, DefinitionKind::Stream, "other", OTHER).await;
-    worker.assign(&all_partitions()).await.unwrap();
+    worker.take_over(&all_partitions()).await.unwrap();
     assert_eq!(worker.poll_definitions().await.unwrap_err().kind(), ErrorKind::Conflict);
 }

@@ -303,7 +303,7 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
     let (topic, group) = (fresh_name("out"), fresh_name("group"));
     first.create_topic(&topic, 1).await.unwrap();
     let output = crate::testing::output_of("in", &group);
-    assert_eq!(first.take_output(&output).await.unwrap(), None);
+    assert_eq!(first.take_over_output(&output).await.unwrap(), None);
     first.append_output(&topic, &output, crate::testing::made_of(0..10)).await.unwrap();
     let (positions, id) = (format!("{group}-outputs"), group.clone());
     let leave_open = move || {
@@ -320,5 +320,5 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
     };
     tokio::task::spawn_blocking(leave_open).await.unwrap();
     first.append_output(&topic, &output, crate::testing::made_of(10..20)).await.unwrap();
-    assert_eq!(second.take_output(&output).await.unwrap(), Some(Offset(20)));
+    assert_eq!(second.take_over_output(&output).await.unwrap(), Some(Offset(20)));
 }
