@@ -22,7 +22,6 @@ use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
-use engine::plan::links::EdgeKind;
 use engine::states::{StateRows, conform, kept_tiles, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, Manifest, Tier, read_bucket};
@@ -187,7 +186,7 @@ fn is_done(rows: &Option<StateRows>) -> bool {
 
 /// Whether edges may count events that no window reaches any more: a recomputation does not read these.
 fn counts_expired(view: &LiveView, edges_from: &EdgesFrom) -> bool {
-    view.plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) && *edges_from != EdgesFrom::default()
+    view.plan.liveness_links().is_some() && *edges_from != EdgesFrom::default()
 }
 
 /// Edges keep when they were last seen, under each condition. A time that no window reaches any more is as good as

@@ -4,7 +4,6 @@ use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use committed::registry::LiveView;
-use engine::plan::links::EdgeKind;
 use types::tiles::EdgesFrom;
 use types::{Error, Result};
 
@@ -12,7 +11,7 @@ use types::{Error, Result};
 /// that they counted. Rows that are kept by tile are left out by the tiles' floors instead.
 pub(crate) fn without_expired(view: &LiveView, edges_from: &EdgesFrom, rows: RecordBatch) -> Result<(RecordBatch, i64)> {
     let plan = &view.plan;
-    let links = plan.links().filter(|links| links.kind == EdgeKind::Liveness && *edges_from != EdgesFrom::default());
+    let links = plan.liveness_links().filter(|_| *edges_from != EdgesFrom::default());
     let Some(links) = links else { return Ok((rows, 0)) };
     let wrong = || Error::corrupt("the rows of edges are not of their view's schema").with("view", &view.name);
     let is_far = rows.column(0).as_boolean_opt().ok_or_else(wrong)?;

@@ -8,7 +8,6 @@ use catalog::{CatalogState, DefinitionKind};
 use committed::registry::LiveView;
 use committed::segment::{SegmentSession, segment_rows};
 use engine::plan::ViewPlan;
-use engine::plan::links::EdgeKind;
 use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use storage::{Manifest, read_bucket, read_manifest};
@@ -92,10 +91,7 @@ impl Counts {
         }
         let read = numbers(expected, &question.read_sql, vector).await?[0];
         let counts = numbers(expected, &question.counts_sql, vector).await?;
-        let expired = match live.plan.links().map(|links| links.kind) {
-            Some(EdgeKind::Liveness) => left_out(expected, snapshot).await?,
-            _ => counts[1],
-        };
+        let expired = if live.plan.liveness_links().is_some() { left_out(expected, snapshot).await? } else { counts[1] };
         Ok(Counts { archived, filtered: read - counts[0], expired, failed })
     }
 }

@@ -295,6 +295,11 @@ impl ViewPlan {
         }
     }
 
+    /// The same, if edges keep only when they were last seen ([`EdgeKind::Liveness`]).
+    pub fn liveness_links(&self) -> Option<&Arc<LinkPlan>> {
+        self.links().filter(|links| links.kind == EdgeKind::Liveness)
+    }
+
     /// The keys by which rows are queried. The states of a linked view have other keys: those of its edges.
     pub fn answer_keys(&self) -> &[FieldRef] {
         self.links().map_or(&self.keys, |links| &links.keys)
@@ -341,9 +346,9 @@ impl ViewPlan {
     ///
     /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
     pub fn counts_for(&self, stream: &str) -> Option<Duration> {
-        let stays: Vec<Option<Duration>> = match self.links() {
-            Some(links) if links.kind == EdgeKind::Liveness => links.ranges_over(stream).map(Range::longest_stay).collect(),
-            _ => self.ranges.iter().map(Range::longest_stay).collect(),
+        let stays: Vec<Option<Duration>> = match self.liveness_links() {
+            Some(links) => links.ranges_over(stream).map(Range::longest_stay).collect(),
+            None => self.ranges.iter().map(Range::longest_stay).collect(),
         };
         stays.into_iter().try_fold(Duration::ZERO, |longest, stay| stay.map(|stay| longest.max(stay)))
     }

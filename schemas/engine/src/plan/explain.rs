@@ -8,7 +8,6 @@ use serde::Serialize;
 pub mod links;
 
 use crate::plan::columns::position_or_push;
-use crate::plan::links::EdgeKind;
 use crate::plan::written::sql_of;
 use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
@@ -196,7 +195,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
         (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
     };
     // An edge that keeps only when it was last seen has one row, whatever the range.
-    let tiles = match plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) {
+    let tiles = match plan.liveness_links().is_some() {
         true => 1,
         false => most_tiles(range, &plan.levels),
     };
