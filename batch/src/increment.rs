@@ -56,7 +56,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let linked = LinkedRun::begin(attempt, &before).await?;
     let tiers: Vec<&Tier> = before.tiers().collect();
     let (kept, due) = tiers.split_at(first_due(&before, &attempt.view, attempt.inputs.t));
-    let mut output = Output { attempt, context, linked: linked.as_ref(), written: Written::default(), expired: 0 };
+    let mut output = TierOutput { attempt, context, linked: linked.as_ref(), written: Written::default(), expired: 0 };
     let merged = match due {
         [] => None,
         due => Some(output.merge(due, before.parts()).await?),
@@ -65,7 +65,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
         rows = output.written.rows, "the states since the last cut are written");
     let NewTiers { mut tiers, joined, carried_over, copies } = output.assemble(&before, kept, merged, delta).await?;
-    let Output { written, expired, .. } = output;
+    let TierOutput { written, expired, .. } = output;
     let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };
     let base = tiers.pop().unwrap_or_default();
     let mut all_failures = before.failures.clone();
@@ -126,7 +126,7 @@ fn not_empty<T>(tiers: impl Iterator<Item = T>, tier: impl Fn(&T) -> &Tier) -> V
 }
 
 /// What a run writes.
-struct Output<'r> {
+struct TierOutput<'r> {
     attempt: &'r Attempt<'r>,
     context: &'r RunContext<'r>,
     linked: Option<&'r LinkedRun>,
@@ -159,7 +159,7 @@ impl WrittenTier {
     }
 }
 
-impl Output<'_> {
+impl TierOutput<'_> {
     /// Merges tiers of a snapshot of this many `parts` into one.
     async fn merge(&mut self, tiers: &[&Tier], parts: u32) -> Result<WrittenTier> {
         let attempt = self.attempt;
