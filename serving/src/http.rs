@@ -7,6 +7,7 @@
 //! | `GET /v1/views/{view}` | what a view is |
 //! | `GET /v1/views/{view}/row?<key>=<value>` | one row |
 //! | `POST /v1/views/{view}/rows` | rows of many keys |
+//! | `POST /v1/rows` | rows of keys of several views |
 //! | `POST /v1/views/{view}/runs` | asks the scheduler for a run |
 //! | `POST /v1/sql` | a query |
 //! | `POST`, `DELETE /v1/sql/cursors/{cursor}` | the next page of its answer; its end |
@@ -61,6 +62,7 @@ mod problem;
 mod query;
 mod rights;
 mod room;
+mod rows;
 mod sinks;
 mod stalled;
 mod status;
@@ -212,6 +214,7 @@ fn table() -> Vec<Route> {
         Route::get("/v1/views/{view}", views::describe),
         Route::get("/v1/views/{view}/row", views::row),
         Route::post("/v1/views/{view}/rows", views::rows),
+        Route::post("/v1/rows", rows::rows),
         Route::post("/v1/views/{view}/runs", views::ask_run),
         Route::post(SQL_PATH, query::query),
         Route::post(CURSOR_PATH, cursors::next),

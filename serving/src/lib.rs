@@ -54,7 +54,7 @@ pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clea
 pub use hot_keys::{HotFrom, HotKeySettings};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;
-pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response, encoded_keys};
+pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response, ViewKeys, ViewRows, ViewsResponse, encoded_keys};
 pub use meta::Meta;
 pub use node::Node;
 pub use query_runtime::CATALOG;

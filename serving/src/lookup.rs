@@ -5,6 +5,7 @@
 //! keys, paths: read and check what is asked
 //!   --> fetch: wait for the buckets that are needed
 //!   --> rows: answer, here or on the pool
+//! views: the same steps for the keys of several views
 //! ```
 //!
 //! A lookup never scans, unless the kept tiles do not answer its time: then the archive does.
@@ -17,6 +18,7 @@ use datafusion::common::ScalarValue;
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use crate::admission::Place;
 use crate::answerer::WantedPaths;
 use crate::follower::Follower;
 use crate::meta::{AskedView, Meta};
@@ -29,14 +31,17 @@ mod fetch;
 mod keys;
 mod paths;
 mod rows;
+mod views;
 
 pub(crate) use fetch::fetch;
 pub(crate) use keys::with_zones_plus;
 pub use keys::{Keys, encoded_keys};
 pub use paths::{AskedPaths, MAX_PATHS};
 pub(crate) use rows::KeyRows;
+pub use views::{ViewKeys, ViewRows, ViewsResponse};
+pub(crate) use views::{ViewsRequest, look_up_views};
 
-/// One lookup has at most this many keys.
+/// One lookup has at most this many keys, of all its views.
 pub const MAX_KEYS: usize = 10_000;
 
 /// The answer of a lookup, in the order of the keys asked.
@@ -76,8 +81,13 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
         }
     };
     let response = follower.report_damage(answer).await?;
-    metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
+    record(name, begun);
     Ok(response)
+}
+
+/// Measures the lookup of a view.
+fn record(view: String, begun: Instant) {
+    metrics::histogram!("basestream_serving_lookup_seconds", "view" => view).record(begun.elapsed().as_secs_f64());
 }
 
 async fn answer(
@@ -87,11 +97,8 @@ async fn answer(
     Checked { keys, paths }: Checked,
 ) -> Result<Response> {
     let loaded = context.read_view.known_view(view)?;
-    let place = match context.needs_archive(loaded) {
-        true => Some(runtime.admission().place(principal).await?),
-        false => None,
-    };
-    let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
+    let place = place(runtime, &context, principal, &[loaded]).await?;
+    let columns = all_columns(loaded);
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let answers = KeyRows { context, view: view.into(), keys, columns, paths }.answer(runtime).await?;
@@ -121,6 +128,19 @@ async fn answer_while_copying(
     }
 }
 
+/// Waits for its turn where one of these views is answered from the archive.
+async fn place(runtime: &QueryRuntime, context: &QueryContext, principal: &Principal, views: &[&LoadedView]) -> Result<Option<Place>> {
+    match views.iter().any(|view| context.needs_archive(view)) {
+        true => Ok(Some(runtime.admission().place(principal).await?)),
+        false => Ok(None),
+    }
+}
+
+/// The indices of a view's columns.
+fn all_columns(view: &LoadedView) -> Vec<usize> {
+    (0..view.live.plan.columns.len()).collect()
+}
+
 /// Keys and paths as those of one view version.
 struct Checked {
     /// Each in the order of the view's keys and of their types.
@@ -129,12 +149,16 @@ struct Checked {
 }
 
 fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<Checked> {
-    let count = keys.len();
-    if count > MAX_KEYS {
-        return Err(Error::limit(format!("{count} keys in one lookup: expected at most {MAX_KEYS}")));
-    }
-    paths.check(&view.live, count)?;
+    check_count(keys.len())?;
+    paths.check(&view.live, keys.len())?;
     Ok(Checked { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
+}
+
+fn check_count(keys: usize) -> Result<()> {
+    match keys > MAX_KEYS {
+        true => Err(Error::limit(format!("{keys} keys in one lookup: expected at most {MAX_KEYS}"))),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use types::{Error, Result};
 use crate::follower::{Counted, Follower, NodeSettings, WantedViews, WorkersSettings};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
-use crate::lookup::{self, AskedPaths, Keys, Request, Response};
+use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
@@ -133,6 +133,19 @@ impl Node {
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
         allow(&self.1, Action::Read, Object::View(view))?;
         lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths, principal: &self.1 }).await
+    }
+
+    /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before the
+    /// position `after`: see [`Node::wait_for`].
+    ///
+    /// Errors: as of a lookup, `Forbidden` naming the first view without a right; `Input` for a view that is named
+    /// twice; `Limit` past [`MAX_KEYS`](crate::MAX_KEYS) keys of all views.
+    pub async fn lookup_views(&self, views: Vec<ViewKeys>, as_of: Option<Micros>, after: Option<&Vector>) -> Result<ViewsResponse> {
+        views.iter().try_for_each(|asked| allow(&self.1, Action::Read, Object::View(&asked.view)))?;
+        if let Some(position) = after {
+            self.wait_for(position).await?;
+        }
+        lookup::look_up_views(&self.0.follower, &self.0.runtime, ViewsRequest { views, as_of, principal: &self.1 }).await
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..

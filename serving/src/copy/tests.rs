@@ -14,7 +14,7 @@ use types::{ErrorKind, Result};
 use super::SnapshotCopy;
 use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
-use crate::{Keys, Meta, Node, NodeSettings, ServingClock, WantedViews};
+use crate::{Keys, Meta, Node, NodeSettings, ServingClock, ViewKeys, WantedViews};
 use gate::{Gate, WAYS, Way};
 
 mod gate;
@@ -140,6 +140,13 @@ async fn ask(node: &Node, device: &str) -> Result<(String, Meta)> {
     Ok((rows(&response.rows)?[0].get().to_owned(), response.meta))
 }
 
+/// The same, by a lookup of several views.
+async fn ask_views(node: &Node, device: &str) -> Result<(String, Meta)> {
+    let keys = Keys::Text(vec![vec![("device".to_owned(), device.to_owned())]]);
+    let response = node.lookup_views(vec![ViewKeys { view: "velocity".into(), keys }], None, None).await?;
+    Ok((rows(&response.views[0].rows)?[0].get().to_owned(), response.meta))
+}
+
 async fn scan(node: &Node) -> Result<Vec<String>> {
     let batches = node.query("SELECT * FROM velocity ORDER BY device", Vec::new()).await?.collect().await?;
     let mut all = Vec::new();
@@ -167,6 +174,7 @@ async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
     let (near, far) = (&site.devices[0][0], &site.devices[1][0]);
     let (answer, meta) = ask(&started.node, near).await.unwrap();
     assert_eq!((&answer, meta.degraded), (&site.expected[near], false));
+    assert_eq!(ask_views(&started.node, near).await.unwrap(), (answer, meta));
     assert_eq!(started.copy().unwrap().local(), (1, 3), "only what was needed is fetched");
 
     let waiting = |device: String| {
@@ -273,13 +281,14 @@ async fn however_buckets_come_no_answer_is_wrong() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_bucket_is_found_by_its_reader_and_reported() {
-    for finder in ["lookup", "query", "states", "nobody"] {
+    for finder in ["lookup", "lookup of several views", "query", "states", "nobody"] {
         let site = Site::new().await;
         site.gate.set(1, Way::Damaged);
         let started = site.start().await;
         let mut following = None;
         match finder {
             "lookup" => assert!(ask(&started.node, &site.devices[1][0]).await.unwrap().1.degraded),
+            "lookup of several views" => assert!(ask_views(&started.node, &site.devices[1][0]).await.unwrap().1.degraded),
             "query" => assert_eq!(scan(&started.node).await.unwrap().len(), DEVICES),
             "states" => {
                 // Not empty: who exports it would not notice.

@@ -10,6 +10,7 @@
 //! | `/v1/views`, `/v1/streams`, `/v1/hot-keys`, `/v1/sinks`, `/v1/sql` | a principal; the answer has what it may read |
 //! | `/v1/sql/cursors/{cursor}` | the principal whose answer it is |
 //! | `/v1/views/{view}`, `../row`, `../rows` | to read the view |
+//! | `/v1/rows` | to read each view that it names |
 //! | `/v1/views/{view}/runs` | to operate the view |
 //! | `/v1/streams/{stream}/events` | to append to the stream |
 //! | `/v1/sinks/{sink}` | to read its views; with `store=true` also to append to its stream |
@@ -112,8 +113,8 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
         // A path that is not there is answered so to any principal.
         None => Needs::Principal,
         Some("/" | "/healthz" | "/v1/views" | "/v1/streams" | "/v1/hot-keys" | OPENAPI_PATH | SQL_PATH | CURSOR_PATH) => Needs::Principal,
-        // Decided in its handler: what it reads follows from its plan.
-        Some("/v1/sinks" | "/v1/sinks/{sink}" | "/v1/alerts") => Needs::Principal,
+        // Decided where they are answered: what each reads follows from its body, or from its plan.
+        Some("/v1/rows" | "/v1/sinks" | "/v1/sinks/{sink}" | "/v1/alerts") => Needs::Principal,
         Some("/v1/parameters/{parameter}") => Needs::Right(Action::Operate, Object::Parameter(name)),
         Some("/readyz" | "/metrics" | "/v1/parameters") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),

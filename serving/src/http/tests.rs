@@ -366,6 +366,8 @@ async fn an_answer_waits_until_it_counts_what_was_appended() {
     assert_eq!(client.post("/v1/sql", &body.to_string()).await.json()["rows"][0]["n"], 4);
     let keys = json!({ "keys": [{ "device": "a" }], "after": "payments/0:6" });
     assert_eq!(client.post("/v1/views/velocity/rows", &keys.to_string()).await.json()["rows"][0]["n_1h"], 3);
+    let views = json!({ "views": { "velocity": [{ "device": "a" }] }, "after": "payments/0:6" });
+    assert_eq!(client.post("/v1/rows", &views.to_string()).await.json()["views"]["velocity"]["rows"][0]["n_1h"], 3);
 
     // The stream itself has what is committed: the query waits for a checkpoint, here in vain.
     let stream = json!({ "query": "SELECT count(*) AS n FROM payments", "after": "payments/0:6", "timeout_ms": 50 });
@@ -611,7 +613,9 @@ async fn a_view_that_is_being_built_says_how_far_it_is_and_the_others_are_answer
     let progress = json!({"version": 1, "percent": 33, "events_read": 1, "events": 3, "seconds_left": 40});
     let sql = json!({"query": "SELECT * FROM pairs"}).to_string();
     let keys = json!({"keys": [{"device": "a", "status": "ok"}]}).to_string();
-    for refused in [client.post("/v1/sql", &sql).await, client.post("/v1/views/pairs/rows", &keys).await] {
+    let views = json!({"views": {"pairs": [], "velocity": [{"device": "a"}]}}).to_string();
+    for (path, body) in [("/v1/sql", &sql), ("/v1/views/pairs/rows", &keys), ("/v1/rows", &views)] {
+        let refused = client.post(path, body).await;
         assert_eq!(refused.problem().0, 503);
         assert!(refused.head.contains("retry-after: 30"), "{}", refused.head);
         let problem = refused.json();

@@ -139,20 +139,20 @@ fn one_row(response: &lookup::Response) -> Result<Response, Problem> {
 
 /// Ends an answer that began with its rows.
 fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &lookup::Response) -> Result<Response, Problem> {
-    let mut write = || -> Result<()> {
-        out.extend_from_slice(b",\"found\":");
-        serde_json::to_writer(&mut out, found)?;
-        if let Some(paths) = &response.paths {
-            out.extend_from_slice(b",\"paths\":");
-            write_rows(&mut out, paths)?;
-        }
-        out.extend_from_slice(b",\"meta\":");
-        serde_json::to_writer(&mut out, &response.meta)?;
-        out.push(b'}');
-        Ok(())
-    };
-    write()?;
+    write_member(&mut out, b",\"found\":", found)?;
+    if let Some(paths) = &response.paths {
+        out.extend_from_slice(b",\"paths\":");
+        write_rows(&mut out, paths)?;
+    }
+    write_member(&mut out, b",\"meta\":", &response.meta)?;
+    out.push(b'}');
     Ok(json_bytes(out))
+}
+
+/// Appends a member of an object: what is before its value, as JSON, and the value.
+pub(super) fn write_member(out: &mut Vec<u8>, name: &[u8], value: &impl Serialize) -> Result<()> {
+    out.extend_from_slice(name);
+    Ok(serde_json::to_writer(out, value)?)
 }
 
 type TextKey = Vec<(String, String)>;

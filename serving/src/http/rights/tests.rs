@@ -8,7 +8,7 @@ use crate::harness::{Harness, NOW};
 use crate::http::tests::{Client, Reply};
 
 /// Every path there is, with a view or stream where it names one.
-const PATHS: [(&str, &str); 20] = [
+const PATHS: [(&str, &str); 21] = [
     ("/", ""),
     ("/healthz", ""),
     ("/readyz", ""),
@@ -29,6 +29,7 @@ const PATHS: [(&str, &str); 20] = [
     ("/v1/parameters", ""),
     ("/v1/parameters/{parameter}", "most"),
     ("/v1/alerts", ""),
+    ("/v1/rows", ""),
 ];
 
 fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
@@ -56,19 +57,19 @@ fn the_table_of_paths() {
     };
     let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
-    //                                        / hrm vs q  vrrr e hssppa
-    assert_eq!(marks(&nobody, &[]), /*     */ "????????????????????");
-    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy?????????????????");
-    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyyy.y");
-    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy..y");
-    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyyyyy");
-    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyyyyy");
-    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy..y");
-    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy..y");
-    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy..y");
-    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy..y");
-    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy..y");
-    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy..y");
+    //                                        / hrm vs q  vrrr e hssppar
+    assert_eq!(marks(&nobody, &[]), /*     */ "?????????????????????");
+    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy??????????????????");
+    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyyy.yy");
+    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy..yy");
+    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyyyyyy");
+    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyyyyyy");
+    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy..yy");
+    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy..yy");
+    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy..yy");
+    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy..yy");
+    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy..yy");
+    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy..yy");
 }
 
 #[test]
@@ -196,6 +197,22 @@ async fn beyond_its_rights_a_principal_gets_403_and_lists_show_it_what_it_may_re
     assert_eq!(server.post("/v1/views/velocity/runs", &operator, "").await.status, 202);
     assert_eq!(server.post("/v1/views/totals/runs", &operator, "").await.status, 403);
     assert_eq!(server.post("/v1/streams/payments/events", &operator, event).await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_several_views_need_the_right_to_read_each() {
+    let server = Protected::new(&[]).await;
+    let reader = server.token(Role::Reader, &["velocity", "pairs"], &[], None);
+    let ask = async |body: &str| server.post("/v1/rows", &reader, body).await;
+    assert_eq!(ask(r#"{"views": {"velocity": [{"device": "a"}], "pairs": []}}"#).await.status, 200);
+    // The first without a right is named, whatever is wrong with the others.
+    let (status, detail) = ask(r#"{"views": {"velocity": [{"devise": 1}], "totals": [{}], "no_such_view": []}}"#).await.problem();
+    assert!(status == 403 && detail.contains("may not read the view \"totals\""), "{status} {detail}");
+    // Also before it waits for a position that never comes.
+    assert_eq!(ask(r#"{"views": {"no_such_view": []}, "after": "payments/0:900"}"#).await.status, 403);
+    let writer = server.token(Role::Writer, &[], &[], None);
+    assert_eq!(server.post("/v1/rows", &writer, r#"{"views": {"velocity": []}}"#).await.status, 403);
+    assert_eq!(server.post("/v1/rows", "", r#"{"views": {}}"#).await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
