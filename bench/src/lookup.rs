@@ -1,5 +1,5 @@
 //! Measures point lookups of views over windows: in process, over HTTP and over the PostgreSQL protocol, idle and while
-//! events arrive and batch runs, against Redis and PostgreSQL with the final rows.
+//! events arrive and batch runs, against Redis and PostgreSQL with the final rows; and keys of every view in one call.
 
 use std::path::Path;
 
@@ -25,6 +25,7 @@ mod postgres;
 mod prepare;
 mod redis;
 mod table;
+mod together;
 mod windows;
 
 use ask::Ask;
@@ -49,6 +50,8 @@ pub struct Options {
     pub repeats: usize,
     /// Events per second that arrive in the second half; 0 skips it.
     pub rate: u64,
+    /// Calls per second for keys of every view while events arrive, in cases of several views; 0 skips it.
+    pub together: u64,
     /// Keys whose answers are compared with the events.
     pub checked: u64,
     /// Keys and events of the table by window; 0 events skip it.
@@ -76,12 +79,20 @@ impl Default for Options {
             seconds: 3.0,
             repeats: 3,
             rate: 50_000,
+            together: 2_000,
             checked: 50,
             window_keys: 10_000,
             window_events: 3_000_000,
             postgres: std::env::var("BASESTREAM_TEST_POSTGRES").ok(),
         }
     }
+}
+
+/// What was measured of all cases.
+struct Measured {
+    rows: Vec<Row>,
+    together: Vec<together::Outcome>,
+    sizes: Table,
 }
 
 impl Options {
@@ -97,14 +108,18 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     if let Some(url) = &options.postgres {
         context.versions.insert("postgresql".to_owned(), postgres::version(url).await?);
     }
-    let (mut rows, mut sizes) = (Vec::new(), size_table());
+    let mut measured = Measured { rows: Vec::new(), together: Vec::new(), sizes: size_table() };
     for case in &options.cases {
         let of_case = folder.join(case.to_string().replace(':', "-"));
         std::fs::create_dir_all(&of_case)?;
-        measure(options, *case, programs, &of_case, &mut rows, &mut sizes).await?;
+        measure(options, *case, programs, &of_case, &mut measured).await?;
         std::fs::remove_dir_all(&of_case)?;
     }
+    let Measured { rows, together, sizes } = measured;
     let mut tables = vec![table::build(options, &rows), table::aims(&rows), table::flat_in_keys(&rows)];
+    if !together.is_empty() {
+        tables.push(together::table(options, &together));
+    }
     if options.window_events > 0 {
         tables.push(windows::measure(options, &folder.join("windows")).await?);
     }
@@ -113,7 +128,8 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "lookup".into(), question, context: context.end(), tables })
 }
 
-async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Path, rows: &mut Vec<Row>, sizes: &mut Table) -> Result<()> {
+async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Path, measured: &mut Measured) -> Result<()> {
+    let Measured { rows, together, sizes } = measured;
     let purchases = purchases_of(options, case);
     let installed = Installed::create(&folder.join("project"), &purchases).await?;
     let node = prepare(options, case, &installed, &purchases, sizes).await?;
@@ -129,6 +145,10 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
     idle(Access::Http, asking.http(&installed.http).await?);
     idle(Access::HttpBatch, asking.http_batch(&installed.http).await?);
     idle(Access::Wire, asking.wire(&installed.postgres).await?);
+    if case.has_several_views() && options.together > 0 && options.rate > 0 {
+        check::views(&installed.http, &purchases, &expected)?;
+        together.push(together::measure(options, case, &installed, &asking, 3).await?);
+    }
     if options.rate > 0 {
         let busy = Busy::start(options, programs, &installed, &purchases, 1).await?;
         let from = asking.counted(&installed.http)?;

@@ -58,7 +58,7 @@ enum Command {
     /// counts
     LinksLookup(cli::LinksLookup),
     /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and
-    /// PostgreSQL
+    /// PostgreSQL; and keys of every view in one call, at a given rate
     Lookup(cli::Lookup),
     /// What batch runs in the same process cost lookups of random keys: idle, during runs, and the ratio
     LookupsDuringRun(cli::LookupsDuringRun),

@@ -155,6 +155,9 @@ pub(crate) struct Lookup {
     /// Events per second that arrive; 0: measure only idle
     #[arg(long, default_value_t = lookup::Options::default().rate)]
     rate: u64,
+    /// Calls per second for three keys of every view while events arrive, in cases of several views; 0 skips it
+    #[arg(long, default_value_t = lookup::Options::default().together)]
+    together: u64,
     /// Events of the table by window; 0: without this table
     #[arg(long, default_value_t = lookup::Options::default().window_events)]
     window_events: u64,
@@ -175,6 +178,7 @@ impl Lookup {
             seconds: self.seconds,
             repeats: self.repeats,
             rate: self.rate,
+            together: self.together,
             window_events: self.window_events,
             window_keys: self.window_keys,
             postgres: self.postgres.clone(),

@@ -1,4 +1,4 @@
-//! The load during lookups: events arrive, and batch runs.
+//! The load during lookups: events arrive, mostly while batch runs.
 
 use std::time::Instant;
 
@@ -25,6 +25,12 @@ pub(super) struct Meanwhile {
     pub(super) runs: u64,
 }
 
+/// Events arrive. `number` distinguishes them from those of other feeds.
+pub(super) async fn feed(options: &Options, installed: &Installed, purchases: &Purchases, number: u64) -> Result<Feed> {
+    let source = Arriving { purchases: purchases.clone(), number, next: 0 };
+    Feed::start(installed.installation.log.clone(), source, options.rate).await
+}
+
 impl Busy {
     pub(super) async fn start(
         options: &Options,
@@ -33,8 +39,7 @@ impl Busy {
         purchases: &Purchases,
         number: u64,
     ) -> Result<Busy> {
-        let source = Arriving { purchases: purchases.clone(), number, next: 0 };
-        let feed = Feed::start(installed.installation.log.clone(), source, options.rate).await?;
+        let feed = feed(options, installed, purchases, number).await?;
         let views = purchases.views.iter().map(|(view, _)| view.clone()).collect();
         Ok(Busy { feed, runs: Runs::start(programs, installed.config(), views) })
     }

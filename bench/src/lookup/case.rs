@@ -18,6 +18,11 @@ impl Case {
     pub(super) fn has_peers(&self) -> bool {
         self.views == 1 && self.windows == 4
     }
+
+    /// Whether keys of several views can be asked in one call.
+    pub(super) fn has_several_views(&self) -> bool {
+        self.views > 1
+    }
 }
 
 impl fmt::Display for Case {

@@ -9,6 +9,7 @@ use serving::{Keys, Node};
 use types::{Error, Result};
 
 use super::ask::{rows_body, rows_path};
+use super::together;
 use crate::asking::Http;
 use crate::purchases::question::row_path;
 use crate::purchases::truth::{hold, rows};
@@ -31,15 +32,25 @@ pub(super) async fn node(node: &Node, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
+#[derive(Deserialize)]
+struct Many {
+    rows: Vec<Value>,
+}
+
+impl Many {
+    fn hold(&self, expected: &Expected) -> Result<()> {
+        if self.rows.len() != expected.len() {
+            return Err(Error::internal("an answer has other rows than keys were asked").with("rows", self.rows.len()));
+        }
+        self.rows.iter().zip(expected.values()).try_for_each(|(served, row)| hold(served, row))
+    }
+}
+
 /// Compares keys looked up one by one, and all at once.
 pub(super) fn http(address: &str, expected: &Expected) -> Result<()> {
     #[derive(Deserialize)]
     struct One {
         row: Value,
-    }
-    #[derive(Deserialize)]
-    struct Many {
-        rows: Vec<Value>,
     }
     let mut http = Http::connect(address)?;
     for (key, row) in expected {
@@ -48,10 +59,22 @@ pub(super) fn http(address: &str, expected: &Expected) -> Result<()> {
     }
     let keys: Vec<String> = expected.keys().cloned().collect();
     let many: Many = json(http.post(&rows_path(VIEW), &rows_body(&keys))?)?;
-    if many.rows.len() != expected.len() {
-        return Err(Error::internal("an answer has other rows than keys were asked").with("rows", many.rows.len()));
+    many.hold(expected)
+}
+
+/// Compares the keys of every view, looked up in one call. All views have the same rows.
+pub(super) fn views(address: &str, purchases: &Purchases, expected: &Expected) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Together {
+        views: BTreeMap<String, Many>,
     }
-    many.rows.iter().zip(expected.values()).try_for_each(|(served, row)| hold(served, row))
+    let keys: Vec<String> = expected.keys().cloned().collect();
+    let mut http = Http::connect(address)?;
+    let together: Together = json(http.post(together::PATH, &together::body(purchases, &keys))?)?;
+    if together.views.len() != purchases.views.len() {
+        return Err(Error::internal("an answer has other views than were asked").with("views", together.views.len()));
+    }
+    together.views.values().try_for_each(|many| many.hold(expected))
 }
 
 /// Whether the key has an event in the longest of the four windows: other keys have no row.

@@ -13,6 +13,7 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
         seconds: 0.1,
         repeats: 2,
         rate: 500,
+        together: 50,
         checked: 10,
         window_keys: 20,
         window_events: 2_000,
@@ -21,7 +22,7 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
     let folder = tempfile::tempdir().unwrap();
     // A row that is not what the events say is an error, also one that a peer has.
     let report = lookup::run(&options, &programs(), folder.path(), "bench lookup").await.unwrap();
-    let [lookups, aims, keys, windows, sizes] = &report.tables[..] else { panic!("{report}") };
+    let [lookups, aims, keys, together, windows, sizes] = &report.tables[..] else { panic!("{report}") };
     let peers = lookups.rows.iter().filter(|row| ["Redis", "PostgreSQL"].iter().any(|peer| row[1].to_string().starts_with(peer))).count();
     assert!(lookups.rows.len() == 18 + peers && [0, 4, 8].contains(&peers), "{report}");
     for row in &lookups.rows {
@@ -35,5 +36,9 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
     assert!(windows.rows.len() == 6 && windows.rows.iter().skip(1).all(|row| held(row, 7)), "{report}");
     assert!(keys.rows.len() == 2 && held(&keys.rows[1], 7), "{report}");
     assert_eq!(sizes.rows.len(), 3);
+    // Of the one case that has several views.
+    let [of_views] = &together.rows[..] else { panic!("{report}") };
+    assert!(of_views[0].to_string() == "3:8:300" && matches!(of_views[2], Figure::Count(calls) if calls > 0), "{report}");
+    assert!(held(of_views, 8) && held(of_views, 9), "{report}");
     assert_all_reported(&report);
 }
