@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_rate_a_client_asks_when_it_is_due_and_its_wait_for_a_slow_answer_counts() {
+    fn at_a_rate_the_wait_for_a_slow_answer_counts_for_those_that_are_due_meanwhile() {
         let slow = |from: u64, millis: u64| -> Box<dyn Client> {
             Box::new(move |nth: u64| {
                 std::thread::sleep(Duration::from_millis(if nth == from { millis } else { 0 }));
@@ -173,11 +173,9 @@ mod tests {
             })
         };
         let of_stretches = Stretches { seconds: 0.5, repeats: 1 };
-        let even = ask_all(of_stretches, Some(40.0), vec![slow(0, 0), slow(0, 0)]).unwrap();
-        assert!((15..=24).contains(&even[0].count()), "two clients at 40/s for half a second: {even:?}");
         // The warm-up of 0.2 s ends with query 8. The next one keeps those after it waiting.
         let kept = ask_all(of_stretches, Some(40.0), vec![slow(9, 300)]).unwrap();
         let late = latencies::median_of(&kept, 0.7).unwrap();
-        assert!(late > 100.0 && kept[0].count() >= 12, "a late query is measured from when it was due: {late} ms, {kept:?}");
+        assert!(late > 100.0, "a late query is measured from when it was due: {late} ms, {kept:?}");
     }
 }

@@ -37,7 +37,7 @@ impl Access {
             Access::Library => "in process",
             Access::Http => "HTTP, GET row",
             Access::HttpBatch => "HTTP, POST rows",
-            Access::Wire => "PostgreSQL protocol, prepared SELECT",
+            Access::Wire => "prepared SELECT over the PostgreSQL protocol",
             Access::Redis => "Redis, GET",
             Access::RedisBatch => "Redis, MGET",
             Access::Postgres => "PostgreSQL, prepared SELECT",

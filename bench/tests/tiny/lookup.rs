@@ -24,7 +24,7 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
     let report = lookup::run(&options, &programs(), folder.path(), "bench lookup").await.unwrap();
     let [lookups, aims, keys, together, windows, sizes] = &report.tables[..] else { panic!("{report}") };
     let peers = lookups.rows.iter().filter(|row| ["Redis", "PostgreSQL"].iter().any(|peer| row[1].to_string().starts_with(peer))).count();
-    assert!(lookups.rows.len() == 18 + peers && [0, 4, 8].contains(&peers), "{report}");
+    assert!(lookups.rows.len() == 21 + peers && [0, 4, 8].contains(&peers), "{report}");
     for row in &lookups.rows {
         assert!(matches!((&row[5], &row[6]), (Figure::PerSecond(_), Figure::Count(asked)) if *asked > 0), "{row:?}");
     }

@@ -110,12 +110,18 @@ fn columns(live: &LiveView) -> Vec<Value> {
 }
 
 /// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..][&_after=..][&_paths=..[&_of=..]]`
-pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+pub(super) async fn row(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Name(view): Name,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
     let asked = key_of(query.as_deref().unwrap_or_default())?;
     if let Some(position) = &asked.after {
         app.node.wait_for(position).await?;
     }
-    let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
+    let node = app.node.acting_for(principal);
+    let response = node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
     match is_large(&response) {
         true => apart(async move { one_row(&response) }).await,
         false => one_row(&response),
@@ -207,18 +213,23 @@ struct Rows {
 }
 
 /// `POST /v1/views/{view}/rows`
-pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -> Result<Response, Problem> {
-    apart(many_rows(app, view, body)).await
+pub(super) async fn rows(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    Name(view): Name,
+    body: Body,
+) -> Result<Response, Problem> {
+    apart(many_rows(app, principal, view, body)).await
 }
 
-async fn many_rows(app: App, view: String, body: Body) -> Result<Response, Problem> {
+async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body) -> Result<Response, Problem> {
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "after": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
     if let Some(after) = &asked.after {
         app.node.wait_for(&position(after)?).await?;
     }
-    let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, paths).await?;
+    let response = app.node.acting_for(principal).lookup_with_paths(&view, Keys::Json(asked.keys), as_of, paths).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;
     finish(out, &response.found, &response)
