@@ -135,8 +135,8 @@ impl Node {
         lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths, principal: &self.1 }).await
     }
 
-    /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before the
-    /// position `after`: see [`Node::wait_for`].
+    /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before
+    /// the position `after`: see [`Node::wait_for`].
     ///
     /// Errors: as of a lookup, `Forbidden` naming the first view without a right; `Input` for a view that is named
     /// twice; `Limit` past [`MAX_KEYS`](crate::MAX_KEYS) keys of all views.
