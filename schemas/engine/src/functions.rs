@@ -9,6 +9,7 @@
 //! | `sequence_match`, `sequence_count`, `window_funnel`, `retention`, `session_count`, `longest_gap` | sequences of events |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
 //! | `array_agg(x ORDER BY ..)`, `string_agg(..)`, `count(DISTINCT x)` | DataFusion's, with accumulators of many groups |
+//! | `string_agg(x, ..)` | DataFusion's, also with several orders in one SELECT |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
 //! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
@@ -93,8 +94,10 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates =
-            [last_n(), top_k(), decimals::avg(), sums::sum()].into_iter().chain(sequences::aggregates()).chain(moments::aggregates());
+        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum(), lists::string_agg()]
+            .into_iter()
+            .chain(sequences::aggregates())
+            .chain(moments::aggregates());
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
         aggregates.fold(functions, Self::with_aggregate)
     }

@@ -16,15 +16,15 @@ use std::sync::Arc;
 use access::Principal;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, ObjectNamePart, SelectItem, TableFactor, Value};
 use engine::keys::parse_key;
 use engine::plan::{ColumnKind, UuidColumns, ViewPlan};
 use serde_json::Value as Json;
 use types::Result;
 
 use super::rights::may_read;
+use super::statement::{self, ParsedQuery};
 use super::view::ViewTable;
 use super::{Params, QueryText, Ready};
 use crate::meta::{AskedView, Meta};
@@ -34,28 +34,6 @@ use crate::read_view::ReadView;
 
 /// In a longer text it is not looked for.
 const MAX_TEXT_BYTES: usize = 4 << 10;
-
-/// Words that name nothing unless they are quoted, or that mean something else at the beginning of a SELECT.
-const NO_NAMES: [Keyword; 18] = [
-    Keyword::ALL,
-    Keyword::DISTINCT,
-    Keyword::FROM,
-    Keyword::INTERVAL,
-    Keyword::TOP,
-    Keyword::TRUE,
-    Keyword::FALSE,
-    Keyword::NULL,
-    Keyword::USER,
-    Keyword::CURRENT_USER,
-    Keyword::SESSION_USER,
-    Keyword::CURRENT_CATALOG,
-    Keyword::CURRENT_SCHEMA,
-    Keyword::CURRENT_DATE,
-    Keyword::CURRENT_TIME,
-    Keyword::CURRENT_TIMESTAMP,
-    Keyword::LOCALTIME,
-    Keyword::LOCALTIMESTAMP,
-];
 
 /// Plans a question of this form; `None` for any other.
 pub(super) fn ready(
@@ -112,34 +90,24 @@ impl PlainLookup {
         if sql.len() > MAX_TEXT_BYTES {
             return None;
         }
-        let mut tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().ok()?;
-        tokens.retain(|token| !matches!(token, Token::Whitespace(_)));
-        let mut rest = Rest(&tokens);
-        rest.keyword(Keyword::SELECT)?;
-        let columns = match rest.symbol(&Token::Mul) {
-            Some(()) => Vec::new(),
-            None => rest.columns()?,
-        };
-        rest.keyword(Keyword::FROM)?;
-        let view = rest.name()?;
-        rest.keyword(Keyword::WHERE)?;
-        let mut keys = Vec::new();
-        loop {
-            let column = rest.column()?;
-            rest.symbol(&Token::Eq)?;
-            keys.push((column, rest.value()?));
-            if rest.keyword(Keyword::AND).is_none() {
-                break;
-            }
-        }
-        rest.symbol(&Token::SemiColon);
-        let are_of_the_view = columns.iter().chain(keys.iter().map(|(column, _)| column)).all(|column| column.is_of(&view));
-        if !rest.0.is_empty() || !are_of_the_view {
+        let ParsedQuery { as_of: None, statement: Statement::Statement(statement) } = statement::read(sql).ok()? else { return None };
+        let ast::Statement::Query(query) = *statement else { return None };
+        let ast::SetExpr::Select(select) = &*query.body else { return None };
+        let ([from], Some(condition)) = (select.from.as_slice(), &select.selection) else { return None };
+        let items = select.projection.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let plain = format!("SELECT {} FROM {} WHERE {condition}", items.join(", "), from.relation);
+        // There is nothing else in it, whatever else SQL allows there.
+        if items.is_empty() || plain != query.to_string() {
             return None;
         }
-        let names: Vec<String> = columns.into_iter().map(|column| column.name).collect();
-        let keys = keys.into_iter().map(|(column, value)| (column.name, value)).collect();
-        Some(PlainLookup { view, columns: (!names.is_empty()).then_some(names), keys })
+        let view = only_name(&from.relation)?;
+        let columns = match items.as_slice() {
+            [all] if all == "*" => None,
+            _ => Some(select.projection.iter().map(|item| item_column(item, &view)).collect::<Option<_>>()?),
+        };
+        let mut keys = Vec::new();
+        add_keys(condition, &view, &mut keys)?;
+        Some(PlainLookup { view, columns, keys })
     }
 
     /// The places of the columns, unless one is not there or is named twice.
@@ -206,73 +174,67 @@ impl Asked {
     }
 }
 
-/// `column` or `view.column`.
-struct Column {
-    view: Option<String>,
-    name: String,
+/// The name of a table that stands alone: without a schema, an alias or anything else.
+fn only_name(table: &TableFactor) -> Option<String> {
+    match table {
+        TableFactor::Table { name, .. } if table.to_string() == name.to_string() => match name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] => identifier(name),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-impl Column {
-    fn is_of(&self, view: &str) -> bool {
-        self.view.as_ref().is_none_or(|of| of == view)
+fn item_column(item: &SelectItem, view: &str) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => column(expr, view),
+        _ => None,
     }
 }
 
-/// The tokens that are not read yet. What is read is `None` where something else comes.
-struct Rest<'t>(&'t [Token]);
-
-impl<'t> Rest<'t> {
-    fn token(&mut self) -> Option<&'t Token> {
-        let (token, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(token)
-    }
-
-    fn token_if(&mut self, is_it: impl Fn(&Token) -> bool) -> Option<()> {
-        let (_, rest) = self.0.split_first().filter(|(token, _)| is_it(token))?;
-        self.0 = rest;
-        Some(())
-    }
-
-    fn symbol(&mut self, symbol: &Token) -> Option<()> {
-        self.token_if(|token| token == symbol)
-    }
-
-    fn keyword(&mut self, keyword: Keyword) -> Option<()> {
-        self.token_if(|token| matches!(token, Token::Word(word) if word.keyword == keyword && word.quote_style.is_none()))
-    }
-
-    fn name(&mut self) -> Option<String> {
-        match self.token()? {
-            Token::Word(Word { value, quote_style: None, keyword }) if !NO_NAMES.contains(keyword) => Some(value.to_ascii_lowercase()),
-            Token::Word(Word { value, quote_style: Some('"'), .. }) => Some(value.clone()),
+/// The column of `column` or `view.column`.
+fn column(expr: &Expr, view: &str) -> Option<String> {
+    match expr {
+        Expr::Identifier(name) => identifier(name),
+        Expr::CompoundIdentifier(names) => match names.as_slice() {
+            [of, name] if identifier(of)? == view => identifier(name),
             _ => None,
-        }
+        },
+        _ => None,
     }
+}
 
-    fn column(&mut self) -> Option<Column> {
-        let name = self.name()?;
-        match self.symbol(&Token::Period) {
-            Some(()) => Some(Column { view: Some(name), name: self.name()? }),
-            None => Some(Column { view: None, name }),
-        }
+/// A name as DataFusion reads it.
+fn identifier(name: &Ident) -> Option<String> {
+    match name.quote_style {
+        None => Some(name.value.to_ascii_lowercase()),
+        Some('"') => Some(name.value.clone()),
+        Some(_) => None,
     }
+}
 
-    fn columns(&mut self) -> Option<Vec<Column>> {
-        let mut columns = vec![self.column()?];
-        while self.symbol(&Token::Comma).is_some() {
-            columns.push(self.column()?);
+/// Adds the columns and values of `column = value AND ..`.
+fn add_keys(condition: &Expr, view: &str, keys: &mut Vec<(String, Asked)>) -> Option<()> {
+    match condition {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            add_keys(left, view, keys)?;
+            add_keys(right, view, keys)
         }
-        Some(columns)
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+            keys.push((column(left, view)?, asked(right)?));
+            Some(())
+        }
+        _ => None,
     }
+}
 
-    fn value(&mut self) -> Option<Asked> {
-        match self.token()? {
-            Token::SingleQuotedString(text) => Some(Asked::Text(text.clone())),
-            Token::Number(digits, false) => Some(Asked::Number(digits.clone())),
-            Token::Placeholder(name) => name.strip_prefix('$')?.parse().ok().map(Asked::Parameter),
-            _ => None,
-        }
+fn asked(expr: &Expr) -> Option<Asked> {
+    let Expr::Value(value) = expr else { return None };
+    match &value.value {
+        Value::SingleQuotedString(text) => Some(Asked::Text(text.clone())),
+        Value::Number(digits, false) => Some(Asked::Number(digits.clone())),
+        Value::Placeholder(name) => name.strip_prefix('$')?.parse().ok().map(Asked::Parameter),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow_row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -22,6 +23,56 @@ use super::group_rows::{Columns, Direction, GroupRows, Groups, Handed, KeepsRows
 
 const ARRAY_AGG: &str = "array_agg";
 const STRING_AGG: &str = "string_agg";
+
+/// DataFusion's `string_agg`, which sorts its values itself but asks for sorted input too. Two orders in one SELECT
+/// would contradict each other.
+pub(super) fn string_agg() -> AggregateUDF {
+    AggregateUDF::from(InAnyOrder { inner: string_agg_udaf() })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InAnyOrder {
+    inner: Arc<AggregateUDF>,
+}
+
+impl AggregateUDFImpl for InAnyOrder {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arguments)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.inner.state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.inner.accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        self.inner.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.create_groups_accumulator(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Beneficial
+    }
+
+    /// It is not told of sorted input, and sorts in any case.
+    fn with_beneficial_ordering(self: Arc<Self>, _beneficial_ordering: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
+    }
+}
 
 /// Gives a call of `array_agg` or `string_agg` that has an order or DISTINCT accumulators of ours. Other calls are
 /// returned unchanged.

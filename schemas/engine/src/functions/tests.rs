@@ -147,6 +147,18 @@ async fn the_aggregates_work_in_plain_sql_over_several_partitions() {
     assert_eq!(words(&answer), words(expected), "{answer}");
 }
 
+/// In a view, and where a view is verified, the place of the event follows each order, so that one is not the other
+/// backwards.
+#[tokio::test]
+async fn texts_are_joined_in_several_orders_in_one_select() {
+    let sql = "SELECT string_agg(city, ',' ORDER BY ts, device) AS a, string_agg(city, ';' ORDER BY ts DESC, device) AS b,
+               string_agg(DISTINCT device, '' ORDER BY device) AS c, string_agg(DISTINCT city, '/' ORDER BY city DESC) AS d
+               FROM t WHERE ts > 1";
+    let answer = query(sql).await.unwrap();
+    let row = answer.lines().nth(3).unwrap().replace(' ', "");
+    assert_eq!(row, "|Kiev,Bern,Rome,Bern|Bern;Rome;Kiev;Bern|ab|Rome/Kiev/Bern|", "{answer}");
+}
+
 #[tokio::test]
 async fn the_statistics_work_in_plain_sql_also_on_integers_and_nulls() {
     let sql = "SELECT round(poisson_sf(count(*), 1), 4) AS p, zscore(max(ts), 3, 2) AS z, zscore(1, 2, NULL) AS n, poisson_sf(1, 0.0) AS o FROM t";
