@@ -45,7 +45,7 @@ impl SourceExec {
         Arc::new(Self { name, detail, properties: Arc::new(properties), schema, light_rows: None, open })
     }
 
-    /// The same of about so many rows, which are read in next to no time.
+    /// Marks a source that has about this many rows and is read quickly.
     pub(super) fn light(self: Arc<Self>, rows: usize) -> Arc<Self> {
         Arc::new(Self { light_rows: Some(rows), ..Arc::unwrap_or_clone(self) })
     }

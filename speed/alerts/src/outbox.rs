@@ -121,7 +121,8 @@ impl<'a> Outbox<'a> {
 }
 
 /// Puts out the transitions that were left by the processes that ran a version of an alert, which is not live any more.
-/// No lease is needed: whoever has taken its output over last appends each of them once.
+/// This needs no lease: the log accepts records only from the process that took the output over last, and each of them
+/// once.
 pub(crate) async fn put_out_left(alerts: &Alerts, of: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
     let (output, taken) = AlertOutput::take_over(alerts, of, topic).await?;
     let published = output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await;

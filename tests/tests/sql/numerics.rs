@@ -84,7 +84,8 @@ fn divisions(number: usize, random: &mut StdRng) -> (String, u32) {
     }
 }
 
-/// Not 0, with at most so many digits before and after the point: a literal, or a text as a decimal.
+/// A number other than 0, as a literal or as a text cast to a decimal. The arguments bound its digits before and after
+/// the point.
 fn decimal(before: usize, after: usize, random: &mut StdRng) -> String {
     let sign = ["", "-"][random.random_range(0..2)];
     let whole = random.random_range(0..=before);

@@ -60,7 +60,7 @@ impl fmt::Display for FirstOfKind {
     }
 }
 
-/// Of an example so many characters are shown.
+/// The most characters of an example that are shown.
 const SHOWN: usize = 40;
 
 /// Values with more digits than this after the decimal point are measurements, not decimals.

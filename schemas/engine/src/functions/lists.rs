@@ -164,11 +164,11 @@ struct Lists {
 enum Kept {
     /// All, with what they are ordered by.
     InOrder(Fields),
-    /// Of equal ones one. They are looked for when there are so many rows.
+    /// One of each set of equal rows. The next search for equal rows begins at `next_search` rows.
     Different { next_search: usize },
 }
 
-/// So few rows are not searched for equal ones.
+/// With fewer rows, none are compared.
 const FEWEST_SEARCHED: usize = 1024;
 
 impl Lists {
