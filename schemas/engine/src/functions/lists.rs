@@ -27,51 +27,7 @@ const STRING_AGG: &str = "string_agg";
 /// DataFusion's `string_agg`, which sorts its values itself but asks for sorted input too. Two orders in one SELECT
 /// would contradict each other.
 pub(super) fn string_agg() -> AggregateUDF {
-    AggregateUDF::from(InAnyOrder { inner: string_agg_udaf() })
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct InAnyOrder {
-    inner: Arc<AggregateUDF>,
-}
-
-impl AggregateUDFImpl for InAnyOrder {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.inner.groups_accumulator_supported(args)
-    }
-
-    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.create_groups_accumulator(args)
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Beneficial
-    }
-
-    /// It is not told of sorted input, and sorts in any case.
-    fn with_beneficial_ordering(self: Arc<Self>, _beneficial_ordering: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(Some(self))
-    }
+    AggregateUDF::from(ListInAnyOrder { inner: string_agg_udaf(), is_ours: false })
 }
 
 /// Gives a call of `array_agg` or `string_agg` that has an order or DISTINCT accumulators of ours. Other calls are
@@ -81,20 +37,29 @@ pub(super) fn grouped(call: Expr) -> Expr {
         Expr::AggregateFunction(AggregateFunction { func, params })
             if [ARRAY_AGG, STRING_AGG].contains(&func.name()) && (params.distinct || !params.order_by.is_empty()) =>
         {
-            let func = Arc::new(AggregateUDF::from(GroupedList { inner: func }));
+            let func = Arc::new(AggregateUDF::from(ListInAnyOrder { inner: func, is_ours: true }));
             Expr::AggregateFunction(AggregateFunction { func, params })
         }
         other => other,
     }
 }
 
-/// DataFusion's function, except for its accumulators.
+/// DataFusion's function, which takes its input in any order.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct GroupedList {
+struct ListInAnyOrder {
     inner: Arc<AggregateUDF>,
+    /// Whether the accumulators are ours.
+    is_ours: bool,
 }
 
-impl AggregateUDFImpl for GroupedList {
+impl ListInAnyOrder {
+    /// Our accumulator, if it is to be ours and there is one for these values.
+    fn lists(&self, args: &AccumulatorArgs<'_>) -> Result<Option<Lists>> {
+        if self.is_ours { Lists::new(args) } else { Ok(None) }
+    }
+}
+
+impl AggregateUDFImpl for ListInAnyOrder {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -112,19 +77,23 @@ impl AggregateUDFImpl for GroupedList {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match Lists::new(&args)? {
+        match self.lists(&args)? {
             Some(lists) => Ok(Box::new(OneGroup::new(lists))),
             None => self.inner.accumulator(args),
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        // A call that is refused is refused when its accumulator is made.
-        matches!(Lists::new(&args), Ok(Some(_)))
+        match self.lists(&args) {
+            Ok(Some(_)) => true,
+            Ok(None) => self.inner.groups_accumulator_supported(args),
+            // It is refused when its accumulator is made.
+            Err(_) => false,
+        }
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        match Lists::new(&args)? {
+        match self.lists(&args)? {
             Some(lists) => Ok(Box::new(Groups(lists))),
             None => self.inner.create_groups_accumulator(args),
         }
