@@ -76,7 +76,7 @@ pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offeri
     Ok(registration)
 }
 
-/// Follows the workers of other processes, if the settings say so.
+/// Follows the workers of other processes, if the settings say so: [`following`] as a part.
 pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node) {
     let (installation, node) = (installation.clone(), node.clone());
     parts.start(Stage::Node, "workers", |stop| async move {
@@ -85,7 +85,8 @@ pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node
     });
 }
 
-/// Follows them until `stop`, unless the settings say that what is committed suffices.
+/// Follows them until `stop`, or only waits for it if the settings say that what is committed suffices: a part that ends
+/// by itself ends the process.
 pub(super) fn following(installation: &Installation, node: &Node, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
     let settings = &installation.settings;
     let memory_bytes = usize::try_from(settings.serving.memory_limit / MEMORY_SHARE).unwrap_or(usize::MAX);
@@ -93,8 +94,9 @@ pub(super) fn following(installation: &Installation, node: &Node, stop: Cancella
     let (workers, node) = (WorkersSettings { own, credentials: credentials(settings), memory_bytes }, node.clone());
     let is_wanted = settings.serving.fresh != FreshKind::Committed;
     async move {
-        if is_wanted {
-            node.follow_workers(workers, stop).await;
+        match is_wanted {
+            true => node.follow_workers(workers, stop).await,
+            false => stop.cancelled().await,
         }
     }
 }
