@@ -1,5 +1,5 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; and what a long
-//! series of incremental runs writes and leaves behind; and what several full runs cost together.
+//! series of incremental runs writes, leaves behind and makes a node copy; and what several full runs cost together.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,10 +18,12 @@ use crate::purchases::{Purchases, STREAM, VIEW, account_text};
 use crate::report::{Figure, Report, Table, at_most};
 use crate::spread::Spread;
 
+mod copying;
 mod growing;
 pub mod links;
 mod together;
 
+use copying::{Copied, Copying};
 use growing::{CHECKPOINT_EVENTS, Growing, Ran, bytes, seconds};
 
 /// What is measured.
@@ -84,31 +86,33 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
     let together = together::measured(&options.purchases, options.repeats, &folder.join("together")).await?;
-    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), linked, together];
+    let copied = copying::table(&series.full_copy, &series.copies);
+    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, linked, together];
     Ok(Report { benchmark: "history".into(), question, context: context.end(), tables })
 }
 
 impl Growing<'_, Purchases> {
     /// A series of incremental runs from this event on, and a full run after it.
     async fn series(&self, options: &Options, mut next: u64) -> Result<Series> {
-        let node = self.installed.installation.node(None).await?;
-        self.recompute().await?;
-        let (mut runs, mut new_bytes, mut tiers) = (Vec::new(), 0, 0);
+        let copying = Copying::open(&self.installed.installation).await?;
+        let full_copy = copying.copy(self, &self.recompute().await?).await?;
+        let (mut runs, mut copies, mut new_bytes, mut tiers) = (Vec::new(), Vec::new(), 0, 0);
         for _ in 0..options.runs {
             let more = options.first() / PART_OF_A_RUN;
             self.archive(next..next + more).await?;
             next += more;
-            runs.push(self.run(RunStatus::Succeeded).await?);
+            let ran = self.run(RunStatus::Succeeded).await?;
+            copies.push(copying.copy(self, &ran).await?);
+            runs.push(ran);
             let manifest = self.manifest().await?;
             new_bytes += manifest.tiers().last().map_or(0, Tier::bytes);
             tiers = tiers.max(manifest.deltas.len() + 1);
         }
-        node.refresh().await?;
-        let after_series = lookups(&node, options).await?;
-        let expected = self.recompute().await?;
-        node.refresh().await?;
-        let after_full = lookups(&node, options).await?;
-        Ok(Series { runs, new_bytes, tiers, full: expected, after_series, after_full })
+        let after_series = lookups(&copying.node, options).await?;
+        let full = self.recompute().await?;
+        copying.node.refresh().await?;
+        let after_full = lookups(&copying.node, options).await?;
+        Ok(Series { runs, full_copy, copies, new_bytes, tiers, full, after_series, after_full })
     }
 }
 
@@ -131,6 +135,9 @@ async fn lookups(node: &serving::Node, options: &Options) -> Result<Vec<Latencie
 /// What a series of incremental runs cost, and left.
 struct Series {
     runs: Vec<Ran>,
+    /// What a node copied after a full run, and after each of these.
+    full_copy: Copied,
+    copies: Vec<Copied>,
     /// The bytes of their deltas.
     new_bytes: i64,
     /// The most tiers of a snapshot.

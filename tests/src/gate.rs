@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -29,16 +29,23 @@ pub struct Gate {
     folder: &'static str,
     way: watch::Sender<Way>,
     reads: AtomicUsize,
+    read_bytes: AtomicU64,
 }
 
 impl Gate {
     pub fn before(inner: Arc<dyn ObjectStore>, folder: &'static str, way: Way) -> Arc<Gate> {
-        Arc::new(Gate { inner, folder, way: watch::Sender::new(way), reads: AtomicUsize::new(0) })
+        let (reads, read_bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Gate { inner, folder, way: watch::Sender::new(way), reads, read_bytes })
     }
 
     /// How often files in the folder were read, in parts or whole, since this was asked before.
     pub fn take_reads(&self) -> usize {
         self.reads.swap(0, Ordering::SeqCst)
+    }
+
+    /// How many bytes of them.
+    pub fn take_read_bytes(&self) -> u64 {
+        self.read_bytes.swap(0, Ordering::SeqCst)
     }
 
     pub fn set(&self, way: Way) {
@@ -77,10 +84,15 @@ impl ObjectStore for Gate {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        if location.as_ref().starts_with(self.folder) {
+        let (is_counted, is_head) = (location.as_ref().starts_with(self.folder), options.head);
+        if is_counted {
             self.reads.fetch_add(1, Ordering::SeqCst);
         }
-        self.inner.get_opts(location, options).await
+        let result = self.inner.get_opts(location, options).await?;
+        if is_counted && !is_head {
+            self.read_bytes.fetch_add(result.range.end - result.range.start, Ordering::SeqCst);
+        }
+        Ok(result)
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

@@ -8,7 +8,7 @@ use committed::registry::Registry;
 use committed::segment::{SegmentSession, segment_rows};
 use engine::functions::Functions;
 use storage::{Manifest, Section, SegmentRange, read_manifest, write_states_object};
-use types::files::ObjectName;
+use types::files::{FileRecord, ObjectName};
 use types::{Error, Result};
 use uuid::Uuid;
 
@@ -92,10 +92,15 @@ impl<E: Events> Growing<'_, E> {
     }
 
     pub(super) async fn manifest(&self) -> Result<Manifest> {
+        read_manifest(&self.installed.installation.storage, &self.manifest_file().await?).await
+    }
+
+    /// The file of the manifest of the view's snapshot.
+    pub(super) async fn manifest_file(&self) -> Result<FileRecord> {
         let state = self.installed.installation.catalog.state().await?;
-        let file =
-            state.snapshots.iter().find(|snapshot| &*snapshot.view == self.view).and_then(|snapshot| state.files.get(&snapshot.manifest));
-        read_manifest(&self.installed.installation.storage, file.ok_or_else(|| Error::internal("there is no snapshot"))?).await
+        let snapshot = state.snapshots.iter().find(|snapshot| &*snapshot.view == self.view);
+        let file = snapshot.and_then(|snapshot| state.files.get(&snapshot.manifest));
+        file.cloned().ok_or_else(|| Error::internal("there is no snapshot"))
     }
 
     /// Runs after a little more history each time, `repeats` times for each of `steps` (in thousandths of `first`). The
