@@ -10,10 +10,12 @@ use crate::latencies::Latencies;
 mod http;
 mod library;
 mod postgres;
+mod sql;
 
 pub use http::{Getting, Http};
 pub use library::Library;
 pub use postgres::{Connected, failed};
+pub use sql::sql_number;
 
 /// One client.
 pub trait Client: Send {

@@ -7,10 +7,10 @@ use definitions::parse::parse_definitions;
 use definitions::settings::{FILE_NAME, Settings, Variables};
 use engine::functions::Functions;
 use jobs::Installation;
-use serde_json::{Value, json};
+use types::Result;
 use types::tiles::Micros;
-use types::{Error, Result};
 
+use crate::asking;
 use crate::payments::{Kept, Payments, Topic, is_repeat, stream_sql};
 
 /// The folders and files whose sizes are sampled.
@@ -94,12 +94,6 @@ impl Site {
 
     /// How many events of the last five minutes are counted.
     pub(super) async fn counted(&self) -> Result<u64> {
-        let failed = |error: reqwest::Error| Error::unavailable("a query failed").with("error", error);
-        let asked = json!({ "query": "SELECT sum(events_5m) AS events FROM by_country" });
-        let request = reqwest::Client::new().post(format!("http://{}/v1/sql", self.http)).json(&asked);
-        let answer: Value = request.send().await.map_err(failed)?.json().await.map_err(failed)?;
-        let events = &answer["rows"][0]["events"];
-        let number = events.as_u64().or_else(|| events.as_str()?.parse().ok());
-        Ok(number.unwrap_or_default())
+        asking::sql_number(&self.http, "SELECT sum(events_5m) AS number FROM by_country").await
     }
 }
