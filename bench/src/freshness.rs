@@ -1,5 +1,5 @@
 //! Measures how soon an event counts: from its acknowledgement to the first lookup that includes it, in one `basestream
-//! up`, while others arrive.
+//! up`, while others arrive; and while a view is built over existing history.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::probe::{Http, Probe, ProbedValue, Prober, Sink};
 use crate::report::Report;
 
 pub mod apart;
+mod building;
 mod table;
 
 #[derive(Debug, Clone)]
@@ -32,12 +33,21 @@ pub struct Options {
     pub repeats: usize,
     /// Probes per second.
     pub probes: f64,
+    /// Events of the history over which views are built; 0 skips it.
+    pub building_events: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let sources = vec!["embedded".into(), "kafka".into()];
-        Self { rates: vec![1_000, 50_000], keys: 100_000, sources, seconds: 20.0, repeats: 3, probes: 50.0 }
+        Self {
+            rates: vec![1_000, 50_000],
+            keys: 100_000,
+            sources: vec!["embedded".into(), "kafka".into()],
+            seconds: 20.0,
+            repeats: 3,
+            probes: 50.0,
+            building_events: 10_000_000,
+        }
     }
 }
 
@@ -78,7 +88,12 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         }
     }
     let question = "How long after its acknowledgement does a lookup count an event?".to_owned();
-    let tables = vec![table::build(options, &outcomes, left_out)];
+    let mut tables = vec![table::build(options, &outcomes, left_out)];
+    if options.building_events > 0 && !options.rates.is_empty() {
+        let of_building = folder.join("building");
+        tables.push(building::measured(options, programs, &of_building).await?);
+        std::fs::remove_dir_all(&of_building)?;
+    }
     Ok(Report { benchmark: "freshness".into(), question, context: context.end(), tables })
 }
 

@@ -40,7 +40,7 @@ enum Command {
     Cost(cli::Cost),
     /// A whole view read over Flight SQL, as HTTP's Arrow stream and by COPY; compared with COPY of PostgreSQL
     Flight(cli::Flight),
-    /// How soon an event counts, from its acknowledgement to a lookup
+    /// How soon an event counts, from its acknowledgement to a lookup; also while a view is built over history
     Freshness(cli::Freshness),
     /// The same on nodes apart from their worker, and what the nodes cost it
     FreshnessApart(cli::FreshnessApart),

@@ -54,6 +54,9 @@ pub(crate) struct Freshness {
     /// Probes per second
     #[arg(long, default_value_t = freshness::Options::default().probes)]
     probes: f64,
+    /// Archived events over which new views are built, on the embedded log; 0 skips it
+    #[arg(long, default_value_t = freshness::Options::default().building_events)]
+    building_events: u64,
 }
 
 impl Freshness {
@@ -65,6 +68,7 @@ impl Freshness {
             seconds: self.seconds,
             repeats: self.repeats,
             probes: self.probes,
+            building_events: self.building_events,
         }
     }
 }
