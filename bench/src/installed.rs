@@ -28,7 +28,7 @@ use uuid::Uuid;
 use crate::events::Events;
 use crate::rows;
 
-/// The number of partitions of the log. As many follow that are in the archive only.
+/// The number of partitions of the log, unless a benchmark chooses another. As many follow that are in the archive only.
 const PARTITIONS: u64 = 4;
 /// Events of one checkpoint: about what a worker collects in `speed.checkpoint_bytes`.
 const CHECKPOINT_EVENTS: u64 = 1_000_000;
@@ -46,15 +46,22 @@ pub struct Installed {
     /// The address at which it serves PostgreSQL clients.
     pub postgres: String,
     pub installation: Installation,
+    /// Of the log.
+    partitions: u64,
 }
 
 impl Installed {
     /// Creates a project with these events' streams and views in an empty folder, and applies its definitions.
     pub async fn create(folder: &Path, events: &impl Events) -> Result<Installed> {
+        Installed::with_partitions(folder, events, PARTITIONS).await
+    }
+
+    /// The same with this many partitions in the log.
+    pub async fn with_partitions(folder: &Path, events: &impl Events, partitions: u64) -> Result<Installed> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let postgres = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let serving = format!("http = \"{http}\"\npostgres = \"{postgres}\"\nclock = \"event\"\n");
-        let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\n{serving}");
+        let config = format!("[log]\npartitions = {partitions}\n[serving]\n{serving}");
         for (path, text) in events.files().into_iter().chain([(FILE_NAME.to_owned(), config)]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -63,7 +70,7 @@ impl Installed {
         let settings = Settings::load(&folder.join(FILE_NAME), &Variables::from_process())?;
         let installation = Installation::open(&settings, Functions::standard()).await?;
         installation.apply(&events.definitions()?, false).await?;
-        Ok(Installed { folder: folder.to_path_buf(), http, postgres, installation })
+        Ok(Installed { folder: folder.to_path_buf(), http, postgres, installation, partitions })
     }
 
     pub fn config(&self) -> PathBuf {
@@ -115,10 +122,11 @@ impl Installed {
     ) -> Result<(CheckpointRecord, FileRecord)> {
         let id = Uuid::now_v7();
         let newest = events.time(stream, numbers.end - 1);
-        let of_partition = |partition: u64| -> Vec<u64> { numbers.clone().filter(|number| number % PARTITIONS == partition).collect() };
-        let parts: Vec<(i32, Vec<u64>)> = (0..PARTITIONS).map(|of| ((PARTITIONS + of) as i32, of_partition(of))).collect();
+        let partitions = self.partitions;
+        let of_partition = |partition: u64| -> Vec<u64> { numbers.clone().filter(|number| number % partitions == partition).collect() };
+        let parts: Vec<(i32, Vec<u64>)> = (0..partitions).map(|of| ((partitions + of) as i32, of_partition(of))).collect();
         let range = |(partition, numbers): &(i32, Vec<u64>)| {
-            let start = numbers.first().map(|number| (number / PARTITIONS) as i64)?;
+            let start = numbers.first().map(|number| (number / partitions) as i64)?;
             Some(CheckpointRange {
                 clock: Some(newest),
                 max_event_time: Some(newest),
@@ -131,7 +139,7 @@ impl Installed {
             let schema = event_schema(&definition);
             let filled = parts.iter().filter(|(_, numbers)| !numbers.is_empty());
             let batch = |(partition, numbers): &(i32, Vec<u64>)| {
-                rows::archived(&events, stream, &schema, *partition, numbers, (numbers[0] / PARTITIONS) as i64)
+                rows::archived(&events, stream, &schema, *partition, numbers, (numbers[0] / partitions) as i64)
             };
             filled.map(batch).collect::<Result<Vec<_>>>()
         });

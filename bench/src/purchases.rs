@@ -39,6 +39,8 @@ pub struct Purchases {
     /// 1: the same number every day; with a greater value more of them are in the last days.
     pub recent: f64,
     pub aggregates: Aggregates,
+    /// How long a repeated id counts as a duplicate.
+    pub dedup_within: &'static str,
     /// Of all views. Benchmarks measure recomputation unless they say otherwise.
     pub strategy: Strategy,
     /// Views of the same SELECT, with their windows.
@@ -68,6 +70,7 @@ impl Purchases {
             days: 100,
             recent: 1.0,
             aggregates: AGGREGATES,
+            dedup_within: "10m",
             strategy: Strategy::Full,
             views,
         }
@@ -115,8 +118,9 @@ impl Events for Purchases {
         let stream = format!(
             "CREATE STREAM {STREAM} (event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account_id TEXT, merchant_id TEXT,\n\
              amount DECIMAL(18,2) NOT NULL)\n\
-             WITH (topic = '{STREAM}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id',\n\
-             keep_raw = false);\n"
+             WITH (topic = '{STREAM}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '{}', key = 'account_id',\n\
+             keep_raw = false);\n",
+            self.dedup_within
         );
         let views =
             self.views.iter().map(|(view, windows)| question::create_view((view, self.strategy), windows, &self.aggregates)).collect();

@@ -1,5 +1,6 @@
 //! Measures the restart of a killed process: how long until it is ready, until its first lookup is answered, and until
-//! its copy is complete; and how long one takes to end that is asked to.
+//! its copy is complete; how long one takes to end that is asked to; and how long a restart over many checkpoints takes
+//! until a new event counts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::purchases::{Purchases, VIEW, account_text};
 use crate::report::{Figure, Report, Table};
 use crate::spread::Spread;
 
+mod restart;
 mod segments;
 mod stop;
 
@@ -34,6 +36,10 @@ pub struct Options {
     pub repeats: usize,
     /// In the catalog of a process that is asked to end.
     pub stop_checkpoints: u64,
+    /// Checkpoints over which a process is started again, the events of each, and the partitions; 0 checkpoints skip it.
+    pub restart_checkpoints: u64,
+    pub restart_events: u64,
+    pub restart_partitions: u64,
 }
 
 impl Default for Options {
@@ -46,6 +52,9 @@ impl Default for Options {
             checkpoint_events: 10_000,
             repeats: 3,
             stop_checkpoints: 100_000,
+            restart_checkpoints: 20_000,
+            restart_events: 16,
+            restart_partitions: 32,
         }
     }
 }
@@ -68,9 +77,13 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         std::fs::remove_dir_all(&of_keys)?;
     }
     let stop = stop::measured(options, programs, &folder.join("stop")).await?;
-    let question = "How soon does a killed process answer again, with many keys in its snapshot and segments after it; and how soon \
-                    does one end that is asked to, over a catalog of many checkpoints?";
-    Ok(Report { benchmark: "start".into(), question: question.to_owned(), context: context.end(), tables: vec![table, stop] })
+    let mut tables = vec![table, stop];
+    if options.restart_checkpoints > 0 {
+        tables.push(restart::measured(options, programs, &folder.join("restart")).await?);
+    }
+    let question = "How soon does a killed process answer again, with many keys in its snapshot and segments after it, and how soon \
+                    does one count a new event, over many checkpoints; and how soon does one end that is asked to?";
+    Ok(Report { benchmark: "start".into(), question: question.to_owned(), context: context.end(), tables })
 }
 
 fn empty_table(options: &Options) -> Table {

@@ -202,6 +202,15 @@ pub(crate) struct Start {
     /// Checkpoints in the catalog of a process that is asked to end
     #[arg(long, default_value_t = start::Options::default().stop_checkpoints)]
     stop_checkpoints: u64,
+    /// Checkpoints over which a process is started again; 0 skips it
+    #[arg(long, default_value_t = start::Options::default().restart_checkpoints)]
+    restart_checkpoints: u64,
+    /// Events of each of them
+    #[arg(long, default_value_t = start::Options::default().restart_events)]
+    restart_events: u64,
+    /// Partitions of their topic
+    #[arg(long, default_value_t = start::Options::default().restart_partitions)]
+    restart_partitions: u64,
 }
 
 impl Start {
@@ -213,6 +222,9 @@ impl Start {
             checkpoint_events: self.checkpoint_events,
             repeats: self.repeats,
             stop_checkpoints: self.stop_checkpoints,
+            restart_checkpoints: self.restart_checkpoints,
+            restart_events: self.restart_events,
+            restart_partitions: self.restart_partitions,
         }
     }
 }

@@ -26,19 +26,30 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Appends events repeatedly, waiting each time until they are committed. A worker may make two checkpoints of one
-/// batch.
+/// Makes segments of events that arrive after the purchases.
 pub(super) async fn make(installation: &Installation, purchases: &Purchases, times: u64, events: u64) -> Result<Segments> {
+    let mut source = Arriving { purchases: purchases.clone(), number: 1, next: 0 };
+    let checkpoints = commit(installation, &mut source, (times, events), INTERVAL).await?;
+    Ok(Segments { checkpoints, events: times * events })
+}
+
+/// Appends events repeatedly, waiting each time until they are committed. Returns the number of checkpoints: a worker
+/// may make two of what was appended at once.
+pub(super) async fn commit(
+    installation: &Installation,
+    source: &mut Arriving,
+    (times, events): (u64, u64),
+    interval: Duration,
+) -> Result<u64> {
     let before = installation.catalog.state().await?.checkpoints.len() as u64;
     let mut often = installation.clone();
-    often.settings.speed.checkpoint_interval = INTERVAL;
+    often.settings.speed.checkpoint_interval = interval;
     let speed = often.speed(&format!("{}-segments", often.worker), None);
     let stop = CancellationToken::new();
     let working = tokio::spawn({
         let stop = stop.clone();
         async move { speed.run(stop).await }
     });
-    let mut source = Arriving { purchases: purchases.clone(), number: 1, next: 0 };
     for _ in 0..times {
         for (topic, records) in source.take(events) {
             installation.log.append(&topic, records).await?;
@@ -47,8 +58,7 @@ pub(super) async fn make(installation: &Installation, purchases: &Purchases, tim
     }
     stop.cancel();
     working.await??;
-    let state = installation.catalog.state().await?;
-    Ok(Segments { checkpoints: state.checkpoints.len() as u64 - before, events: times * events })
+    Ok(installation.catalog.state().await?.checkpoints.len() as u64 - before)
 }
 
 /// The window that shows whether all events are counted.

@@ -86,8 +86,8 @@ fn checkpoint_and_file(number: u64) -> [Add; 2] {
     [Add::Checkpoint(CheckpointRecord::new(id, "worker", jobs::now(), vec![range])), Add::File(file)]
 }
 
-/// Whether a row counts all events that were appended.
-fn counts(body: &[u8], events: u64) -> bool {
+/// Whether a row counts this many events.
+pub(super) fn counts(body: &[u8], events: u64) -> bool {
     let column = format!("purchases_{}", segments::WINDOW.text);
     serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["row"][&column] == events)
 }
