@@ -1,5 +1,6 @@
 //! Measures point lookups of views over windows: in process, over HTTP and over the PostgreSQL protocol, idle and while
-//! events arrive and batch runs, against Redis and PostgreSQL with the final rows; and keys of every view in one call.
+//! events arrive and batch runs, against Redis and PostgreSQL with the final rows; keys of every view in one call; and
+//! what many other views cost.
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ mod busy;
 mod case;
 mod check;
 mod final_rows;
+mod many_views;
 mod postgres;
 mod prepare;
 mod redis;
@@ -57,6 +59,9 @@ pub struct Options {
     /// Keys and events of the table by window; 0 events skip it.
     pub window_keys: u64,
     pub window_events: u64,
+    /// Views of the project in which one view is asked, beside a project of one view, and the keys of each; 0 skips it.
+    pub many_views: usize,
+    pub many_views_keys: u64,
     /// PostgreSQL's address, if there is one.
     pub postgres: Option<String>,
 }
@@ -83,6 +88,8 @@ impl Default for Options {
             checked: 50,
             window_keys: 10_000,
             window_events: 3_000_000,
+            many_views: 200,
+            many_views_keys: 10_000,
             postgres: std::env::var("BASESTREAM_TEST_POSTGRES").ok(),
         }
     }
@@ -124,6 +131,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         tables.push(windows::measure(options, &folder.join("windows")).await?);
     }
     tables.push(sizes);
+    if options.many_views > 0 {
+        tables.push(many_views::measured(options, programs, &folder.join("many-views")).await?);
+    }
     let question = "How long does a point lookup of five aggregates over windows take, and how many are answered per second?".to_owned();
     Ok(Report { benchmark: "lookup".into(), question, context: context.end(), tables })
 }

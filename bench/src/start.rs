@@ -183,7 +183,7 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
 }
 
 /// Reads whether the copy is complete from `/readyz`.
-fn is_copied(body: &[u8]) -> bool {
+pub(crate) fn is_copied(body: &[u8]) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|ready| ready["views_copying"].as_array().is_some_and(Vec::is_empty))
 }
 

@@ -163,6 +163,12 @@ pub(crate) struct Lookup {
     window_events: u64,
     #[arg(long, default_value_t = lookup::Options::default().window_keys)]
     window_keys: u64,
+    /// Views of the project in which one is asked, beside a project of one view; 0: without this table
+    #[arg(long, default_value_t = lookup::Options::default().many_views)]
+    many_views: usize,
+    /// Keys of each of them
+    #[arg(long, default_value_t = lookup::Options::default().many_views_keys)]
+    many_views_keys: u64,
     /// A running PostgreSQL (just services up postgres)
     #[arg(long, env = "BASESTREAM_TEST_POSTGRES", hide_env_values = true)]
     postgres: Option<String>,
@@ -181,6 +187,8 @@ impl Lookup {
             together: self.together,
             window_events: self.window_events,
             window_keys: self.window_keys,
+            many_views: self.many_views,
+            many_views_keys: self.many_views_keys,
             postgres: self.postgres.clone(),
             ..lookup::Options::default()
         }

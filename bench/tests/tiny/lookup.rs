@@ -17,12 +17,14 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
         checked: 10,
         window_keys: 20,
         window_events: 2_000,
+        many_views: 8,
+        many_views_keys: 100,
         ..lookup::Options::default()
     };
     let folder = tempfile::tempdir().unwrap();
     // A row that is not what the events say is an error, also one that a peer has.
     let report = lookup::run(&options, &programs(), folder.path(), "bench lookup").await.unwrap();
-    let [lookups, aims, keys, together, windows, sizes] = &report.tables[..] else { panic!("{report}") };
+    let [lookups, aims, keys, together, windows, sizes, many_views] = &report.tables[..] else { panic!("{report}") };
     let peers = lookups.rows.iter().filter(|row| ["Redis", "PostgreSQL"].iter().any(|peer| row[1].to_string().starts_with(peer))).count();
     assert!(lookups.rows.len() == 21 + peers && [0, 4, 8].contains(&peers), "{report}");
     for row in &lookups.rows {
@@ -40,5 +42,11 @@ async fn lookups_over_windows_are_what_the_events_say_also_on_real_services() {
     let [of_views] = &together.rows[..] else { panic!("{report}") };
     assert!(of_views[0].to_string() == "3:8:300" && matches!(of_views[2], Figure::Count(calls) if calls > 0), "{report}");
     assert!(held(of_views, 8) && held(of_views, 9), "{report}");
+    let views: Vec<&Figure> = many_views.rows.iter().map(|row| &row[0]).collect();
+    assert_eq!(views, [&Figure::Count(1), &Figure::Count(8)], "{report}");
+    for row in &many_views.rows {
+        assert!(matches!(&row[1..4], [Figure::Seconds(_), Figure::Seconds(_), Figure::Bytes(own)] if own.min > 1e6), "{row:?}");
+        assert!(matches!(&row[6..9], [Figure::Ratio(_), Figure::Ratio(_), Figure::Seconds(_)]), "{row:?}");
+    }
     assert_all_reported(&report);
 }
