@@ -1,9 +1,11 @@
-//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old; of the topics
-//! of sinks and alerts that no stream reads, those that are old, also of those that were dropped.
+//! Trims the embedded log: deletes records that every stream over their topic committed long ago; of the topics of
+//! sinks and alerts that no stream reads, those that were appended long ago, also of those that were dropped.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
-//! The last record before it stays, because it identifies the log when a partition is taken over. So does what a replay
-//! pins, which may read it.
+//! How long ago that was is the time of the checkpoint, as far back as the catalog has checkpoints: they are forgotten
+//! after their stream's retention. So what was committed late, because no worker ran, stays as long as what was
+//! committed at once. The last record before the committed vector stays too, because it identifies the log when a
+//! partition is taken over, and so does what a replay pins, which may read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ pub struct Trimming {
     pub log: Arc<dyn Log>,
     /// The consumer group of the workers: records that another group has read stay.
     pub group: String,
+    /// `log.retention`: how long records stay after their commit.
     pub retention: Duration,
     pub clock: Clock,
 }
@@ -51,18 +54,30 @@ impl Trimming {
     /// Trims all topics once, and returns how many records went.
     pub async fn trim(&self) -> Result<u64> {
         let state = self.catalog.state().await?;
-        let now = (self.clock)();
-        let appended_before = |retention: Duration| now.saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(i64::MAX));
         let mut trimmed = 0;
-        let by_topic = streams_by_topic(&state)?;
-        let outputs = output_topics(&state, self.retention)?;
+        for OldRecords { source, before, appended_before } in self.old_records(&state).await? {
+            trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
+        }
+        metrics::counter!("basestream_jobs_trimmed_records_total").increment(trimmed);
+        Ok(trimmed)
+    }
+
+    /// Returns what may go of each partition.
+    async fn old_records(&self, state: &CatalogState) -> Result<Vec<OldRecords>> {
+        let now = (self.clock)();
+        let ago = |retention: Duration| now.saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(i64::MAX));
+        let mut old = Vec::new();
+        let by_topic = streams_by_topic(state)?;
+        let outputs = output_topics(state, self.retention)?;
         for (topic, retention) in outputs.into_iter().filter(|(topic, _)| !by_topic.contains_key(topic)) {
             // No worker asks for them again: how far a sink is stands elsewhere.
             for bounds in self.log.bounds(&topic).await? {
                 let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                trimmed += self.log.trim(&source, &self.group, bounds.end, appended_before(retention)).await?;
+                old.push(OldRecords { source, before: bounds.end, appended_before: ago(retention) });
             }
         }
+        let committed_before = ago(self.retention);
+        let recent = committed_since(state, committed_before);
         for (topic, streams) in by_topic {
             let identity = match self.log.identity(&topic).await {
                 Ok(identity) => identity,
@@ -70,16 +85,35 @@ impl Trimming {
                 Err(error) => return Err(error),
             };
             for bounds in self.log.bounds(&topic).await? {
-                let Some(before) = trimmable(&state, &streams, (bounds.partition, &identity), now) else { continue };
+                let Some(before) = trimmable(state, &streams, (bounds.partition, &identity), &recent, now) else { continue };
                 if before > bounds.begin {
                     let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                    trimmed += self.log.trim(&source, &self.group, before, appended_before(self.retention)).await?;
+                    old.push(OldRecords { source, before, appended_before: committed_before });
                 }
             }
         }
-        metrics::counter!("basestream_jobs_trimmed_records_total").increment(trimmed);
-        Ok(trimmed)
+        Ok(old)
     }
+}
+
+/// The records of a partition that may go: those before an offset that were appended before a time.
+struct OldRecords {
+    source: TopicPartition,
+    before: Offset,
+    appended_before: Micros,
+}
+
+/// Returns the first offset of each partition that was committed at `since` or later.
+///
+/// A compacted checkpoint has the time of the last commit in it, of one day, and all of its offsets count as committed
+/// then.
+fn committed_since(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId, Offset> {
+    let mut first: BTreeMap<&PartitionId, Offset> = BTreeMap::new();
+    for range in state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at >= since).flat_map(|recent| &recent.ranges) {
+        let known = first.entry(&range.partition).or_insert(range.start);
+        *known = range.start.min(*known);
+    }
+    first
 }
 
 fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
@@ -114,16 +148,23 @@ fn output_of(record: &DefinitionRecord) -> Result<Option<(Arc<str>, Option<Durat
     })
 }
 
-/// Returns the offset before which no stream and no run needs the partition's records. `None` if one of the streams has
-/// read nothing of it yet, or has read another log.
-fn trimmable(state: &CatalogState, streams: &[Arc<str>], (partition, identity): (i32, &str), now: Micros) -> Option<Offset> {
+/// Returns the offset before which no stream and no run needs the partition's records, and which was not committed
+/// recently: `recent` has the first offset of each partition that was. `None` if one of the streams has read nothing of
+/// it yet, or has read another log.
+fn trimmable(
+    state: &CatalogState,
+    streams: &[Arc<str>],
+    (partition, identity): (i32, &str),
+    recent: &BTreeMap<&PartitionId, Offset>,
+    now: Micros,
+) -> Option<Offset> {
     let pins: Vec<&Vector> = pins_of_runs(state, now).collect();
-    let committed = |stream: &Arc<str>| {
+    let old_of = |stream: &Arc<str>| {
         let known = state.partitions.get(&PartitionId::new(stream.clone(), partition))?;
-        let pinned = pins.iter().map(|pin| pin.get(&known.id)).min();
-        (known.log_identity == identity).then_some(pinned.map_or(known.next_offset, |pinned| pinned.min(known.next_offset)))
+        let needed = pins.iter().map(|pin| pin.get(&known.id)).chain(recent.get(&known.id).copied());
+        (known.log_identity == identity).then_some(needed.fold(known.next_offset, Offset::min))
     };
-    let least = streams.iter().map(committed).collect::<Option<Vec<Offset>>>()?.into_iter().min()?;
+    let least = streams.iter().map(old_of).collect::<Option<Vec<Offset>>>()?.into_iter().min()?;
     Some(Offset(least.0 - 1))
 }
 

@@ -1,4 +1,5 @@
-use catalog::{LeaseRecord, PartitionRecord, run_lease};
+use catalog::{CheckpointRange, CheckpointRecord, LeaseRecord, PartitionRecord, run_lease};
+use uuid::Uuid;
 
 use super::*;
 
@@ -19,12 +20,84 @@ fn state(read: &[(&str, i32, i64, &str)]) -> CatalogState {
 fn what_every_stream_has_committed_may_go_but_for_the_last_record() {
     let state = state(&[("a", 0, 100, "log"), ("b", 0, 40, "log"), ("a", 1, 7, "log"), ("a", 2, 9, "other")]);
     let streams = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
-    let may_go = |names: &[&str], partition| trimmable(&state, &streams(names), (partition, "log"), 0).map(|offset| offset.0);
+    let may_go =
+        |names: &[&str], partition| trimmable(&state, &streams(names), (partition, "log"), &BTreeMap::new(), 0).map(|offset| offset.0);
     assert_eq!(may_go(&["a"], 0), Some(99));
     assert_eq!(may_go(&["a", "b"], 0), Some(39), "the slower stream needs the rest");
     assert_eq!(may_go(&["a", "b"], 1), None, "b has read nothing of it");
     assert_eq!(may_go(&["a"], 2), None, "it was read from another log");
     assert_eq!(may_go(&["a"], 3), None);
+}
+
+/// Keeps records for five hours.
+fn trimming(catalog: &Catalog, log: &Arc<dyn Log>, clock: Clock) -> Trimming {
+    let retention = Duration::from_hours(5);
+    Trimming { catalog: catalog.clone(), log: log.clone(), group: "g".into(), retention, clock }
+}
+
+/// The time so many hours from now.
+fn hours(ahead: i64) -> Clock {
+    let at = chrono::Utc::now().timestamp_micros() + ahead * 3_600_000_000;
+    Arc::new(move || at)
+}
+
+#[tokio::test]
+async fn what_is_committed_late_stays_as_long_as_what_is_committed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    log.create_topic("s", 1).await.unwrap();
+    for _ in 0..10 {
+        log.append("s", vec![event_log::NewRecord { value: Some("{}".into()), ..Default::default() }]).await.unwrap();
+    }
+    let stream = catalog::Add::Definition(catalog::DefinitionRecord {
+        kind: DefinitionKind::Stream,
+        name: "s".into(),
+        version: 1,
+        sql: "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts')".to_owned(),
+        status: catalog::DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    });
+    catalog.commit(catalog::Commit { id: Uuid::now_v7(), add: vec![stream], ..Default::default() }).await.unwrap();
+    assert_eq!(trimming(&catalog, &log, hours(100)).trim().await.unwrap(), 0, "nothing is committed");
+    // No worker ran for four hours.
+    let partition = PartitionId::new("s", 0);
+    let range = CheckpointRange::of_events(partition.clone(), 0, 10);
+    let checkpoint = CheckpointRecord::new(Uuid::now_v7(), "w", hours(4)(), vec![range]);
+    let identities = BTreeMap::from([(partition, log.identity("s").await.unwrap())]);
+    catalog.commit(catalog::checkpoint_commit(checkpoint, Vec::new(), &identities)).await.unwrap();
+    assert_eq!(trimming(&catalog, &log, hours(8)).trim().await.unwrap(), 0, "appended eight hours ago, committed four hours ago");
+    assert_eq!(trimming(&catalog, &log, hours(10)).trim().await.unwrap(), 9, "the last one identifies the log");
+}
+
+#[test]
+fn what_was_committed_recently_stays_however_old_its_records_are() {
+    let mut state = state(&[("a", 0, 100, "log"), ("a", 1, 50, "log"), ("b", 0, 100, "log")]);
+    let checkpoint = |id: u128, committed_at, ranges: &[(&str, i32, i64, i64)]| {
+        let range = |(stream, partition, start, end): &(&str, i32, i64, i64)| {
+            CheckpointRange::of_events(PartitionId::new(*stream, *partition), *start, *end)
+        };
+        CheckpointRecord::new(Uuid::from_u128(id), "w", committed_at, ranges.iter().map(range).collect())
+    };
+    // Those of two workers: the offsets of a partition ascend, the times need not.
+    let checkpoints = [
+        checkpoint(1, 10, &[("a", 0, 0, 40), ("b", 0, 0, 30)]),
+        checkpoint(2, 30, &[("a", 0, 40, 70), ("a", 1, 0, 50)]),
+        checkpoint(3, 20, &[("a", 0, 70, 100), ("b", 0, 30, 100)]),
+    ];
+    state.checkpoints = checkpoints.into_iter().collect();
+    let may_go = |names: &[&str], partition, since| {
+        let streams: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
+        trimmable(&state, &streams, (partition, "log"), &committed_since(&state, since), 40).map(|offset| offset.0)
+    };
+    assert_eq!(may_go(&["a"], 0, 31), Some(99), "all was committed long enough ago");
+    assert_eq!((may_go(&["a"], 0, 30), may_go(&["a"], 0, 11)), (Some(39), Some(39)));
+    assert_eq!((may_go(&["a"], 1, 30), may_go(&["a"], 1, 31)), (Some(-1), Some(49)));
+    assert_eq!((may_go(&["a", "b"], 0, 21), may_go(&["a", "b"], 0, 20)), (Some(39), Some(29)), "of either stream");
+    assert_eq!(may_go(&["a"], 0, 10), Some(-1), "nothing");
 }
 
 /// A log, its catalog, and a sink whose records are of a topic that no stream reads.
@@ -70,17 +143,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
         log.append("dropped", vec![made(offset).remove(0).1]).await.unwrap();
         log.append("other", vec![made(offset).remove(0).1]).await.unwrap();
     }
-    let hours = |hours: i64| -> Clock {
-        let at = chrono::Utc::now().timestamp_micros() + hours * 3_600_000_000;
-        Arc::new(move || at)
-    };
-    let trimming = |clock| Trimming {
-        catalog: catalog.clone(),
-        log: log.clone(),
-        group: "g".into(),
-        retention: Duration::from_secs(5 * 3_600),
-        clock,
-    };
+    let trimming = |clock| trimming(&catalog, &log, clock);
     assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
     assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5, "a sink that was dropped does not keep them for longer");
     assert_eq!(trimming(hours(4)).trim().await.unwrap(), 5, "the sink of that topic was dropped");
@@ -93,7 +156,7 @@ fn what_a_replay_reads_stays_while_its_lease_holds() {
     let mut state = state(&[("a", 0, 100, "log")]);
     let pin = Some([(PartitionId::new("a", 0), Offset(20))].into_iter().collect());
     let lease = |name: String| LeaseRecord { name, owner: "p".into(), epoch: 1, expires_at: 5, pin: pin.clone() };
-    let may_go = |state: &CatalogState, now| trimmable(state, &["a".into()], (0, "log"), now).map(|offset| offset.0);
+    let may_go = |state: &CatalogState, now| trimmable(state, &["a".into()], (0, "log"), &BTreeMap::new(), now).map(|offset| offset.0);
     state.leases.push(lease("serve/a node".into()));
     assert_eq!(may_go(&state, 4), Some(99), "a node reads no log");
     state.leases.push(lease(run_lease("v", 1)));

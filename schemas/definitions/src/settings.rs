@@ -80,7 +80,7 @@ pub struct LogSettings {
     /// Partitions of a topic that is created because it does not exist. Default: 4.
     #[serde(deserialize_with = "fields::partitions")]
     pub partitions: u32,
-    /// The embedded log deletes records that are committed and older than this; Kafka's topics have settings of their
+    /// The embedded log deletes records that were committed longer ago than this; Kafka's topics have settings of their
     /// own. Default: [`LogSettings::RETENTION`].
     #[serde(deserialize_with = "fields::optional_duration")]
     pub retention: Option<Duration>,
