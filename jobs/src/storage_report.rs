@@ -1,5 +1,6 @@
-//! `storage`: what the object storage holds, by stream, view, kind and age, and what another `retention`
-//! would free ([`WouldFree`]). A pure function of the catalog's state, which knows every file and its size.
+//! `storage`: what the object storage holds, by stream, view, kind and age, and what other settings would free:
+//! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]). But for the log it is a pure
+//! function of the catalog's state, which knows every file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,16 @@ use crate::collect::clock_behind;
 use crate::installation::{Installation, now};
 
 mod ages;
+mod old_records;
 mod text;
 mod what_if;
 
 pub use ages::AgeUsage;
+pub use old_records::LogWouldFree;
 pub use what_if::WouldFree;
 
 use ages::by_age;
+use old_records::log_would_free;
 use what_if::would_free;
 
 /// Files of one kind.
@@ -55,6 +59,10 @@ pub struct StorageReport {
     pub catalog_bytes: Option<u64>,
     /// Bytes of the embedded log's files; null on Kafka.
     pub log_bytes: Option<u64>,
+    /// `log.retention`; null on Kafka.
+    pub log_retention: Option<String>,
+    /// What shorter ones would free now.
+    pub log_would_free: Vec<LogWouldFree>,
     /// Bytes of the snapshots that are served. Each node has local copies of them, which take more: they are not
     /// compressed.
     pub served_bytes: i64,
@@ -103,9 +111,9 @@ impl Usage {
 }
 
 impl Installation {
-    /// Reports what is stored. Reads the catalog only.
+    /// Reports what is stored. Reads the catalog, and where the records of the embedded log begin and end.
     ///
-    /// Errors: `Unavailable` if the catalog does not answer.
+    /// Errors: `Unavailable` if the catalog or the embedded log does not answer.
     pub async fn storage_report(&self) -> Result<StorageReport> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
@@ -114,6 +122,10 @@ impl Installation {
         report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
         report.cache_bytes = self.settings.serving.cache_bytes;
         report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
+        if let Some(trimming) = self.trimming() {
+            report.log_retention = Some(format_duration_parts(trimming.retention));
+            report.log_would_free = log_would_free(&trimming, &state).await?;
+        }
         Ok(report)
     }
 }
@@ -136,6 +148,8 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is
         to_be_deleted: Usage::sum(state.files.iter().filter(|file| file.marked_for_deletion)),
         catalog_bytes: None,
         log_bytes: None,
+        log_retention: None,
+        log_would_free: Vec::new(),
         cache_bytes: None,
     })
 }

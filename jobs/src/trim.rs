@@ -62,6 +62,21 @@ impl Trimming {
         Ok(trimmed)
     }
 
+    /// Returns how many records [`Trimming::trim`] would delete at this state.
+    pub(crate) async fn would_trim(&self, state: &CatalogState) -> Result<u64> {
+        let mut records = 0;
+        for OldRecords { source, before, appended_before } in self.old_records(state).await? {
+            records += self.log.trimmable(&source, &self.group, before, appended_before).await?;
+        }
+        Ok(records)
+    }
+
+    /// Returns what trims the same records with another retention.
+    pub(crate) fn with_retention(&self, retention: Duration) -> Trimming {
+        let Trimming { catalog, log, group, clock, .. } = self;
+        Trimming { catalog: catalog.clone(), log: log.clone(), group: group.clone(), retention, clock: clock.clone() }
+    }
+
     /// Returns what may go of each partition.
     async fn old_records(&self, state: &CatalogState) -> Result<Vec<OldRecords>> {
         let now = (self.clock)();

@@ -7,7 +7,8 @@ use super::{Context, Done};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream storage\n  basestream storage --json | jq '.streams[] | {stream, would_free}'\n\n\
-    Sizes are those of the files that the catalog names. Nothing is read but the catalog.")]
+    Sizes are those of the files that the catalog names. No file is read; of the embedded log, where its records begin\n\
+    and end.")]
 pub(super) struct StorageArgs {}
 
 pub(super) async fn storage(context: &Context, _: StorageArgs) -> Result<Done> {

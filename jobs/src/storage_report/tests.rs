@@ -125,6 +125,35 @@ async fn no_retention_is_proposed_where_a_view_counts_for_ever() {
     assert_eq!(report(&state("", &[(1000, 400)])).await.streams[0].would_free, []);
 }
 
+#[tokio::test]
+async fn a_shorter_retention_of_the_log_frees_what_would_be_trimmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    for topic in ["out", "other"] {
+        log.create_topic(topic, 1).await.unwrap();
+        for _ in 0..4 {
+            log.append(topic, vec![event_log::NewRecord { value: Some("{}".into()), ..Default::default() }]).await.unwrap();
+        }
+    }
+    let two_hours_later = now() + 2 * 3_600_000_000;
+    let trimming = crate::trim::Trimming {
+        catalog: catalog::Catalog::open("sqlite::memory:").await.unwrap(),
+        log: log.clone(),
+        group: "g".into(),
+        retention: std::time::Duration::from_hours(24),
+        clock: Arc::new(move || two_hours_later),
+    };
+    let sink = definition(DefinitionKind::Sink, "out", "CREATE SINK out WITH (topic = 'out') AS SELECT * FROM pay");
+    let freed = log_would_free(&trimming, &CatalogState { definitions: vec![sink], ..CatalogState::default() }).await.unwrap();
+    let half = log.size().await.unwrap().bytes / 2;
+    let shown: Vec<(&str, u64, u64)> = freed.iter().map(|freed| (&*freed.retention, freed.records, freed.bytes)).collect();
+    assert_eq!(shown, [("1h", 4, half), ("6h", 0, 0)]);
+    let mut report = report(&state("", &[(1000, 2)])).await;
+    report.log_would_free = freed;
+    let text = report.text();
+    assert!(text.contains("log.retention = '1h' would free about ") && !text.contains("6h"), "{text}");
+}
+
 #[test]
 fn local_files_are_found_by_their_urls() {
     let folder = tempfile::tempdir().unwrap();

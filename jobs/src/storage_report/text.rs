@@ -3,7 +3,7 @@
 use catalog::DefinitionStatus;
 use indicatif::HumanBytes;
 
-use super::{AgeUsage, StorageReport, StreamUsage, Usage, ViewUsage};
+use super::{AgeUsage, LogWouldFree, StorageReport, StreamUsage, Usage, ViewUsage};
 use crate::output::{size, table};
 
 impl StorageReport {
@@ -22,7 +22,8 @@ impl StorageReport {
             parts.push(table(&["view", "version", "status", "files", "bytes", "rows"], self.views.iter().map(view_row)));
         }
         parts.push(table(&["other", "files", "bytes"], self.other_rows()));
-        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).chain(self.kept_lines()).collect();
+        let of_log = self.log_would_free.iter().filter(|freed| freed.records > 0).map(log_would_free_line);
+        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).chain(self.kept_lines()).chain(of_log).collect();
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
         }
@@ -94,4 +95,8 @@ fn view_row(view: &ViewUsage) -> Vec<String> {
 fn would_free_lines(stream: &StreamUsage) -> Vec<String> {
     let frees = stream.would_free.iter().filter(|freed| freed.files > 0);
     frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, size(freed.bytes))).collect()
+}
+
+fn log_would_free_line(freed: &LogWouldFree) -> String {
+    format!("log.retention = '{}' would free about {} now", freed.retention, HumanBytes(freed.bytes))
 }

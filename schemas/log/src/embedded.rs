@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, LogSize, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
@@ -117,6 +117,15 @@ impl Log for EmbeddedLog {
     async fn trim(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
         let topic = self.store.expect_topic(&source.topic).await?;
         self.store.trim((topic.id, source), group, before.0, appended_before).await
+    }
+
+    async fn trimmable(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
+        let topic = self.store.expect_topic(&source.topic).await?;
+        self.store.trimmable((topic.id, source), group, before.0, appended_before).await
+    }
+
+    async fn size(&self) -> Result<LogSize> {
+        self.store.size().await
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {

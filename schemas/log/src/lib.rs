@@ -23,4 +23,4 @@ pub use log::Log;
 pub use mark::{check_mark, mark_of};
 pub use opening::open;
 pub use record::{MAX_OUTPUT_BYTES, NewRecord, Output};
-pub use topic::{PartitionBounds, TopicPartition};
+pub use topic::{LogSize, PartitionBounds, TopicPartition};

@@ -10,7 +10,7 @@ use types::{Error, Result};
 
 use crate::consumer::{Consumer, Fetched, Subscription};
 use crate::record::{NewRecord, Output};
-use crate::topic::{PartitionBounds, TopicPartition};
+use crate::topic::{LogSize, PartitionBounds, TopicPartition};
 
 /// A durable, partitioned log.
 #[async_trait]
@@ -69,6 +69,16 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// and may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
     async fn trim(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
         Ok(0)
+    }
+
+    /// Returns how many records [`Log::trim`] would delete. Finds their end without reading them.
+    async fn trimmable(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Returns what a log that is trimmed has in all its topics; nothing for another.
+    async fn size(&self) -> Result<LogSize> {
+        Ok(LogSize::default())
     }
 
     /// Joins a group and starts delivering.

@@ -29,6 +29,14 @@ pub struct PartitionBounds {
     pub end: Offset,
 }
 
+/// What a log has in all its topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogSize {
+    pub records: u64,
+    /// What they take where they are stored, with all that is kept beside them.
+    pub bytes: u64,
+}
+
 /// Returns the error for a start offset that is not in the log (any more).
 pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, end: Offset) -> Error {
     let what = if offset < begin { "the offset expired from the log" } else { "the log ends before the offset" };

@@ -10,7 +10,7 @@ use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch::{self, Batch};
 use crate::topic::outside;
-use crate::{Fetched, NewRecord, PartitionBounds, TopicPartition};
+use crate::{Fetched, LogSize, NewRecord, PartitionBounds, TopicPartition};
 use types::connections;
 use types::durable::{make_folder, sync_folder};
 use types::outage::Attempts;
@@ -63,6 +63,15 @@ const TRIMMABLE: &str = "
     SELECT max(base_offset + records), sum(records), count(*) FROM (
         SELECT base_offset, records, timestamp FROM batch WHERE topic_id = ?1 AND number = ?2 ORDER BY base_offset LIMIT ?3)
     WHERE base_offset + records <= ?4 AND timestamp < ?5";
+
+/// The last batch of a partition that begins at an offset or before it.
+const BATCH_AT: &str = "
+    SELECT base_offset, base_offset + records, timestamp FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset <= ?3
+    ORDER BY base_offset DESC LIMIT 1";
+
+const SIZE: &str = "
+    SELECT (SELECT coalesce(sum(end_offset - begin_offset), 0) FROM topic_partition), (page_count - freelist_count) * page_size
+    FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
 
 const READ: &str = "
     SELECT base_offset, records, timestamp, checksum, data FROM batch
@@ -243,13 +252,7 @@ impl Store {
         before: i64,
         appended_before: Micros,
     ) -> Result<u64> {
-        let (others,): (i64,) = sqlx::query_as("SELECT count(*) FROM lease WHERE topic = ?1 AND group_name <> ?2")
-            .bind(&*source.topic)
-            .bind(group)
-            .fetch_one(&self.readers)
-            .await
-            .map_err(failed)?;
-        if others > 0 {
+        if self.is_read_by_others(source, group).await? {
             return Ok(0);
         }
         let mut trimmed = 0;
@@ -282,6 +285,56 @@ impl Store {
             sqlx::raw_sql(FREE_PAGES).execute(&self.writer).await.map_err(failed)?;
         }
         Ok(trimmed)
+    }
+
+    async fn is_read_by_others(&self, source: &TopicPartition, group: &str) -> Result<bool> {
+        let (others,): (i64,) = sqlx::query_as("SELECT count(*) FROM lease WHERE topic = ?1 AND group_name <> ?2")
+            .bind(&*source.topic)
+            .bind(group)
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failed)?;
+        Ok(others > 0)
+    }
+
+    /// Returns how many records [`Store::trim`] would delete. What may go is a beginning: its end is found by halving.
+    pub(super) async fn trimmable(
+        &self,
+        (topic_id, source): (i64, &TopicPartition),
+        group: &str,
+        before: i64,
+        appended_before: Micros,
+    ) -> Result<u64> {
+        let bounds = self.bounds(topic_id).await?.into_iter().find(|bounds| bounds.partition == source.partition);
+        let Some(bounds) = bounds else { return Ok(0) };
+        if self.is_read_by_others(source, group).await? {
+            return Ok(0);
+        }
+        // Everything before `goes` may go, and nothing from `stays` on.
+        let (mut goes, mut stays) = (bounds.begin.0, before.min(bounds.end.0));
+        while goes < stays {
+            let middle = goes + (stays - goes) / 2;
+            let batch: Option<(i64, i64, Micros)> = sqlx::query_as(BATCH_AT)
+                .bind(topic_id)
+                .bind(source.partition)
+                .bind(middle)
+                .fetch_optional(&self.readers)
+                .await
+                .map_err(failed)?;
+            // It may have been trimmed meanwhile.
+            let Some((base_offset, end, timestamp)) = batch.filter(|(_, end, _)| *end > middle) else { break };
+            if end <= before && timestamp < appended_before {
+                goes = end;
+            } else {
+                stays = base_offset;
+            }
+        }
+        Ok((goes - bounds.begin.0) as u64)
+    }
+
+    pub(super) async fn size(&self) -> Result<LogSize> {
+        let (records, bytes): (i64, i64) = sqlx::query_as(SIZE).fetch_one(&self.readers).await.map_err(failed)?;
+        Ok(LogSize { records: records as u64, bytes: bytes as u64 })
     }
 }
 

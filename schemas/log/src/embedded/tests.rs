@@ -458,13 +458,23 @@ async fn what_is_old_and_committed_is_trimmed_and_the_rest_reads_as_before() {
     let events = source("events", 0);
     let all = read_all(&log, "events", 0, 500).await;
     let begin = async || log.bounds("events").await.unwrap()[0].begin.0;
+    // What would go is what goes.
+    let trim = async |before: i64, appended_before: Micros| {
+        let trimmable = log.trimmable(&events, "g", Offset(before), appended_before).await.unwrap();
+        assert_eq!(log.trim(&events, "g", Offset(before), appended_before).await.unwrap(), trimmable);
+        trimmable
+    };
 
-    assert_eq!(log.trim(&events, "g", Offset(0), Micros::MAX).await.unwrap(), 0, "nothing is committed");
-    assert_eq!(log.trim(&events, "g", Offset(2_000), 1_000).await.unwrap(), 0, "nothing is old enough");
-    assert_eq!(log.trim(&events, "g", Offset(1_205), Micros::MAX).await.unwrap(), 1_200, "whole batches before the offset");
+    assert_eq!(trim(0, Micros::MAX).await, 0, "nothing is committed");
+    assert_eq!(trim(2_000, 1_000).await, 0, "nothing is old enough");
+    let before = log.size().await.unwrap();
+    assert_eq!((before.records, log.trimmable(&events, "g", Offset(9_999), Micros::MAX).await.unwrap()), (2_000, 2_000));
+    assert_eq!(trim(1_205, Micros::MAX).await, 1_200, "whole batches before the offset");
     assert_eq!((begin().await, log.bounds("events").await.unwrap()[0].end.0), (1_200, 2_000));
-    assert_eq!(log.trim(&events, "g", Offset(2_000), 1_000 + 150 * 1_000_000).await.unwrap(), 300, "those that are old");
+    assert_eq!(trim(2_000, 1_000 + 150 * 1_000_000).await, 300, "those that are old");
     assert_eq!(begin().await, 1_500);
+    let after = log.size().await.unwrap();
+    assert!(after.records == 500 && after.bytes < before.bytes, "{before:?}, {after:?}");
 
     let rest = log.read(&events, Offset(1_500), 10_000).await.unwrap();
     assert_eq!(rest.records, all[1_500..]);
@@ -498,6 +508,7 @@ async fn what_another_group_has_read_is_not_trimmed() {
     log.create_topic("events", 1).await.unwrap();
     log.append("events", numbered(0, 10)).await.unwrap();
     sqlx::query("INSERT INTO lease VALUES ('others', 'events', 0, NULL, 1, 0)").execute(log.store.readers()).await.unwrap();
+    assert_eq!(log.trimmable(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
     assert_eq!(log.trim(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
     assert_eq!(log.trim(&source("events", 0), "others", Offset(10), Micros::MAX).await.unwrap(), 10);
 }
