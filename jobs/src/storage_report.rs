@@ -1,6 +1,6 @@
 //! `storage`: what the object storage holds, by stream, view, kind and age, and what other settings would free:
-//! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]). But for the log it is a pure
-//! function of the catalog's state, which knows every file and its size.
+//! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]), another `serving.cache_bytes`. But
+//! for the log it is a pure function of the catalog's state, which knows every file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,13 @@ pub struct StorageReport {
     /// Bytes of the snapshots that are served. Each node has local copies of them, which take more: they are not
     /// compressed.
     pub served_bytes: i64,
+    /// Bytes of the snapshots of versions that are kept. Nodes have copies of them as far as `serving.cache_bytes`
+    /// allows.
+    pub kept_bytes: i64,
     /// `serving.cache_bytes`; null: no bound.
     pub cache_bytes: Option<u64>,
+    /// What a smaller one would free at most, in each node: the copies of versions that are kept.
+    pub cache_would_free: i64,
 }
 
 /// What is stored of one stream.
@@ -121,6 +126,7 @@ impl Installation {
         let mut report = storage_report(&state, &registry, now(), is_event_clock)?;
         report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
         report.cache_bytes = self.settings.serving.cache_bytes;
+        report.cache_would_free = cache_would_free(report.served_bytes, report.kept_bytes, report.cache_bytes);
         report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
         if let Some(trimming) = self.trimming() {
             report.log_retention = Some(format_duration_parts(trimming.retention));
@@ -134,6 +140,7 @@ impl Installation {
 pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is_event_clock: bool) -> Result<StorageReport> {
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
     let mut freed = would_free(state, registry, (now, is_event_clock))?;
+    let (served_bytes, kept_bytes) = (served_bytes(state), kept_bytes(state));
     let clock = |stream: &str| now.saturating_sub(micros(clock_behind(state, stream, is_event_clock, now)));
     Ok(StorageReport {
         revision: state.revision,
@@ -142,7 +149,8 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is
             .live(DefinitionKind::Stream)
             .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default(), clock(&stream.name)))
             .collect::<Result<_>>()?,
-        served_bytes: served_bytes(state),
+        served_bytes,
+        kept_bytes,
         views: view_usages(state),
         segments: Usage::sum(named().filter(|file| file.kind == FileKind::States)),
         to_be_deleted: Usage::sum(state.files.iter().filter(|file| file.marked_for_deletion)),
@@ -151,6 +159,7 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is
         log_retention: None,
         log_would_free: Vec::new(),
         cache_bytes: None,
+        cache_would_free: cache_would_free(served_bytes, kept_bytes, None),
     })
 }
 
@@ -204,10 +213,26 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
 /// The bytes of the published snapshots of served versions.
 fn served_bytes(state: &CatalogState) -> i64 {
     let is_served = |view: &str, version| state.active(DefinitionKind::View, view).is_some_and(|record| record.version == version);
-    let served = state.snapshots.iter().filter(|snapshot| is_served(&snapshot.view, snapshot.version));
-    let runs: Vec<_> = served.map(|snapshot| Some(snapshot.run)).collect();
+    snapshot_bytes(state, is_served)
+}
+
+/// The bytes of the published snapshots of versions that are kept for a rollback.
+fn kept_bytes(state: &CatalogState) -> i64 {
+    let kept = || state.live(DefinitionKind::View).filter(|record| record.status == DefinitionStatus::Kept);
+    snapshot_bytes(state, |view, version| kept().any(|record| &*record.name == view && record.version == version))
+}
+
+fn snapshot_bytes(state: &CatalogState, is_counted: impl Fn(&str, u32) -> bool) -> i64 {
+    let counted = state.snapshots.iter().filter(|snapshot| is_counted(&snapshot.view, snapshot.version));
+    let runs: Vec<_> = counted.map(|snapshot| Some(snapshot.run)).collect();
     let files = state.files.iter().filter(|file| file.kind == FileKind::Snapshot && runs.contains(&file.run));
     files.map(|file| file.bytes).sum()
+}
+
+/// What is left of the copies of kept versions in a node whose copies take at most `most` bytes.
+fn cache_would_free(served: i64, kept: i64, most: Option<u64>) -> i64 {
+    let most = most.map_or(i64::MAX, |most| i64::try_from(most).unwrap_or(i64::MAX));
+    most.saturating_sub(served).clamp(0, kept)
 }
 
 fn catalog_file(settings: &Settings) -> Option<PathBuf> {

@@ -113,6 +113,20 @@ async fn a_bound_that_is_less_than_what_is_served_is_named() {
 }
 
 #[tokio::test]
+async fn a_bound_frees_the_copies_of_kept_versions_that_do_not_fit() {
+    let mut state = state("", &[(1000, 2)]);
+    assert!(!report(&state).await.text().contains("serving.cache_bytes"));
+    state.definitions[1].status = DefinitionStatus::Kept;
+    let mut report = report(&state).await;
+    assert_eq!((report.served_bytes, report.kept_bytes, report.cache_would_free), (0, 70, 70));
+    assert!(report.text().contains("\nserving.cache_bytes would free up to about 70 B in each node"), "{}", report.text());
+    report.cache_bytes = Some(1);
+    assert!(report.text().contains("\na smaller serving.cache_bytes would free"), "{}", report.text());
+    let would_free = |most| cache_would_free(100, 50, Some(most));
+    assert_eq!([would_free(1_000), would_free(120), would_free(100), would_free(10)], [50, 20, 0, 0]);
+}
+
+#[tokio::test]
 async fn a_shorter_retention_frees_what_the_collector_would_delete_then() {
     let report = report(&state(" WITH (windows = '7d')", &[(1000, 400), (100, 100), (10, 40), (1, 2)])).await;
     let freed: Vec<(&str, i64)> = report.streams[0].would_free.iter().map(|freed| (&*freed.retention, freed.bytes)).collect();

@@ -23,7 +23,8 @@ impl StorageReport {
         }
         parts.push(table(&["other", "files", "bytes"], self.other_rows()));
         let of_log = self.log_would_free.iter().filter(|freed| freed.records > 0).map(log_would_free_line);
-        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).chain(self.kept_lines()).chain(of_log).collect();
+        let of_streams = self.streams.iter().flat_map(would_free_lines);
+        let would_free: Vec<String> = of_streams.chain(self.kept_lines()).chain(self.cache_line()).chain(of_log).collect();
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
         }
@@ -40,6 +41,12 @@ impl StorageReport {
         kept.map(|ViewUsage { view, version, snapshots, .. }| {
             format!("basestream view drop {view}@{version} would free {}: keep_old keeps this version", size(snapshots.bytes))
         })
+    }
+
+    fn cache_line(&self) -> Option<String> {
+        let setting = if self.cache_bytes.is_some() { "a smaller serving.cache_bytes" } else { "serving.cache_bytes" };
+        let freed = size(self.cache_would_free);
+        (self.cache_would_free > 0).then(|| format!("{setting} would free up to about {freed} in each node: copies of kept versions"))
     }
 
     fn other_rows(&self) -> Vec<Vec<String>> {
