@@ -4,36 +4,61 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use uuid::Uuid;
 
-use super::session::{Row, Session, SharedNames, values};
+use super::session::{Packed, Session, SharedNames, packed, values};
 use crate::decide::ledger_difference;
 use crate::{CheckpointRange, CheckpointRecord, Revision};
+use types::tiles::Micros;
+use types::uuid_text;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 /// From the checkpoints to their ranges, each by its index: what a reader pays follows what is new. A join from the
 /// left keeps SQLite from going through all ranges instead.
-pub(super) const SINCE: &str = "SELECT checkpoint.id, worker, committed_at, revision, stream, partition, start_offset, end_offset,
-        archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
-    FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id WHERE written_revision > $1";
+pub(super) const SINCE: Packed = packed!(
+    "checkpoint.id, worker, committed_at, revision, stream, partition, start_offset, end_offset,
+        archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to",
+    "FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id WHERE written_revision > $1",
+    "written_revision"
+);
+
+/// What [`SINCE`] packs: a checkpoint and one of its ranges. A checkpoint without ranges has nulls in its place.
+#[derive(Deserialize)]
+struct CheckpointRow {
+    #[serde(with = "uuid_text")]
+    id: Uuid,
+    worker: String,
+    committed_at: Micros,
+    revision: Revision,
+    stream: Option<String>,
+    partition: Option<i32>,
+    start: Option<i64>,
+    end: Option<i64>,
+    archived: Option<i64>,
+    duplicate: Option<i64>,
+    dead_lettered: Option<i64>,
+    absent: Option<i64>,
+    clock: Option<Micros>,
+    max_event_time: Option<Micros>,
+    complete_to: Option<Micros>,
+}
 
 /// Returns the checkpoints written after `revision`, in no order.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
     let mut checkpoints: HashMap<Uuid, CheckpointRecord> = HashMap::new();
     let mut names = SharedNames::default();
-    let take = |row: Row| {
-        let id = row.parse("id")?;
-        let checkpoint = match checkpoints.entry(id) {
+    let take = |mut row: CheckpointRow| {
+        let range = row.stream.take().and_then(|stream| range(&row, names.share(stream)));
+        let checkpoint = match checkpoints.entry(row.id) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(record(id, &row)?),
+            Entry::Vacant(new) => new.insert(record(row)),
         };
-        if let Some(stream) = row.text_or_null("stream")? {
-            checkpoint.ranges.push(range(&row, names.share(stream))?);
-        }
+        checkpoint.ranges.extend(range);
         Ok(())
     };
-    session.each(SINCE, values![revision], take).await?;
+    session.each(&SINCE, values![revision], take).await?;
     let mut checkpoints: Vec<CheckpointRecord> = checkpoints.into_values().collect();
     for checkpoint in &mut checkpoints {
         // Not sorted by the database: its text order depends on its locale.
@@ -118,27 +143,22 @@ async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRa
 }
 
 /// Of any of its rows; the ranges come from all of them.
-fn record(id: Uuid, row: &Row) -> Result<CheckpointRecord> {
-    Ok(CheckpointRecord {
-        id,
-        worker: row.text("worker")?,
-        committed_at: row.integer("committed_at")?,
-        revision: row.integer("revision")?,
-        ranges: Vec::new(),
-    })
+fn record(row: CheckpointRow) -> CheckpointRecord {
+    let CheckpointRow { id, worker, committed_at, revision, .. } = row;
+    CheckpointRecord { id, worker, committed_at, revision, ranges: Vec::new() }
 }
 
-fn range(row: &Row, stream: Arc<str>) -> Result<CheckpointRange> {
-    Ok(CheckpointRange {
-        partition: PartitionId::new(stream, row.number("partition")?),
-        start: Offset(row.integer("start_offset")?),
-        end: Offset(row.integer("end_offset")?),
-        archived: row.integer("archived")?,
-        duplicate: row.integer("duplicate")?,
-        dead_lettered: row.integer("dead_lettered")?,
-        absent: row.integer("absent")?,
-        clock: row.integer_or_null("clock")?,
-        max_event_time: row.integer_or_null("max_event_time")?,
-        complete_to: row.integer_or_null("complete_to")?,
+fn range(row: &CheckpointRow, stream: Arc<str>) -> Option<CheckpointRange> {
+    Some(CheckpointRange {
+        partition: PartitionId::new(stream, row.partition?),
+        start: Offset(row.start?),
+        end: Offset(row.end?),
+        archived: row.archived?,
+        duplicate: row.duplicate?,
+        dead_lettered: row.dead_lettered?,
+        absent: row.absent?,
+        clock: row.clock,
+        max_event_time: row.max_event_time,
+        complete_to: row.complete_to,
     })
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
+
 use super::damage;
-use super::session::{Row, Session, SharedNames, values, word_of};
+use super::session::{Packed, Session, SharedNames, packed, value_of, values, word_of};
 use crate::Revision;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
+use types::uuid_text;
 use types::{Error, Result};
 use uuid::Uuid;
 
@@ -19,18 +22,38 @@ const KINDS: [(FileKind, &str); 6] = [
     (FileKind::Superseded, "superseded"),
 ];
 
-pub(super) const SINCE: &str =
-    "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
-    FROM file WHERE revision > $1";
+pub(super) const SINCE: Packed = packed!(
+    "path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed",
+    "FROM file WHERE revision > $1",
+    "revision"
+);
+
+/// What [`SINCE`] packs.
+#[derive(Deserialize)]
+struct FileRow {
+    path: String,
+    kind: String,
+    #[serde(with = "uuid_text::optional")]
+    checkpoint: Option<Uuid>,
+    #[serde(with = "uuid_text::optional")]
+    run: Option<Uuid>,
+    subject: Option<String>,
+    bytes: i64,
+    rows: i64,
+    checksum: u32,
+    min_event_time: Option<Micros>,
+    max_event_time: Option<Micros>,
+    doomed: i64,
+}
 
 /// Returns the files written or marked for deletion after `revision`, in no order.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
     let (mut files, mut names) = (Vec::new(), SharedNames::default());
-    let take = |row: Row| {
-        files.push(record(&row, &mut names)?);
+    let take = |row: FileRow| {
+        files.push(record(row, &mut names)?);
         Ok(())
     };
-    session.each(SINCE, values![revision], take).await?;
+    session.each(&SINCE, values![revision], take).await?;
     Ok(files)
 }
 
@@ -166,18 +189,18 @@ pub(super) fn marked_for_deletion_conflict(path: &str) -> Error {
     Error::conflict("the file is marked for deletion: the collector is deleting it").with("path", path)
 }
 
-fn record(row: &Row, names: &mut SharedNames) -> Result<FileRecord> {
+fn record(row: FileRow, names: &mut SharedNames) -> Result<FileRecord> {
     Ok(FileRecord {
-        path: row.text("path")?,
-        kind: row.word("kind", &KINDS)?,
-        checkpoint: row.parse_or_null("checkpoint")?,
-        run: row.parse_or_null("run")?,
-        subject: row.text_or_null("subject")?.map(|subject| names.share(subject)),
-        bytes: row.integer("bytes")?,
-        rows: row.integer("row_count")?,
-        checksum: row.number("checksum")?,
-        min_event_time: row.integer_or_null("min_event_time")?,
-        max_event_time: row.integer_or_null("max_event_time")?,
-        marked_for_deletion: row.flag("doomed")?,
+        path: row.path,
+        kind: value_of("kind", &row.kind, &KINDS)?,
+        checkpoint: row.checkpoint,
+        run: row.run,
+        subject: row.subject.map(|subject| names.share(subject)),
+        bytes: row.bytes,
+        rows: row.rows,
+        checksum: row.checksum,
+        min_event_time: row.min_event_time,
+        max_event_time: row.max_event_time,
+        marked_for_deletion: row.doomed != 0,
     })
 }

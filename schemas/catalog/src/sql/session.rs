@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
+use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteRow};
 use sqlx::{Decode, Row as _, Transaction, Type};
@@ -38,6 +39,32 @@ macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::sql::session::Value::from($value)),*] };
 }
 pub(super) use values;
+
+/// A statement whose result may be long, on either engine. A row of it has many records, as a JSON array of arrays of
+/// values, because a long result costs by the row: SQLite's rows come one by one from a thread of their own.
+pub(super) struct Packed {
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+}
+
+/// `packed!("columns", "FROM ..", "revision")`: at most 512 rows, in which the revisions take turns.
+macro_rules! packed {
+    ($columns:literal, $from:literal, $revision:literal) => {
+        $crate::sql::session::Packed {
+            sqlite: concat!("SELECT json_group_array(json_array(", $columns, ")) AS packed ", $from, " GROUP BY ", $revision, " % 512"),
+            postgres: concat!(
+                "SELECT CAST(json_agg(json_build_array(",
+                $columns,
+                ")) AS TEXT) AS packed ",
+                $from,
+                " GROUP BY ",
+                $revision,
+                " % 512"
+            ),
+        }
+    };
+}
+pub(super) use packed;
 
 macro_rules! query {
     ($engine:ty, $sql:expr, $values:expr) => {{
@@ -83,19 +110,28 @@ impl Session {
         .map_err(failed)
     }
 
-    /// Hands over each row as it is read: what a long result takes is what the caller keeps of it.
-    pub(super) async fn each(&mut self, sql: &'static str, values: Vec<Value>, mut take: impl FnMut(Row) -> Result<()>) -> Result<()> {
+    /// Hands over each record as it is read: what a long result takes is what the caller keeps of it.
+    pub(super) async fn each<T: DeserializeOwned>(
+        &mut self,
+        packed: &Packed,
+        values: Vec<Value>,
+        mut take: impl FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let mut unpack = |row: Row| {
+            let records: Vec<T> = serde_json::from_str(&row.text("packed")?)?;
+            records.into_iter().try_for_each(&mut take)
+        };
         match self {
             Session::Sqlite(tx) => {
-                let mut rows = query!(Sqlite, sql, values).fetch(&mut **tx);
+                let mut rows = query!(Sqlite, packed.sqlite, values).fetch(&mut **tx);
                 while let Some(row) = rows.try_next().await.map_err(failed)? {
-                    take(Row::Sqlite(row))?;
+                    unpack(Row::Sqlite(row))?;
                 }
             }
             Session::Postgres(tx) => {
-                let mut rows = query!(Postgres, sql, values).fetch(&mut **tx);
+                let mut rows = query!(Postgres, packed.postgres, values).fetch(&mut **tx);
                 while let Some(row) = rows.try_next().await.map_err(failed)? {
-                    take(Row::Postgres(row))?;
+                    unpack(Row::Postgres(row))?;
                 }
             }
         }
@@ -177,8 +213,7 @@ impl Row {
 
     /// Reads a word that stands for one of the `known` values.
     pub(super) fn word<T: Copy>(&self, column: &'static str, known: &[(T, &'static str)]) -> Result<T> {
-        let found = self.text(column)?;
-        known.iter().find(|(_, word)| *word == found).map(|(value, _)| *value).ok_or_else(|| unreadable(column, &found))
+        value_of(column, &self.text(column)?, known)
     }
 
     fn get<T>(&self, column: &'static str) -> Result<T>
@@ -211,6 +246,11 @@ impl SharedNames {
 /// Returns the word that stands for `value` in a column; [`Row::word`] reads it back with the same list.
 pub(super) fn word_of<T: PartialEq>(value: &T, known: &[(T, &'static str)]) -> Result<&'static str> {
     known.iter().find(|(one, _)| one == value).map(|(_, word)| *word).ok_or_else(|| Error::internal("a catalog value has no word"))
+}
+
+/// Returns the value that a word in a column stands for.
+pub(super) fn value_of<T: Copy>(column: &'static str, found: &str, known: &[(T, &'static str)]) -> Result<T> {
+    known.iter().find(|(_, word)| *word == found).map(|(value, _)| *value).ok_or_else(|| unreadable(column, &found))
 }
 
 fn unreadable(column: &'static str, found: &dyn fmt::Display) -> Error {
