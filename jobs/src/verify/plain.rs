@@ -60,8 +60,9 @@ pub struct Plain {
     /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
     /// each column that can be.
     pub past_sql: Option<String>,
-    /// Whether some column collects values, up to `max_state_bytes`.
-    pub collects: bool,
+    /// Where some column collects values, up to `max_state_bytes`: whether a value of the row may be past a limit, in
+    /// the last column. Cheaper than `past_sql`, which is needed only where this says so.
+    pub may_be_past_sql: Option<String>,
     /// With more neighbours than this a linked view is estimated.
     pub max_degree: u32,
 }
@@ -80,7 +81,12 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     let mut past = query.clone();
     select::ask_past(top_select(&mut past)?, &rewritten).map_err(about)?;
     let past_sql = (!rewritten.past.is_empty()).then(|| past.to_string());
-    let collects = rewritten.past.iter().any(|(_, is_past)| limits::asks_for_bytes(is_past));
+    let mut may_be_past_sql = None;
+    if rewritten.past.iter().any(|(_, is_past)| limits::asks_for_bytes(is_past)) {
+        let mut may_be_past = query.clone();
+        select::ask_may_be_past(top_select(&mut may_be_past)?, &rewritten).map_err(about)?;
+        may_be_past_sql = Some(may_be_past.to_string());
+    }
     let (mut crowded_sql, mut weights_sql) = (None, None);
     if sides.is_joined() {
         let keys: Vec<_> = rewritten.columns.iter().filter(|column| column.is_key).map(|key| (key.sql.clone(), key.name.clone())).collect();
@@ -92,7 +98,7 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
         weights_sql = has_weights.then(|| weighed.to_string());
     }
     let (sql, columns) = (query.to_string(), rewritten.columns);
-    Ok(Plain { sql, columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, past_sql, collects, max_degree })
+    Ok(Plain { sql, columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, past_sql, may_be_past_sql, max_degree })
 }
 
 /// Returns the SELECT with the view's columns.

@@ -88,6 +88,24 @@ async fn values_past_a_limit_are_equal_where_both_sides_say_so() {
     assert_eq!((loud.difference_count, loud.past), (1, report.past), "{loud:#?}");
 }
 
+#[tokio::test]
+async fn values_that_recur_may_be_past_a_limit_and_are_counted_once() {
+    for (limit, may_be_past) in [("400B", true), ("1MiB", false)] {
+        let view = format!(
+            "CREATE VIEW few WITH (windows = '7d', max_state_bytes = '{limit}') AS \
+            SELECT device, count(DISTINCT device) AS devices FROM payments GROUP BY device"
+        );
+        let world = filled(&[view.as_str()]).await;
+        let state = world::state_of(&world).await;
+        let expected = Expected::new(&world.verifier, &state, "few").unwrap();
+        let question = expected.ask(Moment { t: NOW, as_of: false }).unwrap();
+        assert_eq!(expected.may_be_past(&question, &state.vector()).await.unwrap(), may_be_past, "{limit}");
+        let answer = world.states_answer("few", NOW).await.unwrap();
+        let report = verify_view(&world.verifier, "few", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+        assert!(report.is_equal() && report.past == 0, "{report:#?}");
+    }
+}
+
 /// Events of the same time in several partitions have one order, on both sides.
 #[tokio::test]
 async fn sequences_are_what_plain_sql_answers() {

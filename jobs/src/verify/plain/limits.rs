@@ -41,6 +41,8 @@ const OF_VALUES: &str = "__bytes_of_values";
 const OF_LIST: &str = "__bytes_of_list";
 /// The same as [`OF_VALUES`], under a name of its own: two columns of one SELECT could not have the same.
 const OF_TEXTS: &str = "__bytes_of_texts";
+/// Likewise.
+const OF_RECURRING: &str = "__bytes_of_recurring";
 const SUM_IS_PAST: &str = "__sum_is_past";
 
 /// Registers the functions that these expressions call, and a `sum` that is NULL past its type.
@@ -48,18 +50,27 @@ pub fn register(session: &SessionContext) {
     for function in sums_to_verify(SUM_IS_PAST) {
         session.register_udaf(function);
     }
-    for (name, of_list) in [(OF_VALUES, false), (OF_TEXTS, false), (OF_LIST, true)] {
+    for (name, of_list) in [(OF_VALUES, false), (OF_TEXTS, false), (OF_RECURRING, false), (OF_LIST, true)] {
         session.register_udf(ScalarUDF::from(Bytes { name, of_list, signature: Signature::variadic_any(Volatility::Immutable) }));
     }
 }
 
+/// How values count of which an aggregate keeps the different ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recurring {
+    /// By the rule.
+    Once,
+    /// What is within a limit even so is within it by the rule, and no values have to be kept to find that.
+    EachTime,
+}
+
 /// Returns a condition that holds where an aggregate in a rewritten expression is a sum past its type, or collects more
 /// bytes than this. `None` if neither can be.
-pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
+pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>, recurring: Recurring) -> Option<String> {
     let mut conditions = Vec::new();
     let _ = expr.visit_expressions(|expr| {
         if let Expr::Function(call) = expr {
-            if let Some((bytes, limit_bytes)) = bytes_of(call).or_else(|| bytes_of_events(call)).zip(limit_bytes) {
+            if let Some((bytes, limit_bytes)) = bytes_of(call, recurring).or_else(|| bytes_of_events(call, recurring)).zip(limit_bytes) {
                 conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));
             }
             if name_of(call) == "sum" {
@@ -81,7 +92,7 @@ pub(super) fn asks_for_bytes(is_past: &str) -> bool {
 const AS_TIME: &str = "'Timestamp(Microsecond, None)'";
 const KEPT_EVENT: &str = "IS NOT NULL AND (";
 
-fn bytes_of_events(call: &Function) -> Option<String> {
+fn bytes_of_events(call: &Function, recurring: Recurring) -> Option<String> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let name = name_of(call);
     let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
@@ -103,14 +114,15 @@ fn bytes_of_events(call: &Function) -> Option<String> {
         return Some(format!("sum(CASE WHEN {time} {KEPT_EVENT}{holds}) THEN {EVENT_BYTES} END){filter}"));
     }
     let time = format!("arrow_cast({}, {AS_TIME})", arguments.first()?);
+    let distinct = if recurring == Recurring::Once { "DISTINCT " } else { "" };
     match name.as_str() {
-        "longest_gap" => Some(format!("{STRETCH_BYTES} * count(DISTINCT {time}){filter}")),
+        "longest_gap" => Some(format!("{STRETCH_BYTES} * count({distinct}{time}){filter}")),
         "session_count" => {
             let gap = parse_duration(&literal_text(arguments.get(1)?)?).ok()?.as_micros();
             let us = format!("arrow_cast({time}, 'Int64')");
             // Rounded down, also before 1970.
             let stretch = format!("{us} / {gap} - CASE WHEN {us} % {gap} < 0 THEN 1 ELSE 0 END");
-            Some(format!("{STRETCH_BYTES} * count(DISTINCT {stretch}){filter}"))
+            Some(format!("{STRETCH_BYTES} * count({distinct}{stretch}){filter}"))
         }
         _ => None,
     }
@@ -123,7 +135,7 @@ fn literal_text(expr: &Expr) -> Option<String> {
     }
 }
 
-fn bytes_of(call: &Function) -> Option<String> {
+fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let name = name_of(call);
     let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
@@ -134,7 +146,10 @@ fn bytes_of(call: &Function) -> Option<String> {
     let value = call.within_group.first().map(|sorted| sorted.expr.to_string()).or(argument)?;
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         let is_kept = KEEP_DIFFERENT_VALUES.contains(&name.as_str());
-        return is_kept.then(|| format!("{OF_LIST}(array_agg(DISTINCT {value}){filter})"));
+        return is_kept.then(|| match recurring {
+            Recurring::Once => format!("{OF_LIST}(array_agg(DISTINCT {value}){filter})"),
+            Recurring::EachTime => format!("sum({OF_RECURRING}({value})){filter}"),
+        });
     }
     if !KEEP_EVERY_VALUE.contains(&name.as_str()) {
         return None;

@@ -7,6 +7,7 @@ use engine::functions::TOP_K;
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use super::limits::Recurring;
 use super::sides::{Reach, Sides};
 use super::span::{Span, longest, timestamp};
 use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
@@ -14,6 +15,8 @@ use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolve
 /// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest
 /// was merged.
 const PERCENTILES_APART: f64 = 0.05;
+
+const MAY_BE_PAST: &str = "__may_be_past";
 
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
     /// Columns whose values can be past a limit, with the condition that says so.
     pub(super) past: Vec<(String, String)>,
+    /// Where none of these conditions holds, no value is past a limit.
+    pub(super) may_be_past: Vec<String>,
     /// How far back states are kept.
     kept: Reach,
     /// How far back an event gives its key a row.
@@ -54,8 +59,8 @@ pub(super) fn rewrite(
     moment: Moment,
 ) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
-    let (items, helpers, columns, past, reaches, repeated) = Default::default();
-    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, reaches, repeated };
+    let (items, helpers, columns, past, may_be_past, reaches, repeated) = Default::default();
+    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, may_be_past, reaches, repeated };
     for item in std::mem::take(&mut select.projection) {
         fan.item(item)?;
     }
@@ -68,18 +73,30 @@ pub(super) fn rewrite(
     if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, past: fan.past, kept, existence })
+    Ok(Rewritten { columns: fan.columns, past: fan.past, may_be_past: fan.may_be_past, kept, existence })
 }
 
 /// Turns the rewritten SELECT into the question which values are past a limit: the keys, and a BOOLEAN for each column
 /// that can be.
 pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
-    let is_key = |name: &str| rewritten.columns.iter().any(|column| column.is_key && column.name == name);
-    select.projection.retain(|item| matches!(item, SelectItem::ExprWithAlias { alias, .. } if is_key(&alias.value)));
+    keep_keys(select, rewritten);
     for (name, is_past) in &rewritten.past {
         select.projection.push(parse_item(&format!("{is_past} AS {}", quoted(name)))?);
     }
     Ok(())
+}
+
+/// Turns it into the question which rows may have such a value: the keys, and one BOOLEAN. A row of which that is false
+/// has none.
+pub(super) fn ask_may_be_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
+    keep_keys(select, rewritten);
+    select.projection.push(parse_item(&format!("{} AS {}", rewritten.may_be_past.join(" OR "), quoted(MAY_BE_PAST)))?);
+    Ok(())
+}
+
+fn keep_keys(select: &mut Select, rewritten: &Rewritten) {
+    let is_key = |name: &str| rewritten.columns.iter().any(|column| column.is_key && column.name == name);
+    select.projection.retain(|item| matches!(item, SelectItem::ExprWithAlias { alias, .. } if is_key(&alias.value)));
 }
 
 /// Turns the SELECT into the ledger's counts: the events that pass WHERE, and those of them before the longest window.
@@ -120,6 +137,7 @@ struct Fan<'a> {
     helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
     past: Vec<(String, String)>,
+    may_be_past: Vec<String>,
     /// The reach of each aggregate.
     reaches: Vec<Reach>,
     /// Whether one of them depends on how often a value occurs.
@@ -182,8 +200,9 @@ impl Fan<'_> {
         }
         let near = near.and_then(|near| <[_; 2]>::try_from(near).ok()).map(|near| near.map(|(helper, _)| helper));
         let limit_bytes = self.view.max_state_bytes.unwrap_or(limits::MAX_STATE_BYTES);
-        let is_past = limits::is_past(&expr, (!self.sides.is_joined()).then_some(limit_bytes));
-        self.past.extend(is_past.map(|is_past| (name.clone(), is_past)));
+        let limit_bytes = (!self.sides.is_joined()).then_some(limit_bytes);
+        self.past.extend(limits::is_past(&expr, limit_bytes, Recurring::Once).map(|is_past| (name.clone(), is_past)));
+        self.may_be_past.extend(limits::is_past(&expr, limit_bytes, Recurring::EachTime));
         self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper, near });
         Ok(())
     }
