@@ -68,3 +68,6 @@ impl Drop for KeepLease {
 fn lock(lease: &Mutex<LeaseRecord>) -> MutexGuard<'_, LeaseRecord> {
     lease.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use storage::{BucketWriter, MANIFEST_FORMAT, Manifest, ObjectStorage, Tier, writ
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::record::Record;
-use types::tiles::Micros;
+use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
@@ -132,8 +132,13 @@ impl Harness {
 
     /// What follows the catalog in another node; nothing is loaded yet.
     pub(crate) fn follower(&self) -> Follower {
+        self.follower_with_clock(Arc::new(|| NOW))
+    }
+
+    /// The same, with this clock.
+    pub(crate) fn follower_with_clock(&self, wall: Clock) -> Follower {
         let settings = node_settings(&self.folder.path().join("follower"), WantedViews::All);
-        Follower::new(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).unwrap()
+        Follower::new(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, wall).unwrap()
     }
 
     /// Another node, which computes the states of at most this many archived events in one refresh.

@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
+use tokio::sync::mpsc;
+use types::tiles::Clock;
+
 use super::*;
-use crate::harness::Harness;
+use crate::harness::{Harness, NOW};
 
 fn loaded(vector: &str) -> Arc<Loaded> {
     let vector = vector.parse().unwrap();
@@ -59,4 +62,21 @@ async fn each_look_at_the_catalog_notes_whether_its_state_is_the_one_in_use() {
     let moved = harness.catalog.acquire_lease("another", "owner", LONG, 0, None).await.unwrap().unwrap();
     follower.check_catalog(&mut Some(moved.epoch)).await.unwrap();
     assert_eq!(current_at(), looked_at, "the next state is not loaded yet");
+}
+
+/// Whoever renews reads the clock, which notes on what thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_on_served_files_is_renewed_on_the_threads_for_leases() {
+    let harness = Harness::new().await;
+    let (reads, mut threads) = mpsc::unbounded_channel();
+    let clock: Clock = Arc::new(move || {
+        let _ = reads.send(std::thread::current().name().map(str::to_owned));
+        NOW
+    });
+    let (follower, stop) = (harness.follower_with_clock(clock), CancellationToken::new());
+    let holding = tokio::spawn(follower.hold_files_apart(stop.clone()));
+    let thread = tokio::time::timeout(LONG, threads.recv()).await.expect("timed out: there is no lease");
+    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    stop.cancel();
+    holding.await.unwrap();
 }
