@@ -10,8 +10,8 @@ use engine::fresh::Fresh;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use types::Result;
 use types::tiles::{Clock, Micros};
+use types::{Result, threads};
 use uuid::Uuid;
 
 /// How long a registration lives without being renewed.
@@ -55,9 +55,15 @@ impl Registration {
         self.0.overtaken.clone()
     }
 
-    /// Renews it until `stop`, then gives it back. Claims the partitions of the process's workers again if a node has
-    /// believed another owner, which learned late that it owned them and early that it no longer does.
-    pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) {
+    /// Renews it until `stop`, on threads that no work keeps busy, then gives it back. Claims the partitions of the
+    /// process's workers again if a node has believed another owner, which learned late that it owned them and early
+    /// that it no longer does.
+    pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) -> Result<()> {
+        let (kept, fresh) = (self.clone(), fresh.clone());
+        Ok(threads::LEASES.spawn(async move { kept.renew(&fresh, &stop).await }).await?)
+    }
+
+    async fn renew(&self, fresh: &Fresh, stop: &CancellationToken) {
         let mut wait = RENEWED_EVERY;
         loop {
             let is_overtaken = tokio::select! {

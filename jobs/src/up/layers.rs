@@ -12,7 +12,7 @@ use serving::{Node, WorkersSettings};
 use speed::Registration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use types::{Error, Result, threads};
+use types::{Error, Result};
 
 use super::listeners::allowed_address;
 use super::parts::{Parts, Stage};
@@ -70,9 +70,7 @@ pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offeri
     let task = feed::serve(offer, bound, parts.token(Stage::Node));
     parts.start(Stage::Node, "feed", |_| async move { task.await? });
     let (kept, fresh) = (registration.clone(), fresh.clone());
-    parts.start(Stage::Node, "registration", |stop| async move {
-        Ok(threads::LEASES.spawn(async move { kept.keep(&fresh, stop).await }).await?)
-    });
+    parts.start(Stage::Node, "registration", |stop| async move { kept.keep(&fresh, stop).await });
     Ok(registration)
 }
 

@@ -1,4 +1,5 @@
 use engine::fresh::FreshLayer;
+use tokio::sync::mpsc;
 use types::vector::{PartitionId, Vector};
 
 use super::*;
@@ -27,7 +28,7 @@ async fn a_process_is_listed_from_its_start_to_its_end_and_each_takeover_has_a_g
     assert_eq!(catalog.state().await.unwrap().workers[0].epoch, epochs[2], "a renewal keeps the epoch");
     let stop = CancellationToken::new();
     stop.cancel();
-    one.keep(&Fresh::unread(), stop).await;
+    one.keep(&Fresh::unread(), stop).await.unwrap();
     assert_eq!(catalog.state().await.unwrap().workers.len(), 1);
 }
 
@@ -55,5 +56,27 @@ async fn an_owner_that_a_node_no_longer_believes_claims_its_partitions_again() {
     tokio::time::timeout(Duration::from_secs(60), claimed).await.expect("timed out: the partition is not claimed again");
     assert_eq!(fresh.layers(), 1, "its layers stay");
     stop.cancel();
-    keeping.await.unwrap();
+    keeping.await.unwrap().unwrap();
+}
+
+/// Whoever renews reads the clock, which notes on what thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_is_renewed_on_the_threads_for_leases() {
+    let (reads, mut threads) = mpsc::unbounded_channel();
+    let clock: Clock = Arc::new(move || {
+        let _ = reads.send(std::thread::current().name().map(str::to_owned));
+        1_000_000
+    });
+    let registration = Registration::begin(&catalog().await, "one", "http://host:7", clock).await.unwrap();
+    threads.try_recv().expect("it begins on the thread of its caller");
+    registration.overtaken().notify_one();
+    let stop = CancellationToken::new();
+    let keeping = tokio::spawn({
+        let stop = stop.clone();
+        async move { registration.keep(&Fresh::unread(), stop).await }
+    });
+    let thread = tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: it is not renewed");
+    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    stop.cancel();
+    keeping.await.unwrap().unwrap();
 }
