@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use catalog::{Add, AlertRunner, AlertVersion, Catalog, Expect, LeaseRecord};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 use types::tiles::{Clock, Micros, micros};
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, threads};
 
 use crate::decide::{ALERT_LEASE, alert_lease};
 
@@ -46,8 +47,13 @@ impl Leases {
         Arc::new(Leases { catalog, owner, ttl, clock, known: Mutex::default() })
     }
 
-    /// Renews the leases that are held, and reads those of others, until `stop`.
-    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+    /// Renews the leases that are held, and reads those of others, until `stop`, on threads that no work keeps busy.
+    pub(crate) fn keep(self: &Arc<Self>, stop: CancellationToken) -> AbortOnDropHandle<()> {
+        let leases = self.clone();
+        AbortOnDropHandle::new(threads::LEASES.spawn(async move { leases.keep_until(&stop).await }))
+    }
+
+    async fn keep_until(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             if let Err(error) = self.refresh().await {
                 debug!(%error, "the leases of alerts cannot be renewed; trying again");

@@ -28,10 +28,10 @@ impl Alerts {
     /// run.
     pub async fn run(self, stop: CancellationToken) {
         let leases = Leases::new(self.node.catalog().clone(), self.owner.clone(), self.lease, self.clock.clone());
-        let (keeper, kept) = (leases.clone(), CancellationToken::new());
+        let kept = CancellationToken::new();
         // Runners that are stopping still need their leases.
         let stop_keeping = kept.clone().drop_guard();
-        let keeping = AbortOnDropHandle::new(threads::SPEED.spawn(async move { keeper.keep(&kept).await }));
+        let keeping = leases.keep(kept);
         // Apart: it waits for a log that does not answer.
         let cleaner = self.clone();
         let _cleaning = AbortOnDropHandle::new(threads::SPEED.spawn(async move { cleaner.clean().await }));

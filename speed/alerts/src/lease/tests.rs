@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use tokio::sync::mpsc;
+
 use super::*;
 
 const TTL: Duration = Duration::from_micros(60);
@@ -99,4 +101,21 @@ async fn what_runners_say_is_committed_with_their_leases_and_news_at_once() {
     held.note_evaluated(902);
     a.refresh().await.unwrap();
     assert_eq!((said().await.unwrap().waits, said().await.unwrap().at), (None, Some(902)));
+}
+
+/// Whoever renews reads the clock, which notes on what thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leases_of_alerts_are_renewed_on_the_threads_for_leases() {
+    let (reads, mut threads) = mpsc::unbounded_channel();
+    let clock: Clock = Arc::new(move || {
+        let _ = reads.send(std::thread::current().name().map(str::to_owned));
+        1_000
+    });
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let stop = CancellationToken::new();
+    let keeping = Leases::new(catalog, "a".into(), TTL, clock).keep(stop.clone());
+    let thread = tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: nothing is renewed");
+    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    stop.cancel();
+    keeping.await.unwrap();
 }
