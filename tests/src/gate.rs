@@ -1,4 +1,5 @@
-//! A storage that holds or refuses what is written to one of its folders, while a test wants it to.
+//! A storage that holds or refuses what is written to one of its folders, or holds what is read of it, while a test
+//! wants it to.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use object_store::{
 };
 use tokio::sync::watch;
 
-/// What becomes of a file that is written to the folder.
+/// What becomes of a file in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Fine,
+    /// It is not read before the gate is set to something else.
+    Unread,
     /// It is not written before the gate is set to something else.
     Held,
     /// There is no room for it.
@@ -38,7 +41,7 @@ impl Gate {
         Arc::new(Gate { inner, folder, way: watch::Sender::new(way), reads, read_bytes })
     }
 
-    /// How often files in the folder were read, in parts or whole, since this was asked before.
+    /// How often files in the folder were read or asked for, in parts or whole, since this was asked before.
     pub fn take_reads(&self) -> usize {
         self.reads.swap(0, Ordering::SeqCst)
     }
@@ -60,7 +63,7 @@ impl Gate {
         let decided = *way.wait_for(|way| *way != Way::Held).await.expect("the gate holds the sender");
         match decided {
             Way::Refused => Err(Error::Generic { store: "gate", source: "No space left on device (os error 28)".into() }),
-            Way::Fine | Way::Held => Ok(()),
+            Way::Fine | Way::Unread | Way::Held => Ok(()),
         }
     }
 }
@@ -87,6 +90,7 @@ impl ObjectStore for Gate {
         let (is_counted, is_head) = (location.as_ref().starts_with(self.folder), options.head);
         if is_counted {
             self.reads.fetch_add(1, Ordering::SeqCst);
+            drop(self.way.subscribe().wait_for(|way| *way != Way::Unread).await.expect("the gate holds the sender"));
         }
         let result = self.inner.get_opts(location, options).await?;
         if is_counted && !is_head {

@@ -1,3 +1,11 @@
+use std::time::Duration;
+
+use arrow::array::TimestampMicrosecondArray;
+use arrow::datatypes::{Field, Schema};
+use storage::write_archive;
+use types::columns::EVENT_TIME;
+use types::sql_types::timestamp_type;
+
 use super::*;
 
 fn known(next_offset: i64, log_identity: &str) -> PartitionRecord {
@@ -51,4 +59,30 @@ fn a_partition_read_for_the_first_time_begins_where_its_log_does() {
     let bounds = |begin| PartitionBounds { partition: 0, begin: Offset(begin), end: Offset(9) };
     assert_eq!(start_of(None, &id, "log", &bounds(0), false).unwrap(), Start::At(Offset(0)));
     assert!(matches!(start_of(None, &id, "log", &bounds(4), false).unwrap(), Start::AfterGap { start: Offset(0), end: Offset(4), .. }));
+}
+
+/// What is remembered waits for no file, and a file that is remembered slowly takes little memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_file_is_decoded_a_few_batches_ahead() {
+    const ROWS: usize = 50_000;
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let field = Field::new(EVENT_TIME, timestamp_type(), false);
+    let times = TimestampMicrosecondArray::from_iter_values(0..ROWS as i64).with_timezone("UTC");
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(times)]).unwrap();
+    let file = write_archive(&storage, &"s".into(), Uuid::nil(), 1, vec![rows]).await.unwrap();
+    let mut ahead = ReadAhead::begin(&storage, &file, &[EVENT_TIME.to_owned()]);
+    let decoded = async {
+        while ahead.batches.len() < BATCHES_AHEAD {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), decoded).await.expect("timed out: nothing is decoded ahead");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(ahead.batches.len(), BATCHES_AHEAD, "no more is decoded until some is taken");
+    assert!(!ahead.reading.is_finished());
+    let mut read = 0;
+    while let Some(batch) = ahead.next().await.unwrap() {
+        read += batch.num_rows();
+    }
+    assert_eq!(read, ROWS);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
-use basestream_tests::{Harness, Worker};
+use basestream_tests::{Harness, Worker, until};
 use catalog::DefinitionKind::Stream;
 use futures::TryStreamExt;
 use storage::{ObjectStorage, read_archive};
@@ -20,6 +20,15 @@ const EVENTS: i64 = 40;
 async fn append(harness: &Harness, first: i64) {
     let event = |number: i64| (Some(number.to_string()), format!(r#"{{"id":"{number}","ts":"2026-03-01T10:00:00Z"}}"#));
     harness.append("s", PARTITIONS, (first..first + EVENTS).map(event).collect()).await.unwrap();
+}
+
+/// A worker that reads this storage.
+fn start(harness: &Harness, storage: ObjectStorage) -> Worker {
+    let mut speed = harness.speed("two", Duration::from_millis(20), None);
+    speed.storage = storage;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,11 +54,7 @@ async fn each_file_is_read_once_for_the_ids_of_all_partitions() {
 
     append(&harness, 0).await;
     append(&harness, EVENTS).await;
-    let mut speed = harness.speed("two", Duration::from_millis(20), None);
-    speed.storage = storage;
-    let stop = CancellationToken::new();
-    let token = stop.clone();
-    let worker = Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) };
+    let worker = start(&harness, storage);
     harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
     assert_eq!(gate.take_reads(), once, "parts of archive files that were read");
@@ -62,4 +67,35 @@ async fn each_file_is_read_once_for_the_ids_of_all_partitions() {
             ranges.fold((0, 0), |(archived, duplicate), range| (archived + range.archived, duplicate + range.duplicate));
         assert!(archived > 0 && archived == duplicate, "{archived} events of partition {partition}, {duplicate} of them again");
     }
+}
+
+/// As many as `FILES_AT_ONCE` of `speed/src/recover.rs` says: storage that answers slowly is asked for several files,
+/// and a long archive is not read into memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn four_files_are_read_at_once_for_their_ids() {
+    const AT_ONCE: usize = 4;
+    crate::show_logs();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM)]).await.unwrap();
+    for file in 0..AT_ONCE as i64 + 2 {
+        append(&harness, file * EVENTS).await;
+        harness.commit_at_once("one", &[("s", "s")]).await.unwrap();
+    }
+    let gate = Gate::before(harness.storage.object_store(), "archive/", Way::Unread);
+    append(&harness, 0).await;
+    let worker = start(&harness, ObjectStorage::over(gate.clone()).unwrap());
+    let mut asked_for = 0;
+    until("reads of several files", async || {
+        asked_for += gate.take_reads();
+        asked_for >= AT_ONCE
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(asked_for + gate.take_reads(), AT_ONCE);
+    gate.set(Way::Fine);
+    harness.committed("s", "s").await.unwrap();
+    worker.finish().await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
+    let duplicates: i64 = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).map(|range| range.duplicate).sum();
+    assert_eq!(duplicates, EVENTS, "each id is known");
 }

@@ -220,6 +220,34 @@ async fn leases_of_the_log_are_renewed_on_the_threads_for_leases() {
     within("a renewal", renewed).await;
 }
 
+/// A worker finds the next records waiting, and what waits for one that is slow is bounded.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_reads_as_far_ahead_of_its_worker_as_the_queue_has_places() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 100)).await.unwrap();
+    let subscription = Subscription { queue: 3, max_records: 5, ..subscription("a", &["events"]) };
+    let mut consumer = log.subscribe(subscription).await.unwrap();
+    match within("its partition", consumer.events.recv()).await {
+        Some(LogEvent::Assigned { start, .. }) => start.send(Ok(vec![(source("events", 0), Offset::ZERO)])).unwrap(),
+        other => panic!("{other:?}"),
+    }
+    until("three fetches that wait", || consumer.events.len() == 3).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(consumer.events.len(), 3, "it does not read on");
+    let mut read = 0;
+    while read < 100 {
+        match within("the rest", consumer.events.recv()).await {
+            Some(LogEvent::Fetched(fetched)) => {
+                assert!(fetched.records.len() <= 5 && fetched.records.iter().zip(read..).all(|(record, offset)| record.offset.0 == offset));
+                read += fetched.records.len() as i64;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// Whether a lease could not be renewed in time: then it is lost, rightly.
 fn is_too_long_for_leases(stood_still: &StoodStill) -> bool {
     stood_still.longest() > lease::LEASE - 3 * lease::RENEW_EVERY
