@@ -11,7 +11,8 @@
 //!         answerer             grouped: merge states | linked: walk edges
 //!         meta, archive        what an answer is made from; states recomputed for a past time
 //!           query_context      one read view, one time
-//!         query_runtime        sessions; admission: whose turn it is; query_memory: each query's share
+//!         query_runtime        sessions; admission: whose turn it is; query_memory: each query's share;
+//!                              spill_folder: where what does not fit goes
 //!         follower             catalog state --copy, layers--> read view
 //!           read_view
 //!             copy, layers     snapshot buckets, checkpoints' states
@@ -44,6 +45,7 @@ mod recently_used;
 mod row_cache;
 mod scoring;
 mod sockets;
+mod spill_folder;
 mod sql;
 mod value_errors;
 

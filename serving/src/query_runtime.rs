@@ -12,7 +12,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
 use engine::plan::{asking_session_builder, session_config};
 use storage::ObjectStorage;
-use types::{Error, Result, threads};
+use types::{Result, threads};
 
 use crate::admission::Admission;
 use crate::blocking_pool::BlockingPool;
@@ -21,6 +21,7 @@ use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::query_memory::QueryMemory;
 use crate::row_cache::RowCache;
+use crate::spill_folder::SpillFolder;
 
 /// The catalog of all tables, as PostgreSQL clients know the database: `basestream.public.orders` is `orders`.
 pub const CATALOG: &str = "basestream";
@@ -35,6 +36,7 @@ pub(crate) struct QueryRuntime {
     /// Of sessions.
     config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
+    spill: SpillFolder,
     memory_limit_bytes: usize,
     limits: Arc<ServingLimits>,
     admission: Admission,
@@ -57,13 +59,13 @@ impl QueryRuntime {
         hot: &HotKeySettings,
         cache: &Path,
     ) -> Result<Self> {
-        let folder = cache.join("spill");
-        std::fs::create_dir_all(&folder).map_err(|error| Error::from(error).with("folder", folder.display()))?;
-        let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![folder]));
+        let spill = SpillFolder::make_in(cache)?;
+        let files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill.path().to_owned()]));
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_limit_bytes)))
-            .with_disk_manager_builder(spill)
-            .build_arc()?;
+            .with_disk_manager_builder(files)
+            .build_arc()
+            .map_err(|error| spill.named(error))?;
         storage.register(&runtime);
         let (functions, catalog, storage) = (functions.clone(), catalog.clone(), storage.clone());
         let kept_keys = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
@@ -77,6 +79,7 @@ impl QueryRuntime {
             storage,
             config: config(),
             runtime,
+            spill,
             memory_limit_bytes,
             limits,
             admission,
@@ -136,6 +139,11 @@ impl QueryRuntime {
     /// The memory of the query that this is for.
     pub(crate) fn query_memory(&self) -> Option<&Arc<QueryMemory>> {
         self.of_query.as_ref()
+    }
+
+    /// Where queries spill to.
+    pub(crate) fn spill_folder(&self) -> &SpillFolder {
+        &self.spill
     }
 
     /// What queries hold at the moment.

@@ -48,10 +48,15 @@ pub(super) async fn run(
             (made_apart(plan, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
-    let memory = runtime.query_memory().cloned();
-    let named = batches.map(move |batch| match &memory {
-        Some(memory) => batch.map_err(|error| memory.named(error)),
-        None => batch,
+    let (memory, spill) = (runtime.query_memory().cloned(), runtime.spill_folder().clone());
+    let named = batches.map(move |batch| {
+        batch.map_err(|error| {
+            let error = spill.named(error);
+            match &memory {
+                Some(memory) => memory.named(error),
+                None => error,
+            }
+        })
     });
     let time = limits.query_time.map(|limit| (Box::pin(tokio::time::sleep_until(Instant::now() + limit)), limit));
     let rows = limits.result_rows.map(|most| Rows { most, sent: 0 });

@@ -1,4 +1,4 @@
-//! The binary, a run that spills, a node's copies, and remembered ids, on a real file system that runs full.
+//! The binary, runs and queries that spill, a node's copies, and remembered ids, on a real file system that runs full.
 //! `BASESTREAM_TEST_SMALL_DISK` names a folder on one of 24 MiB: `tests/services/test disk` mounts it.
 
 use std::process::Stdio;
@@ -18,6 +18,7 @@ use crate::table;
 
 mod copies;
 mod remembered_ids;
+mod spills;
 
 const STREAM: &str = "CREATE STREAM payments (k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts', key = 'k');";
 const VIEW: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM payments GROUP BY k;";

@@ -30,7 +30,7 @@ async fn a_copy_on_a_small_disk_waits_for_space_and_what_is_loaded_is_answered_m
     harness.define(&[(Stream, "payments", STREAM.trim_end_matches(';')), (View, "counts", VIEW.trim_end_matches(';'))]).await.unwrap();
     append(&harness, 0).await;
     append(&harness, KEYS / 2).await;
-    let node = open(&harness, &cache).await;
+    let node = open(&harness, &cache, ServingLimits::default()).await;
     let before = table(&node, "counts");
     assert_eq!(before.len(), KEYS);
     let stop = CancellationToken::new();
@@ -72,8 +72,8 @@ async fn append(harness: &Harness, first: usize) {
     harness.commit_at_once("one", &[("payments", "payments")]).await.unwrap();
 }
 
-/// A node whose copies are in this folder.
-async fn open(harness: &Harness, cache: &Path) -> Node {
+/// A node whose copies, and what queries spill, are in this folder.
+pub(super) async fn open(harness: &Harness, cache: &Path, limits: ServingLimits) -> Node {
     serving::clean_cache(cache).unwrap();
     let settings = NodeSettings {
         name: "copying".into(),
@@ -87,7 +87,7 @@ async fn open(harness: &Harness, cache: &Path) -> Node {
         memory_limit_bytes: 256 << 20,
         max_rebuilt_events: MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
-        limits: ServingLimits::default(),
+        limits,
         hot_keys: HotKeySettings::default(),
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());

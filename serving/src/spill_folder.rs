@@ -1,0 +1,48 @@
+//! The folder that queries spill to where they need more memory than they may have.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use types::{Error, Result};
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct SpillFolder(Arc<Path>);
+
+impl SpillFolder {
+    /// Makes it in the folder of a node's copies.
+    pub(crate) fn make_in(cache: &Path) -> Result<Self> {
+        let folder = Self(cache.join("spill").into());
+        std::fs::create_dir_all(&folder.0).map_err(|error| folder.located(error))?;
+        Ok(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The same error; one of the disk names the folder and its setting. It is of this folder: what a query reads comes
+    /// from mapped files and from the storage, whose errors are our own.
+    pub(crate) fn named(&self, error: DataFusionError) -> DataFusionError {
+        let is_of_the_disk = match error.find_root() {
+            DataFusionError::IoError(_) => true,
+            DataFusionError::ArrowError(error, _) => matches!(**error, ArrowError::IoError(..)),
+            _ => false,
+        };
+        if !is_of_the_disk {
+            return error;
+        }
+        let refused = Error::unavailable("the query needs more memory than it may have, and cannot spill to the disk");
+        let help = "free space in the folder, select less, or raise serving.limits.query_memory";
+        self.located(refused.caused_by(Error::from(error))).with("help", help).into()
+    }
+
+    fn located(&self, error: impl Into<Error>) -> Error {
+        error.into().with("folder", self.0.display()).with("setting", "serving.cache_dir")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+use std::io;
+
+use types::ErrorKind;
+
+use super::*;
+
+#[test]
+fn an_error_of_the_disk_names_the_folder_and_its_setting_and_another_stays_what_it_is() {
+    let cache = tempfile::tempdir().unwrap();
+    let folder = SpillFolder::make_in(cache.path()).unwrap();
+    assert!(folder.path().is_dir());
+    let full = || io::Error::other("No space left on device");
+    // DataFusion writes by Arrow, below which its own error may be hidden.
+    let hidden = io::Error::other(DataFusionError::IoError(full()));
+    let of_arrow = ArrowError::IoError(hidden.to_string(), hidden);
+    let errors = [
+        DataFusionError::IoError(full()),
+        DataFusionError::ArrowError(Box::new(of_arrow), None),
+        DataFusionError::IoError(full()).context("spilling"),
+        DataFusionError::Shared(Arc::new(DataFusionError::IoError(full()))),
+    ];
+    for error in errors {
+        let named = Error::from(folder.named(error));
+        assert_eq!(named.kind(), ErrorKind::Unavailable, "{named}");
+        assert_eq!(named.fact("folder"), Some(&*folder.path().display().to_string()), "{named}");
+        assert_eq!(named.fact("setting"), Some("serving.cache_dir"), "{named}");
+        assert!(named.to_string().contains("No space left on device"), "{named}");
+    }
+    assert!(matches!(folder.named(DataFusionError::Plan("x".into())), DataFusionError::Plan(_)));
+    let of_storage = Error::from(folder.named(Error::unavailable("the storage does not answer").into()));
+    assert_eq!(of_storage.fact("setting"), None);
+}
