@@ -1,5 +1,5 @@
-//! The node that reads the views of sinks and alerts, in a process of workers alone: it is open while there are any.
-//! The alerts run beside it.
+//! The node that reads the views of sinks and alerts, in a process of workers alone: it is open while there are any, or
+//! something is left of dropped alerts. The alerts run beside it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,9 @@ impl Keeping {
         }
         let state = catalog.state().await?;
         let kinds = [DefinitionKind::Sink, DefinitionKind::Alert];
-        Ok((state.revision, kinds.into_iter().any(|kind| state.live(kind).next().is_some())))
+        let has_live = kinds.into_iter().any(|kind| state.live(kind).next().is_some());
+        // What dropped alerts left is put out and removed beside the alerts that run.
+        Ok((state.revision, has_live || !catalog.alert_progress().await?.is_empty()))
     }
 
     async fn open(&mut self) {

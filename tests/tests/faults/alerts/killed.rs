@@ -1,5 +1,6 @@
 //! The binary, killed beside the commit of a begin: after the catalog has it and before its record is in the topic, and
-//! after that, before the catalog notes it. The next process puts out what is left, also of an alert that has changed.
+//! after that, before the catalog notes it. The next process puts out what is left, also of an alert that has changed or
+//! is gone.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -75,21 +76,27 @@ async fn a_begin_is_put_out_once_however_its_process_dies_beside_the_commit() {
     }
 }
 
+/// Of the version that follows, nothing satisfies the condition. Where the alert is dropped, there is no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_begin_is_put_out_also_if_the_alert_is_changed_before_it_is() {
+async fn a_begin_is_put_out_also_if_the_alert_is_changed_or_dropped_before_it_is() {
     super::show_logs();
-    let harness = Harness::new().await.unwrap();
-    let project = project(&harness).await;
-    killed_at(&project, &harness, 0, "alert.after_commit").await;
-    assert_eq!(committed(&harness).await, (1, 0));
-    assert!(put_out(&harness, "much").await.is_empty());
+    for next_version in [Some(MUCH.replace("total >= 3", "total >= 100")), None] {
+        let harness = Harness::new().await.unwrap();
+        let project = project(&harness).await;
+        killed_at(&project, &harness, 0, "alert.after_commit").await;
+        assert_eq!(committed(&harness).await, (1, 0));
+        assert!(put_out(&harness, "much").await.is_empty());
 
-    // Nothing satisfies the condition of the next version.
-    std::fs::write(project.folder.path().join("alerts/much.sql"), MUCH.replace("total >= 3", "total >= 100")).unwrap();
-    project.ok(&["apply"]).unwrap();
-    let next = project.start("speed").unwrap();
-    until("the next process to put it out", async || put_out(&harness, "much").await.contains_key("k0")).await;
-    assert_eq!(next.terminate().unwrap(), Some(0));
-    let found = put_out(&harness, "much").await;
-    assert_eq!((found["k0"].len(), state(found["k0"].first())), (1, "began"), "{found:#?}");
+        let file = project.folder.path().join("alerts/much.sql");
+        match &next_version {
+            Some(sql) => std::fs::write(file, sql).unwrap(),
+            None => std::fs::remove_file(file).unwrap(),
+        }
+        project.ok(&["apply", "--prune"]).unwrap();
+        let next = project.start("speed").unwrap();
+        until("the next process to put it out", async || put_out(&harness, "much").await.contains_key("k0")).await;
+        assert_eq!(next.terminate().unwrap(), Some(0));
+        let found = put_out(&harness, "much").await;
+        assert_eq!((found["k0"].len(), state(found["k0"].first())), (1, "began"), "{next_version:?}: {found:#?}");
+    }
 }
