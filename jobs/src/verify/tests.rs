@@ -188,7 +188,7 @@ async fn events_on_which_a_view_fails_are_on_neither_side_and_in_the_ledger() {
 }
 
 /// Forms that planning and rewriting could interpret differently.
-const SHAPES: [&str; 28] = [
+const SHAPES: [&str; 29] = [
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT count(*) AS n, upper(device) AS who FROM payments GROUP BY 2",
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT device AS \"Device\", score AS s, count(DISTINCT amount) AS n FROM payments GROUP BY device, score",
     "WITH (windows = '90s, 10m, 1h', every = '1h', precision = '1min') AS SELECT device, count(*) AS n FROM payments GROUP BY device",
@@ -200,6 +200,7 @@ const SHAPES: [&str; 28] = [
     "WITH (windows = '1h, 30d', every = '1h') AS WITH a (d, x, t) AS (SELECT device, amount, ts FROM payments), b AS (SELECT * FROM a WHERE x > 3) \
      SELECT d, max(x) AS x, max(t) FILTER (WHERE within(t, '3d')) AS t FROM b GROUP BY d",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, string_agg(id, ',' ORDER BY score) AS ids, array_agg(DISTINCT score ORDER BY score) AS scores FROM payments GROUP BY device",
+    "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, string_agg(id, ',' ORDER BY score) AS up, string_agg(id, ';' ORDER BY amount DESC) AS down FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, first_value(id ORDER BY score) AS f, last_value(amount ORDER BY ts) AS l, last_n(id, 3 ORDER BY score DESC) AS n FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, median(score) AS m, percentile_cont(0.9) WITHIN GROUP (ORDER BY score) AS p FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, corr(score, amount) AS c, regr_slope(score, amount) AS r, covar_pop(score, score) AS v, var_pop(score) AS w FROM payments GROUP BY device",
