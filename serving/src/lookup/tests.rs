@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use ::types::{Error, ErrorKind};
 use catalog::DefinitionKind;
 use datafusion::common::ScalarValue;
@@ -5,7 +7,7 @@ use engine::events::parse_timestamp;
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use super::{KeyRows, Keys};
+use super::{KeyRows, Keys, ViewKeys, ViewRows};
 use crate::answerer::WantedPaths;
 use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
@@ -270,4 +272,37 @@ async fn a_cancelled_lookup_looks_no_key_up() {
         let ended = lookup.rows(&columns, None, None, &|| Err(Error::unavailable("nobody waits"))).err();
         assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");
     }
+}
+
+/// Each event counts in both views. If each of them were answered from a read view of its own, those that come in
+/// between would count in the second one alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_views_count_the_same_events_while_more_come() {
+    const EVENTS: i64 = 100;
+    let harness = Arc::new(Harness::filled().await);
+    let writing = tokio::spawn({
+        let harness = harness.clone();
+        async move {
+            for id in 0..EVENTS {
+                harness.fresh(1, &[event(&format!("more {id}"), "2026-03-02T11:59:00Z", "a", "1.00", "ok")]).await;
+            }
+        }
+    });
+    let counted = |of_view: &ViewRows, column: &str| {
+        let row: Value = serde_json::from_str(rows(&of_view.rows).unwrap()[0].get()).unwrap();
+        row[column].as_i64().unwrap()
+    };
+    loop {
+        let is_last = writing.is_finished();
+        let velocity = ViewKeys { view: "velocity".into(), keys: text(&[("device", "a")]) };
+        let totals = ViewKeys { view: "totals".into(), keys: json_keys(&[json!({})]) };
+        let views = harness.node.lookup_views(vec![velocity, totals], None, None).await.unwrap().views;
+        let [of_device, of_all] = [counted(&views[0], "n_1h"), counted(&views[1], "n")];
+        assert_eq!(of_all - of_device, 4, "{of_all} events, {of_device} of the device");
+        if is_last {
+            assert_eq!(of_device, 2 + EVENTS);
+            break;
+        }
+    }
+    writing.await.unwrap();
 }
