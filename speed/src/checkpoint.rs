@@ -136,8 +136,10 @@ impl Writing {
         let Self { sealed, views, files } = self;
         let id = sealed.record.id;
         failpoint::hit("checkpoint.before_archive")?;
-        for (stream, (version, batches)) in sealed.archive.iter().skip(files.len()) {
+        for (stream, (version, batches)) in sealed.archive.iter_mut().skip(files.len()) {
             files.push(write_archive(storage, stream, id, *version, batches.clone()).await?);
+            // Nothing else needs them, and another attempt goes on after this file.
+            *batches = Vec::new();
         }
         failpoint::hit("checkpoint.after_archive")?;
         for (stream, letters) in sealed.dead_letters.iter().skip(files.len() - sealed.archive.len()) {
@@ -159,25 +161,34 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
     let record = &sealed.record;
     let mut streams: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
     streams.dedup();
-    let plans = views.iter().map(|view| ((view.name.clone(), view.version), (view.plan.clone(), view.codec.clone()))).collect();
-    let merged = FreshLayer::merge(&sealed.layers, &plans)?;
-    let sections: Vec<Section> = views
-        .iter()
-        .filter(|view| view.plan.streams.iter().any(|stream| streams.contains(&stream.name)))
-        .filter_map(|view| Some((view, merged.states.get(&(view.name.clone(), view.version))?)))
-        .map(|(view, rows)| Section {
-            view: view.name.to_string(),
-            version: view.version,
-            stamp: view.plan.stamp.clone(),
-            schema: view.plan.state_schema().clone(),
-            batches: vec![rows.batch().clone()],
-            failures: merged.failures.get(&(view.name.clone(), view.version)).map(|failures| (**failures).clone()).unwrap_or_default(),
-        })
-        .collect();
-    if sections.is_empty() {
+    let reads_any = |view: &&LiveView| view.plan.streams.iter().any(|stream| streams.contains(&stream.name));
+    let is_known = |view: &&LiveView| {
+        let version = (view.name.clone(), view.version);
+        let has_states = sealed.layers.iter().any(|layer| layer.states.contains_key(&version));
+        has_states && sealed.layers.iter().all(|layer| layer.covers(&version, |stream| view.plan.reads(stream)))
+    };
+    let views: Vec<LiveView> = views.iter().filter(reads_any).filter(is_known).cloned().collect();
+    if views.is_empty() {
         return Ok(None);
     }
     let ranges = record.ranges.iter();
     let ranges = ranges.map(|range| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end }).collect();
+    // One after the other is merged, encoded and dropped.
+    let layers = sealed.layers.clone();
+    let sections = views.into_iter().filter_map(move |view| section(&layers, &view));
     write_states_object(storage, &ObjectName::States { checkpoint: record.id }, sections, ranges).await.map(Some)
+}
+
+/// What these layers have of a view. `None` if its states cannot be merged.
+fn section(layers: &[Arc<FreshLayer>], view: &LiveView) -> Option<Section> {
+    let version = (view.name.clone(), view.version);
+    let (rows, failures) = FreshLayer::merge_view(layers, &version, &view.plan, &view.codec)?;
+    Some(Section {
+        view: view.name.to_string(),
+        version: view.version,
+        stamp: view.plan.stamp.clone(),
+        schema: view.plan.state_schema().clone(),
+        batches: vec![rows.batch().clone()],
+        failures,
+    })
 }

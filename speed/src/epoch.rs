@@ -172,8 +172,12 @@ impl Epoch {
                 *known = time.max(*known);
             }
             let of_stream = closed.events.entry(state.id.stream.clone()).or_default();
+            let counted = open.bytes();
             let events = open.finish()?;
+            self.bytes = self.bytes.saturating_sub(counted);
             if events.num_rows() > 0 {
+                // What it really takes: columns have more room than they need.
+                self.bytes += events.get_array_memory_size();
                 of_stream.push(events.clone());
                 self.events.entry(state.id.clone()).or_default().push(events.clone());
             }

@@ -291,18 +291,42 @@ fn has(vector: &Vector, partition: &PartitionId) -> bool {
     vector.iter().any(|(known, _)| known == partition)
 }
 
+/// `rows` merged; `None` if one of the layers lacks states of the view.
+fn merged_states(
+    layers: &[Arc<FreshLayer>],
+    view: &ViewVersion,
+    rows: &[&StateRows],
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+) -> Option<StateRows> {
+    if !layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))) {
+        return None;
+    }
+    let merged = merge_sets(plan, codec, rows);
+    merged
+        .inspect_err(
+            |error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"),
+        )
+        .ok()
+}
+
 impl FreshLayer {
     /// Merges several layers of the same epoch, in order, into one. `plans` holds the plan and codec of each
     /// view version.
     pub fn merge(layers: &[Arc<FreshLayer>], plans: &BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>) -> Result<FreshLayer> {
         Ok(Self::merge_by(layers, |view, rows| {
-            let (plan, codec) =
-                plans.get(view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))))?;
-            let merged = merge_sets(plan, codec, rows);
-            merged
-                .inspect_err(|error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"))
-                .ok()
+            let (plan, codec) = plans.get(view)?;
+            merged_states(layers, view, rows, plan, codec)
         }))
+    }
+
+    /// Merges what several layers of the same epoch have of one view. `None` where [`FreshLayer::merge`] leaves it out.
+    pub fn merge_view(layers: &[Arc<FreshLayer>], view: &ViewVersion, plan: &ViewPlan, codec: &KeyCodec) -> Option<(StateRows, Failures)> {
+        let rows: Vec<&StateRows> = layers.iter().filter_map(|layer| layer.states.get(view)).map(|rows| &**rows).collect();
+        let states = merged_states(layers, view, &rows, plan, codec)?;
+        let mut failures = Failures::default();
+        layers.iter().filter_map(|layer| layer.failures.get(view)).for_each(|of_layer| failures.extend(of_layer));
+        Some((states, failures))
     }
 
     pub fn memory_bytes(&self) -> usize {

@@ -115,7 +115,8 @@ pub(crate) fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options:
     let mut encoder = ParquetEncoder::new(schema, options)?;
     let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
     parts.push(encoder.finish()?.0);
-    Ok(parts.concat().into())
+    parts.retain(|part| !part.is_empty());
+    Ok(if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() })
 }
 
 /// Reads a whole file whose bytes are already checked. Returns its `basestream.` metadata (keys without the prefix) and
@@ -191,7 +192,13 @@ impl ParquetEncoder {
         let before = self.writer.flushed_row_groups().len();
         self.writer.write(batch).map_err(not_written)?;
         self.rows += batch.num_rows() as i64;
-        if self.writer.flushed_row_groups().len() == before { Ok(Bytes::new()) } else { self.drain(before) }
+        if self.writer.flushed_row_groups().len() == before {
+            return Ok(Bytes::new());
+        }
+        let encoded = self.drain(before)?;
+        // The next row group will have about the same size.
+        self.writer.inner_mut().reserve(encoded.len());
+        Ok(encoded)
     }
 
     /// Returns the last bytes of the file, and its number of rows.
@@ -209,10 +216,7 @@ impl ParquetEncoder {
     /// Takes the bytes written so far and records the pieces of the row groups after the first `known` ones.
     fn drain(&mut self, known: usize) -> Result<Bytes> {
         self.writer.sync()?;
-        let encoded = self.writer.inner_mut();
-        // The next row group will have about the same size.
-        let next = Vec::with_capacity(encoded.len());
-        let encoded = Bytes::from(std::mem::replace(encoded, next));
+        let encoded = Bytes::from(std::mem::take(self.writer.inner_mut()));
         let base = self.pieces.last().map_or(0, |piece| piece.range.end);
         let mut start = base;
         for group in &self.writer.flushed_row_groups()[known..] {

@@ -101,14 +101,15 @@ pub struct StatesObject {
     footer: Footer,
 }
 
-/// Writes an object with these sections. Durable when it returns. The record's row count is that of all sections.
+/// Writes an object with these sections, of which each is encoded before the next one is asked for. Durable when it
+/// returns. The record's row count is that of all sections.
 pub async fn write_states_object(
     storage: &ObjectStorage,
     name: &ObjectName,
-    sections: Vec<Section>,
+    sections: impl IntoIterator<Item = Section> + Send + 'static,
     ranges: Vec<SegmentRange>,
 ) -> Result<FileRecord> {
-    let (content, rows) = tokio::task::spawn_blocking(move || encode(&sections, ranges)).await??;
+    let (content, rows) = tokio::task::spawn_blocking(move || encode(sections, ranges)).await??;
     let stored = storage.put_new(name, content).await?;
     Ok(name.record(stored, rows, None))
 }
@@ -167,24 +168,24 @@ impl StatesObject {
     }
 }
 
-fn encode(sections: &[Section], ranges: Vec<SegmentRange>) -> Result<(Bytes, i64)> {
+fn encode(sections: impl IntoIterator<Item = Section>, ranges: Vec<SegmentRange>) -> Result<(Bytes, i64)> {
     let mut content = MAGIC.to_vec();
     let mut footer = Footer { format: STATES_FORMAT, sections: Vec::new(), ranges };
     for section in sections {
         let start = content.len();
-        encode_section(section, &mut content)?;
+        encode_section(&section, &mut content)?;
         let (min_tile, max_tile) = tile_bounds(&section.batches);
         footer.sections.push(SectionMeta {
-            view: section.view.clone(),
+            view: section.view,
             version: section.version,
-            stamp: section.stamp.clone(),
+            stamp: section.stamp,
             offset: start as u64,
             length: (content.len() - start) as u64,
             crc32: crc32fast::hash(&content[start..]),
             rows: section.batches.iter().map(|batch| batch.num_rows() as u64).sum(),
             min_tile,
             max_tile,
-            failures: section.failures.clone(),
+            failures: section.failures,
         });
     }
     let json = serde_json::to_vec(&footer)?;
