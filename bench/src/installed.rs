@@ -30,7 +30,7 @@ use crate::rows;
 
 /// The number of partitions of the log, unless a benchmark chooses another. As many follow that are in the archive only.
 const PARTITIONS: u64 = 4;
-/// Events of one checkpoint: about what a worker collects in `speed.checkpoint_bytes`.
+/// Events of one checkpoint: about what a worker collects in a quarter of `speed.checkpoint_bytes`.
 const CHECKPOINT_EVENTS: u64 = 1_000_000;
 /// The default paths of the catalog and the snapshots, and the suffix of the name of the catalog's copy.
 const CATALOG: &str = "data/catalog.db";

@@ -104,8 +104,8 @@ pub struct SpeedSettings {
     /// A checkpoint is committed after this time at the latest. Default: `10s`.
     #[serde(deserialize_with = "fields::duration")]
     pub checkpoint_interval: Duration,
-    /// Limit on uncheckpointed data (bytes, all workers of a process together). A worker begins a checkpoint at half of
-    /// its share, as it holds that data until the commit. Default: `256MiB`.
+    /// Memory for uncheckpointed data (bytes, all workers of a process together). A worker begins a checkpoint at a
+    /// quarter of its share, as it holds that data until the commit, and merges and encodes it. Default: `512MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub checkpoint_bytes: u64,
     /// How far an event may be dated after its partition's clock; later ones become dead letters. Default: `10m`.
@@ -388,7 +388,7 @@ impl Default for SpeedSettings {
             group: "basestream".to_owned(),
             workers: default_workers(),
             checkpoint_interval: Duration::from_secs(10),
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 512 << 20,
             max_future: Duration::from_secs(600),
             dedup_memory: 256 << 20,
             hot_key_share: 0.1,

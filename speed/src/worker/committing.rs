@@ -16,6 +16,9 @@ use crate::sinks::WorkerSinks;
 /// A micro-batch closes at this many records, after this long, or when no record is waiting.
 const MICRO_BATCH_RECORDS: usize = 32_768;
 pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
+/// What a worker holds at most, in epochs: one that is committed, with what it takes to merge and to encode it, and the
+/// next one, with what it takes to merge its layers.
+const EPOCHS_HELD: usize = 4;
 
 impl Worker<'_> {
     /// Closes the micro-batch and commits the epoch when they are due.
@@ -26,8 +29,7 @@ impl Worker<'_> {
         }
         let settings = &self.speed.settings;
         let aged = self.epoch.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
-        // Half: sealed work is held as well until it is committed.
-        let is_full = self.epoch.bytes() >= settings.checkpoint_bytes / 2;
+        let is_full = self.epoch.bytes() >= settings.checkpoint_bytes / EPOCHS_HELD;
         if is_full || (aged && self.under_way.is_none()) {
             self.begin_checkpoint().await?;
         }

@@ -41,10 +41,10 @@ const LINKED_USERS: &str = "users_30d";
 /// are in fresh layers.
 const EARLY: usize = 950_000;
 const COMMITTED: usize = 600_000;
-const CHECKPOINT_BYTES: usize = 16 << 20;
+const CHECKPOINT_BYTES: usize = 32 << 20;
 const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 
-/// Two epochs of half of [`CHECKPOINT_BYTES`], their layers while they are merged and encoded, and 16 waiting fetches.
+/// Two epochs of a quarter of [`CHECKPOINT_BYTES`], their layers while they are merged and encoded, and 16 waiting fetches.
 /// All events and edges of the hub would take some 150 MiB more.
 const SPEED_BYTES: usize = 128 << 20;
 /// Ten thousand neighbours, and a flag for each of a million rows, take some ten MiB. All neighbours, stored like those
@@ -55,7 +55,7 @@ const WALK_BYTES: usize = 16 << 20;
 const BATCH_BYTES: usize = 128 << 20;
 
 /// - **Speed**: a million accounts pass from the log through workers, most of them to checkpoints. An epoch is
-///   checkpointed at half of `checkpoint_bytes` and then dropped: no memory is kept per key.
+///   checkpointed at a quarter of `checkpoint_bytes` and then dropped: no memory is kept per key.
 /// - **Serving**, without a snapshot and with one: a query holds the sample, `max_degree` neighbours, and hashes the
 ///   others a few thousand at a time. (States after the cut, of any view, are in the node's memory; those of a snapshot
 ///   are mapped.)
@@ -127,7 +127,7 @@ async fn show_the_rest(harness: &Harness, node: &Node, fresh: Fresh) -> Worker {
             ends.set(PartitionId::new(stream, bounds.partition), bounds.end);
         }
     }
-    let worker = start(harness, "two", 1 << 30, Some(fresh));
+    let worker = start(harness, "two", 2 << 30, Some(fresh));
     until("the rest to be shown", async || {
         assert!(!worker.task.is_finished(), "the worker ended");
         node.read_view().unwrap().vector.covers(&ends)
