@@ -44,8 +44,8 @@ const COMMITTED: usize = 600_000;
 const CHECKPOINT_BYTES: usize = 32 << 20;
 const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 
-/// Two epochs of a quarter of [`CHECKPOINT_BYTES`], their layers while they are merged and encoded, and 16 waiting fetches.
-/// All events and edges of the hub would take some 150 MiB more.
+/// Two epochs of a quarter of [`CHECKPOINT_BYTES`], their layers while they are merged and encoded, and 16 waiting
+/// fetches. All events and edges of the hub would take some 150 MiB more.
 const SPEED_BYTES: usize = 128 << 20;
 /// Ten thousand neighbours, and a flag for each of a million rows, take some ten MiB. All neighbours, stored like those
 /// that a walk follows, would take some 280 bytes each: 270 MiB.

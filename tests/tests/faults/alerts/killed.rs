@@ -1,6 +1,6 @@
 //! The binary, killed beside the commit of a begin: after the catalog has it and before its record is in the topic, and
-//! after that, before the catalog notes it. The next process puts out what is left, also of an alert that has changed or
-//! is gone.
+//! after that, before the catalog notes it. The next process puts out what is left, also of an alert that has changed
+//! or is gone.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
