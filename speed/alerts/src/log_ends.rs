@@ -54,7 +54,7 @@ impl LogEnds {
         let ends = self.ends.as_ref()?;
         let known = read_view.complete_to_by_partition(view);
         self.is_needed = ends.by_partition.keys().any(|partition| !matches!(known.get(partition), Some(Some(_))));
-        complete_to(known, (ends.at, &ends.by_partition), &read_view.vector)
+        complete_to(known, ends, &read_view.vector)
     }
 }
 
@@ -74,14 +74,10 @@ async fn ends(alerts: &Alerts, read_view: &ReadView, view: &LiveView) -> Result<
 
 /// The least time over all partitions. For each partition, it is the time up to which it is known to be counted, or
 /// else the time of the log's answer, once the partition is read up to the end that the log gave.
-fn complete_to(
-    known: BTreeMap<PartitionId, Option<Micros>>,
-    (at, ends): (Micros, &BTreeMap<PartitionId, Offset>),
-    read: &Vector,
-) -> Option<Micros> {
+fn complete_to(known: BTreeMap<PartitionId, Option<Micros>>, ends: &PartitionEnds, read: &Vector) -> Option<Micros> {
     let mut of_each = known;
-    for (partition, end) in ends {
-        let of_log = (read.get(partition) >= *end).then_some(at);
+    for (partition, end) in &ends.by_partition {
+        let of_log = (read.get(partition) >= *end).then_some(ends.at);
         let known = of_each.entry(partition.clone()).or_default();
         *known = known.or(of_log);
     }

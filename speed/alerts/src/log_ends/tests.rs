@@ -6,9 +6,9 @@ const AT: Micros = 100;
 fn of_two(known: [Option<Option<Micros>>; 2], ends: [i64; 2], read: [i64; 2]) -> Option<Micros> {
     let id = |partition: usize| PartitionId::new("s", partition as i32);
     let known = known.into_iter().enumerate().filter_map(|(partition, known)| Some((id(partition), known?))).collect();
-    let ends: BTreeMap<PartitionId, Offset> = ends.into_iter().enumerate().map(|(partition, end)| (id(partition), Offset(end))).collect();
+    let by_partition = ends.into_iter().enumerate().map(|(partition, end)| (id(partition), Offset(end))).collect();
     let read: Vector = read.into_iter().enumerate().map(|(partition, next)| (id(partition), Offset(next))).collect();
-    complete_to(known, (AT, &ends), &read)
+    complete_to(known, &PartitionEnds { at: AT, by_partition }, &read)
 }
 
 #[test]
@@ -32,5 +32,5 @@ fn a_partition_without_records_is_complete_when_the_log_was_asked() {
 
 #[test]
 fn nothing_is_known_of_a_topic_without_partitions() {
-    assert_eq!(complete_to(BTreeMap::new(), (AT, &BTreeMap::new()), &Vector::new()), None);
+    assert_eq!(complete_to(BTreeMap::new(), &PartitionEnds { at: AT, by_partition: BTreeMap::new() }, &Vector::new()), None);
 }
