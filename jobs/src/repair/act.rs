@@ -15,76 +15,81 @@ use super::reread::reread;
 use super::{Action, Step};
 use crate::installation::{Installation, now};
 
+/// What a step is carried out on.
+struct Repairer<'a> {
+    installation: &'a Installation,
+    state: &'a CatalogState,
+    registry: &'a Registry,
+}
+
 /// Carries out a step; returns a text that says what was done.
 pub(super) async fn act(installation: &Installation, registry: &Registry, step: &Step) -> Result<String> {
     let state = installation.catalog.state().await?;
+    let repairer = Repairer { installation, state: &state, registry };
     match &step.action {
-        Action::RebuildStates => states(installation, &state, registry, &step.path).await,
-        Action::RequestRun { view, version } => request_run(installation, view, *version).await,
-        Action::ReadAgain { .. } => read_again(installation, &state, &step.path).await,
-        Action::GiveUp { stream, lost, why } => give_up(installation, &state, registry, step, (stream, lost, why)).await,
+        Action::RebuildStates => repairer.rebuild_states(&step.path).await,
+        Action::RequestRun { view, version } => repairer.request_run(view, *version).await,
+        Action::ReadAgain { .. } => repairer.read_again(&step.path).await,
+        Action::GiveUp { stream, lost, why } => repairer.give_up(&step.path, stream, lost, why).await,
         Action::Leave => Ok("nothing".into()),
         Action::Refuse { why, help } => Err(Error::input(why.clone()).with("help", help)),
     }
 }
 
-async fn states(installation: &Installation, state: &CatalogState, registry: &Registry, path: &str) -> Result<String> {
-    Ok(match installation.batch().rebuild_states(state, registry, path).await? {
-        RebuildOutcome::Rebuilt(file) => format!("rebuilt from the archive as {}", file.path),
-        RebuildOutcome::Dropped => "no view needs it: dropped".into(),
-        RebuildOutcome::Whole => "not damaged".into(),
-        RebuildOutcome::Gone => "replaced or collected by another process".into(),
-    })
-}
-
-async fn request_run(installation: &Installation, view: &Arc<str>, version: u32) -> Result<String> {
-    installation.catalog.request_run(view, version).await?;
-    Ok(format!("a run of {view} was requested: a scheduler starts it, or run `basestream batch run {view}`"))
-}
-
-async fn read_again(installation: &Installation, state: &CatalogState, path: &str) -> Result<String> {
-    let damaged = file_of(state, path)?;
-    let rebuilt = reread(installation, state, damaged).await?;
-    let name = rebuilt.path.clone();
-    match installation.catalog.commit_with_retry(replace_commit(Uuid::new_v4(), damaged, rebuilt)).await {
-        Ok(_) => Ok(format!("read again from the log as {name}")),
-        Err(error) if error.kind() == ErrorKind::Conflict => {
-            // No transaction will ever name it.
-            installation.storage.delete(&name).await?;
-            Err(error)
-        }
-        Err(error) => Err(error),
+impl Repairer<'_> {
+    async fn rebuild_states(&self, path: &str) -> Result<String> {
+        Ok(match self.installation.batch().rebuild_states(self.state, self.registry, path).await? {
+            RebuildOutcome::Rebuilt(file) => format!("rebuilt from the archive as {}", file.path),
+            RebuildOutcome::Dropped => "no view needs it: dropped".into(),
+            RebuildOutcome::Whole => "not damaged".into(),
+            RebuildOutcome::Gone => "replaced or collected by another process".into(),
+        })
     }
-}
 
-/// Records the offsets as lost. States built from the lost events go too: answers are those of the archive as it is
-/// now.
-async fn give_up(
-    installation: &Installation,
-    state: &CatalogState,
-    registry: &Registry,
-    step: &Step,
-    (stream, lost, why): (&Arc<str>, &[Range], &str),
-) -> Result<String> {
-    let damaged = file_of(state, &step.path)?;
-    let what = if damaged.kind == FileKind::Archive { "archived events" } else { "dead letters" };
-    let gaps: Vec<GapRecord> = lost.iter().map(|range| gap(state, stream, range, &format!("the {what} were damaged, and {why}"))).collect();
-    let mut files = vec![damaged];
-    if damaged.kind == FileKind::Archive {
-        files.extend(super::named(state).filter(|file| file.kind == FileKind::States && file.checkpoint == damaged.checkpoint));
+    async fn request_run(&self, view: &Arc<str>, version: u32) -> Result<String> {
+        self.installation.catalog.request_run(view, version).await?;
+        Ok(format!("a run of {view} was requested: a scheduler starts it, or run `basestream batch run {view}`"))
     }
-    installation.catalog.commit_with_retry(give_up_commit(Uuid::new_v4(), &files, gaps)).await?;
-    let mut asked = Vec::new();
-    if damaged.kind == FileKind::Archive {
-        for view in registry.views.iter().filter(|view| view.plan.streams.iter().any(|of| of.name == *stream)) {
-            request_run(installation, &view.name, view.version).await?;
-            asked.push(view.name.to_string());
+
+    async fn read_again(&self, path: &str) -> Result<String> {
+        let damaged = file_of(self.state, path)?;
+        let rebuilt = reread(self.installation, self.state, damaged).await?;
+        let name = rebuilt.path.clone();
+        match self.installation.catalog.commit_with_retry(replace_commit(Uuid::new_v4(), damaged, rebuilt)).await {
+            Ok(_) => Ok(format!("read again from the log as {name}")),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                // No transaction will ever name it.
+                self.installation.storage.delete(&name).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
         }
     }
-    asked.dedup();
-    let ranges: Vec<String> = lost.iter().map(|range| format!("{stream}/{} {}..{}", range.partition, range.start, range.end)).collect();
-    let runs = if asked.is_empty() { String::new() } else { format!("; runs requested: {}", asked.join(", ")) };
-    Ok(format!("{what} of {} recorded as lost{runs}", ranges.join(", ")))
+
+    /// Records the offsets as lost. States built from the lost events go too: answers are those of the archive as it is
+    /// now.
+    async fn give_up(&self, path: &str, stream: &Arc<str>, lost: &[Range], why: &str) -> Result<String> {
+        let damaged = file_of(self.state, path)?;
+        let what = if damaged.kind == FileKind::Archive { "archived events" } else { "dead letters" };
+        let reason = format!("the {what} were damaged, and {why}");
+        let gaps: Vec<GapRecord> = lost.iter().map(|range| gap(self.state, stream, range, &reason)).collect();
+        let mut files = vec![damaged];
+        if damaged.kind == FileKind::Archive {
+            files.extend(super::named(self.state).filter(|file| file.kind == FileKind::States && file.checkpoint == damaged.checkpoint));
+        }
+        self.installation.catalog.commit_with_retry(give_up_commit(Uuid::new_v4(), &files, gaps)).await?;
+        let mut asked = Vec::new();
+        if damaged.kind == FileKind::Archive {
+            for view in self.registry.views.iter().filter(|view| view.plan.streams.iter().any(|of| of.name == *stream)) {
+                self.request_run(&view.name, view.version).await?;
+                asked.push(view.name.to_string());
+            }
+        }
+        asked.dedup();
+        let ranges: Vec<String> = lost.iter().map(|range| format!("{stream}/{} {}..{}", range.partition, range.start, range.end)).collect();
+        let runs = if asked.is_empty() { String::new() } else { format!("; runs requested: {}", asked.join(", ")) };
+        Ok(format!("{what} of {} recorded as lost{runs}", ranges.join(", ")))
+    }
 }
 
 /// Returns the gap of a range. If something in it was lost before, that reason is kept too.
