@@ -199,7 +199,8 @@ impl Staged {
         state: &CatalogState,
         target: &BackfillTarget,
         survey: &mut Survey,
-        (mode, progress): (Mode, &OnProgress<'_>),
+        mode: Mode,
+        progress: &OnProgress<'_>,
     ) -> Result<usize> {
         let redecoders = redecoders(state, target)?;
         let waiting: Vec<&(FileRecord, ArchiveFacts)> =
@@ -209,16 +210,21 @@ impl Staged {
         }
         info!(stream = %survey.stream, version = survey.version, files = waiting.len(), "the archive is decoded again");
         progress(DecodingProgress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
-        let (writes, room) = (AtomicBool::new(mode == Mode::Write), Semaphore::new(BYTES_AT_ONCE));
+        let files = FileDecoder {
+            storage,
+            version: target.version,
+            writes: AtomicBool::new(mode == Mode::Write),
+            room: Semaphore::new(BYTES_AT_ONCE),
+        };
         let mut decoding = Vec::with_capacity(waiting.len());
         for (file, facts) in waiting {
             let redecoder = redecoder_of(&redecoders, file, *facts)?.clone();
-            decoding.push(decode_file(storage, file.clone(), *facts, redecoder, target.version, (&writes, &room)));
+            decoding.push(files.decode(file.clone(), *facts, redecoder));
         }
         let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(FILES_AT_ONCE);
         let mut decoded = futures::stream::iter(decoding).buffered(at_once);
         let (mut written, mut misfits) = (0, Misfits::default());
-        while let Some((old, outcome)) = decoded.try_next().await? {
+        while let Some(DecodedFile { old, outcome }) = decoded.try_next().await? {
             progress(DecodingProgress::Read(old.bytes.max(0) as u64));
             match outcome {
                 Decoded::Written(new) => {
@@ -251,6 +257,22 @@ impl Staged {
     }
 }
 
+/// Decodes files of one stream, some at the same time.
+struct FileDecoder<'a> {
+    storage: &'a ObjectStorage,
+    /// The version of the definition that decodes.
+    version: u32,
+    /// Whether new files are written: until a record of any file does not fit.
+    writes: AtomicBool,
+    /// A permit for each byte that the files may hold in memory together.
+    room: Semaphore,
+}
+
+struct DecodedFile {
+    old: FileRecord,
+    outcome: Decoded,
+}
+
 /// What became of a file's events.
 enum Decoded {
     Written(FileRecord),
@@ -259,60 +281,61 @@ enum Decoded {
     Misfits(Misfits),
 }
 
-/// Decodes a file batch by batch: a compacted one may be larger than memory.
-async fn decode_file(
-    storage: &ObjectStorage,
-    old: FileRecord,
-    facts: ArchiveFacts,
-    redecoder: Arc<Redecoder>,
-    version: u32,
-    (writes, room): (&AtomicBool, &Semaphore),
-) -> Result<(FileRecord, Decoded)> {
-    let about = |error: Error| error.with("file", &old.path);
-    let _held = room.acquire_many(bytes_held(&old)).await.map_err(|_| about(Error::internal("no room is left to decode a file")))?;
-    let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else {
-        return Err(about(Error::corrupt("the catalog does not say which stream and checkpoint a file belongs to")));
-    };
-    let name = ObjectName::RebuiltArchive { stream: stream.clone(), checkpoint, rebuild: Uuid::now_v7() };
-    let versions = ArchiveVersions { decoded_by: version, decided_by: facts.versions.decided_by };
-    let mut batches = read_archive(storage, &old, None).await?;
-    // One that is not finished leaves no file.
-    let (mut upload, mut misfits) = (None, Misfits::default());
-    while let Some(batch) = batches.try_next().await? {
-        let redecoder = redecoder.clone();
-        let redecode = move || redecoder.redecode(&batch).map(|redecoded| (redecoded, batch));
-        let events = match tokio::task::spawn_blocking(redecode).await?.map_err(about)? {
-            (Redecoded::Events(events), _) | (Redecoded::AsBefore, events) => events,
-            (Redecoded::Misfits(found), _) => {
-                writes.store(false, Ordering::Relaxed);
-                misfits.add(&stream, found);
+impl FileDecoder<'_> {
+    /// Decodes a file batch by batch: a compacted one may be larger than memory.
+    async fn decode(&self, old: FileRecord, facts: ArchiveFacts, redecoder: Arc<Redecoder>) -> Result<DecodedFile> {
+        let about = |error: Error| error.with("file", &old.path);
+        let held = self.room.acquire_many(bytes_held(&old)).await;
+        let _held = held.map_err(|_| about(Error::internal("no room is left to decode a file")))?;
+        let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else {
+            return Err(about(Error::corrupt("the catalog does not say which stream and checkpoint a file belongs to")));
+        };
+        let name = ObjectName::RebuiltArchive { stream: stream.clone(), checkpoint, rebuild: Uuid::now_v7() };
+        let versions = ArchiveVersions { decoded_by: self.version, decided_by: facts.versions.decided_by };
+        let mut batches = read_archive(self.storage, &old, None).await?;
+        // One that is not finished leaves no file.
+        let (mut upload, mut misfits) = (None, Misfits::default());
+        while let Some(batch) = batches.try_next().await? {
+            let redecoder = redecoder.clone();
+            let redecode = move || redecoder.redecode(&batch).map(|redecoded| (redecoded, batch));
+            let events = match tokio::task::spawn_blocking(redecode).await?.map_err(about)? {
+                (Redecoded::Events(events), _) | (Redecoded::AsBefore, events) => events,
+                (Redecoded::Misfits(found), _) => {
+                    self.writes.store(false, Ordering::Relaxed);
+                    misfits.add(&stream, found);
+                    continue;
+                }
+            };
+            if !self.writes.load(Ordering::Relaxed) {
+                upload = None;
                 continue;
             }
-        };
-        if !writes.load(Ordering::Relaxed) {
-            upload = None;
-            continue;
+            let begun = match upload.take() {
+                Some(begun) => begun,
+                None => ArchiveUpload::begin(self.storage, name.clone(), versions, events.schema()).await?,
+            };
+            upload.insert(begun).push(&events).await?;
         }
-        let begun = match upload.take() {
-            Some(begun) => begun,
-            None => ArchiveUpload::begin(storage, name.clone(), versions, events.schema()).await?,
+        let outcome = match self.writes.load(Ordering::Relaxed) {
+            _ if misfits.count > 0 => Decoded::Misfits(misfits),
+            true => Decoded::Written(finish(upload, &old).await?),
+            false => Decoded::Fits,
         };
-        upload.insert(begun).push(&events).await?;
+        Ok(DecodedFile { old, outcome })
     }
-    if misfits.count > 0 {
-        return Ok((old, Decoded::Misfits(misfits)));
-    }
-    if !writes.load(Ordering::Relaxed) {
-        return Ok((old, Decoded::Fits));
-    }
+}
+
+/// Finishes the new file. It has the events of the old one.
+async fn finish(upload: Option<ArchiveUpload>, old: &FileRecord) -> Result<FileRecord> {
+    let about = |error: Error| error.with("file", &old.path);
     let upload = upload.ok_or_else(|| about(Error::corrupt("an archive file has no rows")))?;
     let new = upload.finish().await?;
     let facts = |file: &FileRecord| (file.rows, file.min_event_time, file.max_event_time);
-    if facts(&new) != facts(&old) {
+    if facts(&new) != facts(old) {
         return Err(about(Error::internal("the events of a file changed their number or their times while they were decoded again"))
             .with("new file", &new.path));
     }
-    Ok((old, Decoded::Written(new)))
+    Ok(new)
 }
 
 /// Returns about how many bytes of memory a file takes while it is decoded.

@@ -100,7 +100,7 @@ impl Switch<'_> {
         let mut written = 0;
         for (of, survey) in targets.iter().zip(&mut changes.backfills) {
             let staged = self.staged.entry(survey.stream.clone()).or_default();
-            written += staged.decode(self.target.storage, state, of, survey, (mode, self.target.progress)).await?;
+            written += staged.decode(self.target.storage, state, of, survey, mode, self.target.progress).await?;
         }
         Ok(if changes.misfits().is_err() { 0 } else { written })
     }

@@ -117,7 +117,7 @@ fn a_large_file_is_decoded_again_in_parts() {
             let (state, mut staged) = (harness.catalog.state().await.unwrap(), Staged::default());
             let mut found = survey(&harness.storage, &state, &target, &mut staged).await.unwrap();
             let growth = Growth::begin();
-            let written = staged.decode(&harness.storage, &state, &target, &mut found, (Mode::Write, &|_| {})).await.unwrap();
+            let written = staged.decode(&harness.storage, &state, &target, &mut found, Mode::Write, &|_| {}).await.unwrap();
             println!("{} MiB for a file of {} MiB", growth.bytes() >> 20, found.bytes >> 20);
             assert!(growth.bytes() < DECODED_BYTES, "{} bytes were held", growth.bytes());
             let replaced = staged.replaced(&found);
