@@ -23,18 +23,7 @@ enum BatchCommand {
     /// Run a view now and publish its snapshot
     #[command(after_help = "Example:\n  basestream batch run device_velocity\n\n\
         A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.")]
-    Run {
-        view: String,
-        /// Recompute from the archive, whatever the view's strategy
-        #[arg(long)]
-        full: bool,
-        /// Do not compare what is recomputed with the states that incremental runs had kept
-        #[arg(long, requires = "full")]
-        no_compare: bool,
-        /// Only say what would be read and written
-        #[arg(long)]
-        dry_run: bool,
-    },
+    Run(RunArgs),
     /// List runs, newest first
     #[command(visible_alias = "list", after_help = "Example:\n  basestream batch history --limit 50")]
     History {
@@ -46,10 +35,24 @@ enum BatchCommand {
     },
 }
 
+#[derive(Debug, Args)]
+struct RunArgs {
+    view: String,
+    /// Recompute from the archive, whatever the view's strategy
+    #[arg(long)]
+    full: bool,
+    /// Do not compare what is recomputed with the states that incremental runs had kept
+    #[arg(long, requires = "full")]
+    no_compare: bool,
+    /// Only say what would be read and written
+    #[arg(long)]
+    dry_run: bool,
+}
+
 impl BatchArgs {
     pub(super) fn change(&self) -> Option<Change> {
         match &self.command {
-            BatchCommand::Run { view, dry_run: false, .. } => Change::new("run", "view", view),
+            BatchCommand::Run(RunArgs { view, dry_run: false, .. }) => Change::new("run", "view", view),
             _ => None,
         }
     }
@@ -57,19 +60,20 @@ impl BatchArgs {
 
 pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
     match args.command {
-        BatchCommand::Run { view, full, no_compare: _, dry_run: true } => plan(context, &view, full).await,
-        BatchCommand::Run { view, full, no_compare, dry_run: false } => run(context, &view, (full, !no_compare)).await,
+        BatchCommand::Run(args) if args.dry_run => plan(context, &args).await,
+        BatchCommand::Run(args) => run(context, &args).await,
         BatchCommand::History { view, limit } => history(context, view.as_deref(), limit as usize).await,
     }
 }
 
-async fn run(context: &Context, view: &str, (full, compare): (bool, bool)) -> Result<Done> {
+async fn run(context: &Context, args: &RunArgs) -> Result<Done> {
+    let view = args.view.as_str();
     let installation = context.installation().await?;
     let bar = progress::counter(view, !context.output.json);
     let shown = bar.clone();
     let progress = move |rows: i64| shown.set_position(rows.max(0) as u64);
-    let run = match full {
-        true => installation.recompute_view(view, compare, &progress).await,
+    let run = match args.full {
+        true => installation.recompute_view(view, !args.no_compare, &progress).await,
         false => installation.run_view(view, &progress).await,
     };
     bar.finish_and_clear();
@@ -83,9 +87,9 @@ fn run_text(report: &RunReport) -> String {
     report.comparison.as_ref().map_or(runs.clone(), |comparison| format!("{runs}\n\n{}", comparison_text(comparison)))
 }
 
-async fn plan(context: &Context, view: &str, full: bool) -> Result<Done> {
-    let mode = if full { RunMode::Full } else { RunMode::ByStrategy };
-    let plan = context.installation().await?.plan_run(view, mode).await?;
+async fn plan(context: &Context, args: &RunArgs) -> Result<Done> {
+    let mode = if args.full { RunMode::Full } else { RunMode::ByStrategy };
+    let plan = context.installation().await?.plan_run(&args.view, mode).await?;
     context.output.print(&plan, || plan_text(&plan))?;
     Ok(Done::Success)
 }
