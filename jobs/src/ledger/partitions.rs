@@ -89,19 +89,28 @@ fn note_breaks(lines: &mut [PartitionLine], state: &CatalogState) {
     }
 }
 
+/// What was counted of a range.
+#[derive(Clone, Copy)]
+struct CountedRange {
+    end: Offset,
+    archived: i64,
+    dead_lettered: i64,
+}
+
 /// Row counts by range.
 struct Counts {
-    /// By partition and the range's start: the range's end, its archived rows and its dead letters.
-    ranges: BTreeMap<PartitionId, BTreeMap<Offset, (Offset, i64, i64)>>,
+    /// By partition and the range's start.
+    ranges: BTreeMap<PartitionId, BTreeMap<Offset, CountedRange>>,
     /// Offsets of rows outside every range.
     strays: BTreeMap<PartitionId, Vec<Offset>>,
 }
 
 impl Counts {
     fn new<'a>(checkpoints: impl Iterator<Item = &'a CheckpointRecord>) -> Self {
-        let mut ranges: BTreeMap<PartitionId, BTreeMap<Offset, (Offset, i64, i64)>> = BTreeMap::new();
+        let mut ranges: BTreeMap<PartitionId, BTreeMap<Offset, CountedRange>> = BTreeMap::new();
         for range in checkpoints.flat_map(|checkpoint| &checkpoint.ranges).filter(|range| range.start < range.end) {
-            ranges.entry(range.partition.clone()).or_default().insert(range.start, (range.end, 0, 0));
+            let counted = CountedRange { end: range.end, archived: 0, dead_lettered: 0 };
+            ranges.entry(range.partition.clone()).or_default().insert(range.start, counted);
         }
         Self { ranges, strays: BTreeMap::new() }
     }
@@ -110,7 +119,7 @@ impl Counts {
         let columns = [PARTITION.to_owned(), OFFSET.to_owned()];
         let mut batches = read_archive(storage, file, Some(&columns)).await?;
         while let Some(batch) = batches.try_next().await? {
-            self.count(file, &batch, (PARTITION, OFFSET), |counts| counts.1 += 1)?;
+            self.count(file, &batch, [PARTITION, OFFSET], |counted| counted.archived += 1)?;
         }
         Ok(())
     }
@@ -118,25 +127,32 @@ impl Counts {
     async fn dead_letters(&mut self, storage: &ObjectStorage, file: &FileRecord) -> Result<()> {
         let mut batches = read_dead_letters(storage, file).await?;
         while let Some(batch) = batches.try_next().await? {
-            self.count(file, &batch, ("partition", "offset"), |counts| counts.2 += 1)?;
+            self.count(file, &batch, ["partition", "offset"], |counted| counted.dead_lettered += 1)?;
         }
         Ok(())
     }
 
-    fn count(&mut self, file: &FileRecord, batch: &RecordBatch, names: (&str, &str), add: impl Fn(&mut (Offset, i64, i64))) -> Result<()> {
+    /// Counts a file's rows, by the columns with their partitions and offsets.
+    fn count(
+        &mut self,
+        file: &FileRecord,
+        batch: &RecordBatch,
+        [partition, offset]: [&str; 2],
+        add: impl Fn(&mut CountedRange),
+    ) -> Result<()> {
         let wrong = |what: &str| Error::corrupt(format!("a file has no column {what}")).with("file", &file.path);
         let partitions =
-            batch.column_by_name(names.0).and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| wrong(names.0))?;
+            batch.column_by_name(partition).and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| wrong(partition))?;
         let offsets =
-            batch.column_by_name(names.1).and_then(|column| column.as_primitive_opt::<Int64Type>()).ok_or_else(|| wrong(names.1))?;
+            batch.column_by_name(offset).and_then(|column| column.as_primitive_opt::<Int64Type>()).ok_or_else(|| wrong(offset))?;
         let stream = file.subject.clone().ok_or_else(|| Error::corrupt("a file of a stream names none").with("file", &file.path))?;
         let mut id = PartitionId::new(stream, 0);
         for (partition, offset) in partitions.values().iter().zip(offsets.values()) {
             id.partition = *partition;
             let offset = Offset(*offset);
             let range = self.ranges.get_mut(&id).and_then(|ranges| ranges.range_mut(..=offset).next_back());
-            match range.filter(|(_, counts)| offset < counts.0) {
-                Some((_, counts)) => add(counts),
+            match range.filter(|(_, counted)| offset < counted.end) {
+                Some((_, counted)) => add(counted),
                 None => self.strays.entry(id.clone()).or_default().push(offset),
             }
         }
@@ -145,7 +161,7 @@ impl Counts {
 
     fn line(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, gaps: &[GapRecord]) -> PartitionLine {
         let counted = self.ranges.get(&range.partition).and_then(|ranges| ranges.get(&range.start));
-        let (_, archived, dead_lettered) = counted.copied().unwrap_or_default();
+        let (archived, dead_lettered) = counted.map_or((0, 0), |counted| (counted.archived, counted.dead_lettered));
         let mut line = PartitionLine {
             stream: range.partition.stream.clone(),
             partition: range.partition.partition,
