@@ -78,13 +78,13 @@ fn lease_of<'s>(state: &'s CatalogState, run: &RunRecord) -> Option<&'s LeaseRec
 /// no longer publish. It is refused if the run has ended otherwise.
 pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
     let lease = run_lease(&run.view, run.version);
-    closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, (lease, owner))
+    closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, lease, owner)
 }
 
 /// The same for a run that could not publish because its version was dropped: it did not fail.
 pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Commit {
     let lease = run_lease(&run.view, run.version);
-    closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, (lease, owner))
+    closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, lease, owner)
 }
 
 /// Returns the commit that ends a run as skipped, under its lease: it found nothing new, so the `published` snapshot of
@@ -103,7 +103,7 @@ pub fn skipped_commit(run: RunRecord, published: SnapshotRecord, lease: &LeaseRe
     Commit { id, expect, add, ..Commit::default() }
 }
 
-fn closing_commit(id: Uuid, closed: RunRecord, (lease, owner): (String, &str)) -> Commit {
+fn closing_commit(id: Uuid, closed: RunRecord, lease: String, owner: &str) -> Commit {
     let expect = vec![Expect::Running { run: closed.id }];
     let remove = vec![Remove::Lease { name: lease, owner: owner.to_owned() }];
     Commit { id, expect, add: vec![Add::Run(closed)], remove, ..Commit::default() }
@@ -117,10 +117,10 @@ pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros
         if lease.is_some_and(|lease| lease.expires_at > now) {
             return None;
         }
-        let held = lease.map_or((run_lease(&run.view, run.version), ""), |lease| (lease.name.clone(), &*lease.owner));
+        let (name, owner) = lease.map_or((run_lease(&run.view, run.version), ""), |lease| (lease.name.clone(), &*lease.owner));
         let error = Some("the process that ran it died before it was done".into());
         let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error, ..run.clone() };
-        let mut commit = closing_commit(id(), failed, held);
+        let mut commit = closing_commit(id(), failed, name, owner);
         // The owner may have woken up and renewed the lease since.
         commit.expect.push(Expect::Revision(state.revision));
         Some((run.clone(), commit))

@@ -30,14 +30,14 @@ pub fn serve_version(state: &CatalogState, view: &str, version: u32, keep_old: D
     let last_kept = live.iter().filter(|record| record.status == DefinitionStatus::Kept).map(|record| record.since).max();
     let since = last_kept.map_or(now, |last| now.max(last.saturating_add(1)));
     let replaced = live.iter().filter(|record| record.version != version).filter_map(|record| match record.status {
-        DefinitionStatus::Active => Some(kept_for(record, keep_old, (since, now))),
+        DefinitionStatus::Active => Some(kept_for(record, keep_old, since, now)),
         DefinitionStatus::Building if record.version < version => Some(record.with_status(DefinitionStatus::Retired, now)),
         _ => None,
     });
     Ok(replaced.chain([chosen.with_status(DefinitionStatus::Active, now)]).collect())
 }
 
-fn kept_for(record: &DefinitionRecord, keep_old: Duration, (since, now): (Micros, Micros)) -> DefinitionRecord {
+fn kept_for(record: &DefinitionRecord, keep_old: Duration, since: Micros, now: Micros) -> DefinitionRecord {
     if keep_old.is_zero() {
         return record.with_status(DefinitionStatus::Retired, now);
     }

@@ -70,16 +70,16 @@ pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<V
 
 /// Stores a new checkpoint under the revision of its commit.
 pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
-    insert(session, checkpoint, (revision, revision)).await
+    insert(session, checkpoint, revision, revision).await
 }
 
 /// Stores a new checkpoint in the place of an earlier commit: the one that its record names.
 pub(super) async fn add_in_place(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
-    insert(session, checkpoint, (checkpoint.revision, revision)).await
+    insert(session, checkpoint, checkpoint.revision, revision).await
 }
 
-/// `revisions`: its place in the order of commits, and the revision that writes it.
-async fn insert(session: &mut Session, checkpoint: &CheckpointRecord, revisions: (Revision, Revision)) -> Result<()> {
+/// `revision` is its place in the order of commits, `written` the revision that writes it.
+async fn insert(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision, written: Revision) -> Result<()> {
     if let Some((range, counted)) = ledger_difference(checkpoint) {
         return Err(Error::internal("the counts of a checkpoint do not add up to its offsets")
             .with("partition", &range.partition)
@@ -89,7 +89,7 @@ async fn insert(session: &mut Session, checkpoint: &CheckpointRecord, revisions:
     }
     let sql = "INSERT INTO checkpoint (id, worker, committed_at, revision, written_revision) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (id) DO NOTHING";
-    let values = values![checkpoint.id, checkpoint.worker.as_str(), checkpoint.committed_at, revisions.0, revisions.1];
+    let values = values![checkpoint.id, checkpoint.worker.as_str(), checkpoint.committed_at, revision, written];
     if session.execute(sql, values).await? != 1 {
         return Err(Error::conflict("the checkpoint is already in the catalog").with("checkpoint", checkpoint.id));
     }
