@@ -88,7 +88,7 @@ impl Following {
             let mut had_snapshot = false;
             let ended = tokio::select! {
                 () = stop.cancelled() => Ok(Ended::Stopped),
-                ended = following.stream((worker, address), &mut mirror, &mut had_snapshot) => ended,
+                ended = following.stream(worker, address, &mut mirror, &mut had_snapshot) => ended,
             };
             if had_snapshot {
                 waits = self::waits();
@@ -111,7 +111,7 @@ impl Following {
     }
 
     /// One stream, from its snapshot to its end.
-    async fn stream(&mut self, (worker, address): (&str, &str), mirror: &mut Mirror, had_snapshot: &mut bool) -> Result<Ended> {
+    async fn stream(&mut self, worker: &str, address: &str, mirror: &mut Mirror, had_snapshot: &mut bool) -> Result<Ended> {
         let plans = self.plans.borrow_and_update().clone();
         let seen = self.fresh.epochs().into_iter().collect();
         let request = Request { format: FORMAT, views: plans.keys().cloned().collect(), seen };
@@ -148,7 +148,7 @@ impl Following {
                 applied
             }
             Head::Compacted { owner, start, end } => {
-                mirror.compact(owner, (&start, &end), |layers| FreshLayer::merge(layers, plans))?;
+                mirror.compact(owner, &start, &end, |layers| FreshLayer::merge(layers, plans))?;
                 Applied::Whole
             }
             Head::TakenOver { owner, claims } => mirror.apply(owner, Change::TakenOver(claims)),

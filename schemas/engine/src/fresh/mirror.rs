@@ -89,7 +89,8 @@ impl<S> Mirror<S> {
     pub fn compact<E>(
         &mut self,
         owner: u64,
-        (start, end): (&Vector, &Vector),
+        start: &Vector,
+        end: &Vector,
         merge: impl FnOnce(&[Arc<FreshLayer<S>>]) -> Result<FreshLayer<S>, E>,
     ) -> Result<(), E> {
         let Some(owner) = self.owners.get(&owner).copied() else { return Ok(()) };

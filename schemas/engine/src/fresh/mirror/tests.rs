@@ -37,7 +37,7 @@ fn merge(layers: &[Arc<Layer>]) -> Result<Layer, std::convert::Infallible> {
 fn hand_over(mirror: &mut Mirror<Records>, sent: SubscriptionChange<Records>) -> Applied {
     match sent.change {
         Change::Compacted(merged) => {
-            let Ok(()) = mirror.compact(sent.owner, (&merged.start, &merged.end), merge);
+            let Ok(()) = mirror.compact(sent.owner, &merged.start, &merged.end, merge);
             Applied::Whole
         }
         change => mirror.apply(sent.owner, change),
@@ -105,7 +105,7 @@ fn a_merge_does_not_hide_a_gap() {
     for (from, to) in [(0, 5), (7, 9)] {
         mirror.apply(1, Change::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() });
     }
-    let Ok(()) = mirror.compact(1, (&Vector::new(), &"s/0:9".parse().unwrap()), merge);
+    let Ok(()) = mirror.compact(1, &Vector::new(), &"s/0:9".parse().unwrap(), merge);
     assert_eq!((end_after(&node, ""), node.layers()), ("s/0:5".into(), 2));
 }
 
