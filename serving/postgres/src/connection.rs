@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::CloseComplete;
 use pgwire::messages::response::ReadyForQuery;
@@ -32,6 +31,7 @@ mod simple;
 mod socket;
 
 use prepared::{Descriptions, Portal, Prepared};
+pub(crate) use socket::Buffers;
 use socket::Socket;
 
 pub(crate) struct Connection {
@@ -88,12 +88,12 @@ struct RunningStatement<'a> {
 }
 
 impl Connection {
-    /// `buffers` are what was read already and what is to be sent first.
     pub(crate) fn new(
         stream: Box<dyn Stream>,
-        buffers: (BytesMut, BytesMut),
+        buffers: Buffers,
         session: Session,
-        (query_engine, caller): (QueryEngine, Caller),
+        query_engine: QueryEngine,
+        caller: Caller,
         cancel: CancelKey,
     ) -> Self {
         let (reported, reported_changes) = (session.reported(), session.changes());

@@ -61,9 +61,9 @@ where
     }
     let mechanisms = certificate.map(|_| BOUND).into_iter().chain([PLAIN]).map(str::to_owned).collect();
     send(socket, Authentication::SASL(mechanisms)).await?;
-    let (mechanism, first) = initial_response(secret(socket, buffer).await?)?;
+    let InitialResponse { mechanism, first } = InitialResponse::read(secret(socket, buffer).await?)?;
     let nonce = BASE64_STANDARD.encode(rand::rng().random::<[u8; NONCE_BYTES]>());
-    let exchange = Exchange::begin(&mechanism, &first, (user, authenticator), certificate, &nonce)?;
+    let exchange = Exchange::begin(&mechanism, &first, user, authenticator, certificate, &nonce)?;
     send(socket, Authentication::SASLContinue(Bytes::from(exchange.server_first.clone()))).await?;
     let last = secret(socket, buffer).await?;
     let (server_final, principal) = exchange.finish(&text(&last)?)?;
@@ -86,7 +86,8 @@ impl Exchange {
     fn begin(
         mechanism: &str,
         first: &str,
-        (user, authenticator): (&str, &Authenticator),
+        user: &str,
+        authenticator: &Authenticator,
         certificate: Option<&[u8]>,
         nonce: &str,
     ) -> Result<Exchange, Problem> {
@@ -133,17 +134,25 @@ impl Exchange {
     }
 }
 
-/// A SASLInitialResponse: the mechanism, and the client's first message.
-fn initial_response(mut body: Bytes) -> Result<(String, String), Problem> {
-    let wrong = || violation("found no SASLInitialResponse");
-    let end = body.iter().position(|byte| *byte == 0).ok_or_else(wrong)?;
-    let mechanism = text(&body.split_to(end))?;
-    body.advance(1);
-    let length = body.try_get_i32().map_err(|_| wrong())?;
-    if usize::try_from(length).ok() != Some(body.len()) {
-        return Err(wrong());
+/// A SASLInitialResponse.
+struct InitialResponse {
+    mechanism: String,
+    /// The client's first message.
+    first: String,
+}
+
+impl InitialResponse {
+    fn read(mut body: Bytes) -> Result<InitialResponse, Problem> {
+        let wrong = || violation("found no SASLInitialResponse");
+        let end = body.iter().position(|byte| *byte == 0).ok_or_else(wrong)?;
+        let mechanism = text(&body.split_to(end))?;
+        body.advance(1);
+        let length = body.try_get_i32().map_err(|_| wrong())?;
+        if usize::try_from(length).ok() != Some(body.len()) {
+            return Err(wrong());
+        }
+        Ok(InitialResponse { mechanism, first: text(&body)? })
     }
-    Ok((mechanism, text(&body)?))
 }
 
 async fn secret<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Bytes, Problem> {

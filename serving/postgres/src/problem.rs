@@ -95,7 +95,8 @@ impl Problem {
     /// The same for a statement that begins at this byte of the text that was sent.
     pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
         let before = text[..start].chars().count();
-        self.said.position = self.said.place.and_then(|place| character(&text[start..], place)).map(|at| before + at);
+        let at = self.said.place.and_then(|(line, column)| character(&text[start..], line, column));
+        self.said.position = at.map(|at| before + at);
         self
     }
 
@@ -173,7 +174,7 @@ fn state_of(error: &Error) -> &'static str {
 }
 
 /// The character at a line and a column, all counted from 1.
-fn character(text: &str, (line, column): (usize, usize)) -> Option<usize> {
+fn character(text: &str, line: usize, column: usize) -> Option<usize> {
     let mut before = 0;
     for (index, of_text) in text.split('\n').enumerate() {
         let length = of_text.chars().count();

@@ -76,16 +76,16 @@ impl QueryEngine {
             };
             if is_metadata(sql, &for_names) {
                 let batches = self.metadata.ask(sql, params, for_names).await?;
-                return Ok(Answer::new(batches.schema(), Vec::new(), (batches, Turn::default())));
+                return Ok(Answer::new(batches.schema(), Vec::new(), batches, Turn::default()));
             }
         }
         let response = self.node.query_typed(read_view, sql, params, as_of).await?;
-        Ok(Answer::new(response.schema, response.uuids, (response.batches, response.turn)))
+        Ok(Answer::new(response.schema, response.uuids, response.batches, response.turn))
     }
 }
 
 impl Answer {
-    fn new(schema: SchemaRef, uuids: Vec<bool>, (batches, turn): (SendableRecordBatchStream, Turn)) -> Self {
+    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Self {
         let types = wire_types(&schema, &uuids);
         Self { schema, types, batches, turn, batch: None, next: 0 }
     }
@@ -100,7 +100,7 @@ impl Answer {
     /// The rows of these batches.
     #[cfg(test)]
     pub(crate) fn of_batches(batches: SendableRecordBatchStream) -> Self {
-        Self::new(batches.schema(), Vec::new(), (batches, Turn::default()))
+        Self::new(batches.schema(), Vec::new(), batches, Turn::default())
     }
 
     /// Leaves its place among the queries that run until more rows are asked for.

@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use types::{Error, Result, threads};
 
 use crate::cancel::Cancels;
-use crate::connection::Connection;
+use crate::connection::{Buffers, Connection};
 use crate::login::login;
 use crate::metadata::Metadata;
 use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
@@ -170,7 +170,8 @@ impl Server {
         };
         let connections = metrics::gauge!("basestream_serving_postgres_connections");
         connections.increment(1.0);
-        Connection::new(stream, (buffer, out), session, (query_engine, caller), key).run(&self.stop).await;
+        let buffers = Buffers { read: buffer, out };
+        Connection::new(stream, buffers, session, query_engine, caller, key).run(&self.stop).await;
         connections.decrement(1.0);
     }
 }

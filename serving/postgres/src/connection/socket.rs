@@ -19,6 +19,15 @@ const AHEAD_BYTES: usize = 64 << 10;
 /// A client that takes nothing for this time is let go: it keeps the files of what it reads.
 const STALLED: Duration = Duration::from_secs(600);
 
+/// A connection's bytes as it begins.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// What was read already.
+    pub(crate) read: BytesMut,
+    /// What is to be sent first.
+    pub(crate) out: BytesMut,
+}
+
 pub(super) struct Socket {
     stream: Box<dyn Stream>,
     read: BytesMut,
@@ -27,8 +36,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(stream: Box<dyn Stream>, (read, out): (BytesMut, BytesMut)) -> Self {
-        Self { stream, read, out }
+    pub(super) fn new(stream: Box<dyn Stream>, buffers: Buffers) -> Self {
+        Self { stream, read: buffers.read, out: buffers.out }
     }
 
     /// A message that has come already.

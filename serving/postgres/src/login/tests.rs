@@ -37,7 +37,7 @@ fn last(first: &str, server_first: &str, password: &str, binding: &[u8]) -> Stri
 
 fn log_in(user: &str, password: &str) -> Result<Arc<Principal>, Problem> {
     let (authenticator, token) = authenticator(true);
-    let exchange = Exchange::begin(PLAIN, "n,,n=,r=abc", (user, &authenticator), None, "def")?;
+    let exchange = Exchange::begin(PLAIN, "n,,n=,r=abc", user, &authenticator, None, "def")?;
     let password = if password == "the token" { &token } else { password };
     exchange.finish(&last("n=,r=abc", &exchange.server_first, password, b"n,,")).map(|(_, principal)| principal)
 }
@@ -52,7 +52,7 @@ fn a_user_is_a_tokens_name_and_its_password_the_token() {
 #[test]
 fn an_exchange_is_bound_to_the_certificate_and_to_its_nonce() {
     let (authenticator, token) = authenticator(true);
-    let begin = |mechanism, first: &str, certificate| Exchange::begin(mechanism, first, ("grafana", &authenticator), certificate, "def");
+    let begin = |mechanism, first: &str, certificate| Exchange::begin(mechanism, first, "grafana", &authenticator, certificate, "def");
     let bound = begin(BOUND, "p=tls-server-end-point,,n=,r=abc", Some(CERTIFICATE)).unwrap();
     let with = |binding: &[u8]| bound.finish(&last("n=,r=abc", &bound.server_first, &token, binding));
     assert!(with(&[BINDING.as_bytes(), CERTIFICATE].concat()).is_ok());

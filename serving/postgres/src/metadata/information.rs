@@ -74,11 +74,11 @@ impl InformationSchema {
     async fn columns(&self) -> DataFusionResult<Arc<dyn TableProvider>> {
         let mut columns = Vec::new();
         for table in self.tables.now().iter() {
-            columns.extend(columns_of((table.schema, &table.name), &table.columns, &table.uuids));
+            columns.extend(columns_of(table.schema, &table.name, &table.columns, &table.uuids));
         }
         for name in self.pg_catalog.table_names() {
             if let Some(table) = self.pg_catalog.table(&name).await? {
-                columns.extend(columns_of((PG_CATALOG, &name), &table.schema(), &[]));
+                columns.extend(columns_of(PG_CATALOG, &name, &table.schema(), &[]));
             }
         }
         let rows = described(&columns)?;
@@ -97,7 +97,7 @@ struct Column {
     wire_type: WireType,
 }
 
-fn columns_of((schema, table): (&str, &str), columns: &SchemaRef, uuids: &[bool]) -> Vec<Column> {
+fn columns_of(schema: &str, table: &str, columns: &SchemaRef, uuids: &[bool]) -> Vec<Column> {
     let column = |(index, field): (usize, &Arc<Field>)| Column {
         schema: schema.to_owned(),
         table: table.to_owned(),
@@ -114,7 +114,7 @@ fn described(columns: &[Column]) -> Result<RecordBatch> {
     let all = |value: &str| texts(&|_| Some(value.to_owned()));
     let integers = |value: &dyn Fn(&Column) -> Option<i32>| -> ArrayRef { Arc::new(columns.iter().map(value).collect::<Int32Array>()) };
     let none = || texts(&|_| None);
-    let number = |column: &Column| number(&column.wire_type);
+    let digits = |column: &Column| digits(&column.wire_type);
     let arrays: [(&str, ArrayRef); 22] = [
         ("table_catalog", all(DATABASE)),
         ("table_schema", texts(&|column| Some(column.schema.clone()))),
@@ -126,9 +126,9 @@ fn described(columns: &[Column]) -> Result<RecordBatch> {
         ("data_type", texts(&|column| Some(data_type(&column.wire_type).to_owned()))),
         ("character_maximum_length", integers(&|_| None)),
         ("character_octet_length", integers(&|_| None)),
-        ("numeric_precision", integers(&|column| number(column).map(|(precision, _, _)| precision))),
-        ("numeric_precision_radix", integers(&|column| number(column).map(|(_, radix, _)| radix))),
-        ("numeric_scale", integers(&|column| number(column).and_then(|(_, _, scale)| scale))),
+        ("numeric_precision", integers(&|column| digits(column).map(|digits| digits.precision))),
+        ("numeric_precision_radix", integers(&|column| digits(column).map(|digits| digits.radix))),
+        ("numeric_scale", integers(&|column| digits(column).and_then(|digits| digits.scale))),
         ("datetime_precision", integers(&|column| fractional_digits(&column.wire_type))),
         ("udt_catalog", all(DATABASE)),
         ("udt_schema", all(PG_CATALOG)),
@@ -171,16 +171,29 @@ fn data_type(wire_type: &WireType) -> &'static str {
     }
 }
 
-/// The digits of a number, their base, and the digits after the point.
-fn number(wire_type: &WireType) -> Option<(i32, i32, Option<i32>)> {
+/// The digits of a number.
+#[derive(Debug, PartialEq, Eq)]
+struct Digits {
+    precision: i32,
+    /// The base that they are counted in.
+    radix: i32,
+    /// How many come after the point.
+    scale: Option<i32>,
+}
+
+fn digits(wire_type: &WireType) -> Option<Digits> {
+    let binary = |precision, scale| Some(Digits { precision, radix: 2, scale });
     match wire_type.kind {
         _ if wire_type.is_list => None,
-        Kind::Int2 => Some((16, 2, Some(0))),
-        Kind::Int4 => Some((32, 2, Some(0))),
-        Kind::Int8 => Some((64, 2, Some(0))),
-        Kind::Float4 => Some((24, 2, None)),
-        Kind::Float8 => Some((53, 2, None)),
-        Kind::Numeric if wire_type.modifier >= 4 => Some(((wire_type.modifier - 4) >> 16, 10, Some((wire_type.modifier - 4) & 0xffff))),
+        Kind::Int2 => binary(16, Some(0)),
+        Kind::Int4 => binary(32, Some(0)),
+        Kind::Int8 => binary(64, Some(0)),
+        Kind::Float4 => binary(24, None),
+        Kind::Float8 => binary(53, None),
+        Kind::Numeric if wire_type.modifier >= 4 => {
+            let modifier = wire_type.modifier - 4;
+            Some(Digits { precision: modifier >> 16, radix: 10, scale: Some(modifier & 0xffff) })
+        }
         _ => None,
     }
 }
@@ -203,9 +216,9 @@ mod tests {
     #[test]
     fn types_are_named_and_numbers_have_their_digits() {
         let wire_type = |data_type: DataType| WireType::from_field(&Field::new("x", data_type, true), false);
-        assert_eq!(number(&wire_type(DataType::Decimal128(18, 2))), Some((18, 10, Some(2))));
-        assert_eq!(number(&wire_type(DataType::Int64)), Some((64, 2, Some(0))));
-        assert_eq!(number(&wire_type(DataType::Utf8)), None);
+        assert_eq!(digits(&wire_type(DataType::Decimal128(18, 2))), Some(Digits { precision: 18, radix: 10, scale: Some(2) }));
+        assert_eq!(digits(&wire_type(DataType::Int64)), Some(Digits { precision: 64, radix: 2, scale: Some(0) }));
+        assert_eq!(digits(&wire_type(DataType::Utf8)), None);
         let list = wire_type(DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))));
         assert_eq!((data_type(&list), number(&list), list.pg_type().name()), ("ARRAY", None, "_int8"));
         assert_eq!(fractional_digits(&wire_type(types::sql_types::timestamp_type())), Some(6));

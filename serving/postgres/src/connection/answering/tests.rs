@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::*;
+use crate::connection::Buffers;
 use crate::login::login;
 use crate::rows::{BINARY, Zone};
 
@@ -40,7 +41,7 @@ async fn while_a_client_reads_nothing_no_more_than_one_batch_is_made() {
     let made = Arc::new(AtomicUsize::new(0));
     let mut answer = counted(&made);
     let format = RowFormat { types: answer.types.clone(), formats: vec![BINARY], zone: Zone::default() };
-    let mut socket = Socket::new(Box::new(server), (BytesMut::new(), BytesMut::new()));
+    let mut socket = Socket::new(Box::new(server), Buffers::default());
     let reading = {
         let mut sink = Sink::Rows(&format);
         let mut sending = pin!(send(&mut socket, &mut answer, &mut sink, 0, &limits));
