@@ -161,7 +161,7 @@ pub fn serve(
     node.attach_log(log.clone());
     let tls = protection.tls.clone();
     let limits = Limits::from_settings(node.limits());
-    let router = routes_at(Some(bound.address), (node, log, metrics), protection, stop.clone());
+    let router = routes_at(Some(bound.address), node, log, metrics, protection, stop.clone());
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP");
     tokio::spawn(async move {
         connections::serve(bound.listener, router, tls, limits, stop).await;
@@ -171,12 +171,14 @@ pub fn serve(
 
 /// The paths alone, for a caller without a listener.
 pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>, protection: Protection) -> Router {
-    routes_at(None, (node, log, metrics), protection, CancellationToken::new())
+    routes_at(None, node, log, metrics, protection, CancellationToken::new())
 }
 
 fn routes_at(
     address: Option<SocketAddr>,
-    (node, log, metrics): (Node, Arc<dyn Log>, Option<PrometheusHandle>),
+    node: Node,
+    log: Arc<dyn Log>,
+    metrics: Option<PrometheusHandle>,
     protection: Protection,
     stop: CancellationToken,
 ) -> Router {
