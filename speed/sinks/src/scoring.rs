@@ -81,7 +81,7 @@ impl Sinks {
         let stream = sink.planned()?.stream.clone();
         let id = id_of(&stream, &event)?;
         // The client may hang up. The task still waits for the record, so that sending the event again returns it.
-        let appending = self.clone().append_event((sink.name.clone(), stream.topic.clone()), event, id);
+        let appending = self.clone().append_event(sink.name.clone(), stream.topic.clone(), event, id);
         let mut appended = tokio::spawn(appending).await??;
         let decided = tokio::time::timeout(within, appended.wait_for_decision(&sink.name)).await.ok().flatten();
         let first = decided.as_ref().and_then(|decided| self.first_of_duplicate(sink, &appended, decided));
@@ -151,7 +151,7 @@ impl AppendedEvent {
 }
 
 impl Sinks {
-    async fn append_event(self, (sink, topic): (Arc<str>, Arc<str>), event: NewRecord, id: Option<Arc<str>>) -> Result<AppendedEvent> {
+    async fn append_event(self, sink: Arc<str>, topic: Arc<str>, event: NewRecord, id: Option<Arc<str>>) -> Result<AppendedEvent> {
         let fingerprint = self.outcomes.fingerprint(event.value.as_deref().unwrap_or_default());
         // Before the append, so that a decision that comes at once is not missed.
         let (decisions, sent) = (self.outcomes.listen(), self.outcomes.listen());
