@@ -18,6 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use types::{Error, Result};
 
 use buckets::CopiedBuckets;
+pub(crate) use buckets::LocalFiles;
 
 mod background;
 mod buckets;
@@ -122,10 +123,9 @@ impl SnapshotCopy {
         self.tiers.iter().all(|tier| tier.buckets.whole().is_some())
     }
 
-    /// How many of how many files are here.
-    pub fn local(&self) -> (usize, usize) {
-        let counts = self.tiers.iter().map(|tier| tier.buckets.local());
-        counts.fold((0, 0), |sum, (local, of)| (sum.0 + local, sum.1 + of))
+    pub(crate) fn local(&self) -> LocalFiles {
+        let of_tiers = self.tiers.iter().map(|tier| tier.buckets.local());
+        of_tiers.fold(LocalFiles::default(), |sum, tier| LocalFiles { here: sum.here + tier.here, of: sum.of + tier.of })
     }
 
     /// The bytes of its local files.

@@ -21,6 +21,13 @@ const AT_ONCE: usize = 4;
 /// Copies that this process made: each has a folder of its own.
 static COPIES: AtomicU64 = AtomicU64::new(0);
 
+/// How many files of a tier, or of a snapshot, are here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LocalFiles {
+    pub(crate) here: usize,
+    pub(crate) of: usize,
+}
+
 pub(super) struct CopiedBuckets {
     pub(super) live: LiveView,
     pub(super) given_up: CancellationToken,
@@ -78,9 +85,9 @@ impl CopiedBuckets {
         self.damage.get()
     }
 
-    pub(super) fn local(&self) -> (usize, usize) {
+    pub(super) fn local(&self) -> LocalFiles {
         let with_file = || self.slots.iter().filter(|slot| slot.file.is_some());
-        (with_file().filter(|slot| slot.run.get().is_some()).count(), with_file().count())
+        LocalFiles { here: with_file().filter(|slot| slot.run.get().is_some()).count(), of: with_file().count() }
     }
 
     pub(super) fn local_bytes(&self) -> u64 {
@@ -207,8 +214,8 @@ impl Slot {
 
 impl fmt::Debug for CopiedBuckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (local, of) = self.local();
-        write!(f, "CopiedBuckets({local} of {of})")
+        let LocalFiles { here, of } = self.local();
+        write!(f, "CopiedBuckets({here} of {of})")
     }
 }
 

@@ -23,6 +23,7 @@ use super::input::Json;
 use super::problem::Problem;
 use super::rights::sees_details;
 use super::views::progress_json;
+use crate::copy::LocalFiles;
 use crate::hot_keys::SeenIn;
 use crate::read_view::{BuildingView, LoadedView, ReadView};
 
@@ -119,8 +120,8 @@ fn building_json(read_view: &ReadView, building: &BuildingView) -> Value {
     json
 }
 
-fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
-    json!({ "view": live.name, "version": live.version, "buckets": of, "buckets_copied": local })
+fn how_far(live: &LiveView, files: LocalFiles) -> Value {
+    json!({ "view": live.name, "version": live.version, "buckets": files.of, "buckets_copied": files.here })
 }
 
 /// `GET /metrics`: as Prometheus reads them.

@@ -18,6 +18,7 @@ use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Result, Strategy};
 
+use crate::copy::LocalFiles;
 use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
 use crate::sql::system::alerts::AlertsTable;
@@ -320,7 +321,7 @@ struct KnownView<'a> {
     building: Option<(BuildProgress, i64)>,
     snapshot: Option<&'a storage::Manifest>,
     /// How many of how many files of the snapshot are copied.
-    buckets: Option<(usize, usize)>,
+    buckets: Option<LocalFiles>,
     layers: Option<usize>,
     speed_rows: Option<usize>,
     /// How many events it leaves out because it fails on them.
@@ -354,8 +355,8 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))
         .integer("snapshot_events", rows, |view| view.snapshot.map(|snapshot| snapshot.events))
         .integer("snapshot_rows", rows, |view| view.snapshot.map(|snapshot| snapshot.rows))
-        .integer("buckets", rows, |view| view.buckets.map(|(_, of)| of as i64))
-        .integer("buckets_copied", rows, |view| view.buckets.map(|(local, _)| local as i64))
+        .integer("buckets", rows, |view| view.buckets.map(|buckets| buckets.of as i64))
+        .integer("buckets_copied", rows, |view| view.buckets.map(|buckets| buckets.here as i64))
         .integer("layers", rows, |view| view.layers.map(|layers| layers as i64))
         .integer("speed_rows", rows, |view| view.speed_rows.map(|rows| rows as i64))
         .integer("failed", rows, |view| view.failed.map(|failed| failed as i64))
