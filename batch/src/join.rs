@@ -345,7 +345,7 @@ impl PartOutput<'_> {
         if self.writer.is_none() {
             let view = &self.join.view;
             let name = ObjectName::Joined { view: view.name.clone(), version: view.version, run: self.join.run, bucket: self.part };
-            self.writer = Some(BucketWriter::begin(&self.join.storage, (name, self.part), self.join.schema(), Vec::new()).await?);
+            self.writer = Some(BucketWriter::begin(&self.join.storage, name, self.part, self.join.schema(), Vec::new()).await?);
         }
         self.estimated |= batch.columns().last().and_then(|flags| flags.as_boolean_opt()).is_some_and(|flags| flags.true_count() > 0);
         match &mut self.writer {

@@ -149,7 +149,7 @@ impl SnapshotWriter {
             Rows::OfEvents => ObjectName::Bucket { view, version, run, bucket },
             Rows::OfTiers => ObjectName::Merged { view, version, run, bucket },
         };
-        let writer = BucketWriter::begin(&self.storage, (name, bucket), schema, metadata).await?;
+        let writer = BucketWriter::begin(&self.storage, name, bucket, schema, metadata).await?;
         Ok(OpenBucket { writer, local: local.map(|local| local.begin(bucket)).transpose()?, rows: 0 })
     }
 }

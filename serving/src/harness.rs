@@ -305,7 +305,7 @@ impl Harness {
             }
             let schema = live.plan.state_schema().clone();
             let name = ObjectName::Bucket { view: live.name.clone(), version: live.version, run, bucket };
-            let mut writer = BucketWriter::begin(&self.storage, (name, bucket), schema, Vec::new()).await.unwrap();
+            let mut writer = BucketWriter::begin(&self.storage, name, bucket, schema, Vec::new()).await.unwrap();
             writer.push(rolled_up.batch()).await.unwrap();
             let (file, record) = writer.finish().await.unwrap();
             rows += rolled_up.len() as i64;

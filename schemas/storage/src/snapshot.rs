@@ -254,7 +254,8 @@ impl BucketWriter {
     /// Begins a file with `metadata` under `basestream.<key>`.
     pub async fn begin(
         storage: &ObjectStorage,
-        (name, bucket): (ObjectName, u32),
+        name: ObjectName,
+        bucket: u32,
         schema: SchemaRef,
         metadata: Vec<(String, String)>,
     ) -> Result<Self> {

@@ -280,7 +280,7 @@ async fn a_state_that_was_changed_is_found_with_its_key_and_column() {
     let file = delta.files.first_mut().unwrap();
     let batches: Vec<RecordBatch> = read_bucket(&site.harness.storage, file).await.unwrap().try_collect().await.unwrap();
     let name = ObjectName::Bucket { view: "counts".into(), version: 1, run: Uuid::now_v7(), bucket: file.bucket };
-    let mut writer = BucketWriter::begin(&site.harness.storage, (name, file.bucket), batches[0].schema(), vec![]).await.unwrap();
+    let mut writer = BucketWriter::begin(&site.harness.storage, name, file.bucket, batches[0].schema(), vec![]).await.unwrap();
     for batch in &batches {
         // After the key, level and tile: the number of events.
         let mut columns = batch.columns().to_vec();

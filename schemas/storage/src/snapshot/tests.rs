@@ -100,7 +100,7 @@ async fn a_bucket_streams_out_and_in() {
     let begin = |bucket| {
         let metadata = vec![("stamp".to_string(), "x".to_string())];
         let name = ObjectName::Bucket { view: view.clone(), version: 2, run, bucket };
-        BucketWriter::begin(&storage, (name, bucket), batch(0, 0).schema(), metadata)
+        BucketWriter::begin(&storage, name, bucket, batch(0, 0).schema(), metadata)
     };
     let mut writer = begin(5).await.unwrap();
     for part in 0..20 {
