@@ -36,12 +36,7 @@ impl Checkpoint {
     /// Begins to write and commit an epoch. It is committed only while the claims on the records of sinks hold. `views`
     /// are all views that its layers may have states of. While the storage or the catalog does not take it, it is tried
     /// again, until `stop`.
-    pub(crate) fn begin(
-        (sealed, claims): (SealedEpoch, Vec<SinkClaim>),
-        views: Vec<LiveView>,
-        speed: &Speed,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(crate) fn begin(sealed: SealedEpoch, claims: Vec<SinkClaim>, views: Vec<LiveView>, speed: &Speed, stop: CancellationToken) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
         let retrying = Retrying { speed: speed.clone(), stop };
         Self { starts, commit: Some(AbortOnDropHandle::new(tokio::spawn(retrying.commit(Writing::new(sealed, views), claims)))) }

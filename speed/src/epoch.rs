@@ -164,7 +164,7 @@ impl Epoch {
         let mut closed = MicroBatch::default();
         for (source, AssignedPartition { state, open, refused, .. }) in &mut self.assigned {
             let newest_before = state.newest_before();
-            let Some((start, end)) = state.close() else { continue };
+            let Some(Range { start, end }) = state.close() else { continue };
             closed.start.set(state.id.clone(), start);
             closed.end.set(state.id.clone(), end);
             if let Some(time) = state.max_event_time() {

@@ -3,6 +3,7 @@
 //! Nothing here uses a store, a clock or the network, so the worker and the simulation share this code.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use catalog::{Advance, CheckpointRange, CheckpointRecord};
 use engine::events::Decoder;
@@ -91,10 +92,10 @@ impl PartitionState {
     }
 
     /// Closes the open micro-batch; returns its offsets if it has any.
-    pub fn close(&mut self) -> Option<(Offset, Offset)> {
+    pub fn close(&mut self) -> Option<Range<Offset>> {
         let from = std::mem::replace(&mut self.open_from, self.position);
         self.newest_before = self.decider.max_event_time();
-        (from < self.position).then_some((from, self.position))
+        (from < self.position).then_some(from..self.position)
     }
 
     /// Returns the greatest event time of what was accepted before the open micro-batch.

@@ -93,20 +93,11 @@ pub enum Start {
 }
 
 /// Returns the commit that moves a partition over a gap. The partition's clock does not move, as nothing was read.
-pub(crate) fn gap_commit(
-    id: Uuid,
-    known: Option<&PartitionRecord>,
-    partition: &PartitionId,
-    (start, end): (Offset, Offset),
-    reason: String,
-    identity: &str,
-    now: Micros,
-) -> Commit {
-    let gap = GapRecord { partition: partition.clone(), start, end, reason, accepted_at: now };
+pub(crate) fn gap_commit(id: Uuid, known: Option<&PartitionRecord>, gap: GapRecord, identity: &str) -> Commit {
     let advance = Advance {
-        partition: partition.clone(),
-        start,
-        end,
+        partition: gap.partition.clone(),
+        start: gap.start,
+        end: gap.end,
         log_identity: identity.to_owned(),
         clock: known.and_then(|known| known.clock),
         max_event_time: known.and_then(|known| known.max_event_time),

@@ -32,7 +32,8 @@ fn an_expired_log_is_refused_with_partition_and_range_and_gone_on_with_when_the_
     assert!(error.contains("s/3") && error.contains("15..20") && error.contains("offsets 10..15 of s/3 as lost"), "{error}");
     let accepted = start(&known, "log", (15, 20), true).unwrap();
     let Start::AfterGap { start, end, reason } = accepted else { panic!("{accepted:?}") };
-    let commit = gap_commit(Uuid::nil(), Some(&known), &known.id, (start, end), reason, "log", 5);
+    let gap = GapRecord { partition: known.id.clone(), start, end, reason, accepted_at: 5 };
+    let commit = gap_commit(Uuid::nil(), Some(&known), gap, "log");
     assert_eq!((commit.advance[0].start, commit.advance[0].end, commit.advance[0].clock), (Offset(10), Offset(15), Some(70)));
     assert!(matches!(&commit.add[0], Add::Gap(gap) if gap.start == Offset(10) && gap.end == Offset(15) && gap.accepted_at == 5));
 }

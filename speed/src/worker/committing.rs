@@ -77,7 +77,7 @@ impl Worker<'_> {
         let speed = self.speed;
         if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
             let claims = self.sinks.as_ref().map_or_else(Vec::new, |sinks| sinks.output_claims());
-            self.under_way = Some(Checkpoint::begin((sealed, claims), self.views.live(), speed, self.stop.clone()));
+            self.under_way = Some(Checkpoint::begin(sealed, claims, self.views.live(), speed, self.stop.clone()));
             self.views.try_again();
         }
         Ok(())

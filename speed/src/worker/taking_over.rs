@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::CatalogState;
+use catalog::{CatalogState, GapRecord};
 use committed::registry::LiveStream;
 use engine::events::Decoder;
 use event_log::{PartitionBounds, TopicPartition, check_mark};
@@ -134,8 +134,8 @@ impl Worker<'_> {
             Start::At(offset) => offset,
             Start::AfterGap { start, end, reason } => {
                 warn!(partition = %id, %start, %end, reason, "offsets are recorded as lost");
-                let now = (self.speed.clock)();
-                let commit = gap_commit(Uuid::now_v7(), known, &id, (start, end), reason, identity, now);
+                let gap = GapRecord { partition: id.clone(), start, end, reason, accepted_at: (self.speed.clock)() };
+                let commit = gap_commit(Uuid::now_v7(), known, gap, identity);
                 self.speed.catalog.commit_with_retry(commit).await?;
                 end
             }

@@ -1,6 +1,7 @@
 //! The speed worker: the product's partitions, decisions and checkpoint commits, with positions instead of states.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, Expect, checkpoint_commit};
@@ -185,7 +186,7 @@ impl Worker {
         let (mut start, mut end) = (Vector::new(), Vector::new());
         let mut accepted = Vec::new();
         for partition in self.partitions.values_mut() {
-            let Some((from, to)) = partition.close() else { continue };
+            let Some(Range { start: from, end: to }) = partition.close() else { continue };
             start.set(partition.id.clone(), from);
             end.set(partition.id.clone(), to);
             accepted.push(Accepted::new(&partition.id, &partition.identity, from, &self.open));

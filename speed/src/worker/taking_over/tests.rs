@@ -49,8 +49,9 @@ impl Log for CountingLog {
         let bounds = self.log.bounds(topic).await?;
         if let Some(catalog) = &self.other_owner {
             let identity = self.log.identity(topic).await?;
-            let id = PartitionId::new("pay", 0);
-            let commit = gap_commit(Uuid::now_v7(), None, &id, (Offset(0), Offset(5)), "elsewhere".into(), &identity, 0);
+            let partition = PartitionId::new("pay", 0);
+            let gap = GapRecord { partition, start: Offset(0), end: Offset(5), reason: "elsewhere".into(), accepted_at: 0 };
+            let commit = gap_commit(Uuid::now_v7(), None, gap, &identity);
             catalog.commit(commit).await?;
         }
         Ok(bounds)
