@@ -93,8 +93,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    pub(crate) fn finished_record(&self, (events, bytes_read): (i64, i64), written: &Written) -> RunRecord {
-        RunRecord { events_read: events, bytes_read, rows_written: written.rows, bytes_written: written.bytes, ..self.run.clone() }
+    /// The run's record with what it wrote.
+    pub(crate) fn record_with(&self, written: &Written) -> RunRecord {
+        RunRecord { rows_written: written.rows, bytes_written: written.bytes, ..self.run.clone() }
     }
 
     /// A manifest of this run that names no files.

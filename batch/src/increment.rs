@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, RunRecord, SnapshotFiles, checkpoints_after};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
 use storage::{Joined, LeftOut, Manifest, Tier};
@@ -89,7 +89,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     };
     let merged_bytes: i64 = due.iter().map(|tier| tier.bytes()).sum();
     let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
-    let run = attempt.finished_record((events, bytes_read), &written);
+    let run = RunRecord { events_read: events, bytes_read, ..attempt.record_with(&written) };
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run, copies })))
 }

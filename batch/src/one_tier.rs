@@ -1,6 +1,6 @@
 //! A snapshot of one tier: all states up to the cut, written, and for a linked view joined.
 
-use catalog::SnapshotFiles;
+use catalog::{RunRecord, SnapshotFiles};
 use storage::{LeftOut, Manifest, Tier};
 use tracing::info;
 use types::Result;
@@ -57,6 +57,6 @@ pub(crate) async fn write_one_tier(attempt: &Attempt<'_>, states: AllStates, con
         joined,
         ..attempt.empty_manifest(made_at)
     };
-    let run = attempt.finished_record((states.events, states.bytes_read), &written);
+    let run = RunRecord { events_read: states.events, bytes_read: states.bytes_read, ..attempt.record_with(&written) };
     Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run, copies })
 }
