@@ -42,16 +42,22 @@ impl TrainingRequest {
         mistakes
     }
 
-    /// The same, added to other mistakes. Returns the formats of the file that is read and of the one that is written.
-    fn check(&self, mistakes: &mut Mistakes) -> (Option<Format>, Option<Format>) {
+    /// The same, added to other mistakes.
+    fn check(&self, mistakes: &mut Mistakes) -> FileFormats {
         let TrainingRequest { spine, out, .. } = self;
         let written = RowFile::check(out, self.force, mistakes);
         if out.exists() && std::fs::canonicalize(out).ok() == std::fs::canonicalize(spine).ok() {
             mistakes.add(Error::input(format!("{} is the spine: expected another --out", out.display())));
         }
         let read = Format::from_extension(spine).map_err(|mistake| mistakes.add(mistake)).ok();
-        (read, written)
+        FileFormats { read, written }
     }
+}
+
+/// The formats of the file that is read and of the one that is written; `None` for a mistake.
+struct FileFormats {
+    read: Option<Format>,
+    written: Option<Format>,
 }
 
 /// What was written.
@@ -117,7 +123,7 @@ fn not_arrived(rows: u64, arrivals: Vec<FirstArrival>) -> Vec<NotArrived> {
 /// Errors: the mistakes of a request that can be found before the rows of the spine are read.
 fn checked(registry: &Registry, request: &TrainingRequest) -> Result<(Training, Spine, Format)> {
     let mut mistakes = Mistakes::default();
-    let (read, written) = request.check(&mut mistakes);
+    let FileFormats { read, written } = request.check(&mut mistakes);
     let training = mistakes.noted(Training::new(registry, &request.views, request.exclusive, request.known))?;
     let spine = match training.as_ref().zip(read) {
         Some((training, read)) => mistakes.noted(spine::open(&request.spine, read, training, &request.time))?,

@@ -19,7 +19,7 @@ use crate::principal::Principal;
 mod keys;
 mod verify;
 
-use keys::Key;
+use keys::{Configuration, Key};
 use verify::{Refusal, verify};
 
 const SECOND: Micros = 1_000_000;
@@ -136,12 +136,12 @@ impl Issuer {
     async fn read_keys(&self) -> Result<Vec<Key>> {
         let issuer = &self.0.settings.issuer;
         let configuration = self.get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))).await?;
-        let (found, keys) = keys::configuration(&configuration)?;
+        let Configuration { issuer: found, jwks_uri } = keys::configuration(&configuration)?;
         if found != *issuer {
             return Err(Error::input("the issuer's configuration names another issuer").with("found", found).with("expected", issuer));
         }
-        check_url(&keys)?;
-        keys::read(&self.get(&keys).await?)
+        check_url(&jwks_uri)?;
+        keys::read(&self.get(&jwks_uri).await?)
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>> {

@@ -52,8 +52,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// What was counted of a key is between these.
-    fn is_hot(&self, (least, most): (u64, u64), from: &HotFrom) -> bool {
+    /// What was counted of a key is between `least` and `most`.
+    fn is_hot(&self, least: u64, most: u64, from: &HotFrom) -> bool {
         let (least, most) = (least as f64, most as f64);
         let is_large_part = most / self.all >= from.share && most / self.seconds >= LEAST_PER_SECOND;
         // What a sketch may be wrong by is little of all, but may be much beside a rate.
@@ -88,7 +88,7 @@ impl Sliding {
         self.slots_at(now).for_each(|slot| merged.merge(&slot.sketch));
         let counted = self.counted(now);
         let rows = merged.frequent_items(ErrorType::NoFalseNegatives);
-        let hot = rows.iter().filter(|row| counted.is_hot((row.lower_bound(), row.upper_bound()), from));
+        let hot = rows.iter().filter(|row| counted.is_hot(row.lower_bound(), row.upper_bound(), from));
         let frequent = |row: &datasketches::frequencies::Row<Vec<u8>>| Frequent {
             key: row.item().clone(),
             share: (row.estimate() as f64 / counted.all).min(1.0),
@@ -104,7 +104,7 @@ impl Sliding {
             least += slot.sketch.lower_bound(key);
             most += slot.sketch.estimate(key);
         }
-        most > 0 && self.counted(now).is_hot((least, most), from)
+        most > 0 && self.counted(now).is_hot(least, most, from)
     }
 
     fn counted(&self, now: Micros) -> Counted {

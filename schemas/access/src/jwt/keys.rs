@@ -39,18 +39,17 @@ impl Key {
     }
 }
 
+/// What an issuer says of itself.
 #[derive(Deserialize)]
-struct Configuration {
-    issuer: String,
-    jwks_uri: String,
+pub(super) struct Configuration {
+    pub(super) issuer: String,
+    /// The URL of its keys.
+    pub(super) jwks_uri: String,
 }
 
-/// Reads the issuer's own name and the URL of its keys.
-pub(super) fn configuration(json: &[u8]) -> Result<(String, String)> {
-    let read: Configuration = serde_json::from_slice(json).map_err(|error| {
-        Error::input("the issuer's configuration cannot be read").with("expected", "issuer and jwks_uri").caused_by(error)
-    })?;
-    Ok((read.issuer, read.jwks_uri))
+pub(super) fn configuration(json: &[u8]) -> Result<Configuration> {
+    serde_json::from_slice(json)
+        .map_err(|error| Error::input("the issuer's configuration cannot be read").with("expected", "issuer and jwks_uri").caused_by(error))
 }
 
 #[derive(Deserialize)]
