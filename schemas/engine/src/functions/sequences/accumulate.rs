@@ -36,8 +36,15 @@ pub(super) trait Collected: Debug + Send + Sync + Sized + 'static {
     /// Forgets the first groups. The others are numbered from 0.
     fn forget(&mut self, groups: u32);
 
-    /// What is held on the heap, and about how long the states are beside their heads.
-    fn held_bytes(&self) -> (usize, usize);
+    fn held_bytes(&self) -> HeldBytes;
+}
+
+/// What is collected, in bytes.
+pub(super) struct HeldBytes {
+    /// On the heap.
+    pub(super) heap: usize,
+    /// About how long the states are beside their heads.
+    pub(super) states: usize,
 }
 
 /// The rows of every group.
@@ -162,7 +169,7 @@ fn merge<C: Collected>(collected: &mut C, states: &[ArrayRef], group: impl Fn(us
 
 fn states<C: Collected>(collected: &mut C, groups: u32) -> Result<ArrayRef> {
     collected.settle();
-    let mut bytes = Vec::with_capacity(collected.held_bytes().1 + groups as usize * HEAD_BYTES);
+    let mut bytes = Vec::with_capacity(collected.held_bytes().states + groups as usize * HEAD_BYTES);
     let mut lengths = Vec::with_capacity(groups as usize);
     for group in 0..groups {
         let before = bytes.len();
@@ -180,7 +187,7 @@ fn states<C: Collected>(collected: &mut C, groups: u32) -> Result<ArrayRef> {
 /// What is held, and the states that are made of it when it is handed on. More than any limit once the states approach
 /// what an Arrow column holds: when memory is refused, operators emit everything at once.
 fn said_bytes<C: Collected>(collected: &C, groups: usize) -> usize {
-    let (held, events) = collected.held_bytes();
-    let states = events + groups * HEAD_BYTES;
-    if states > MOST_AT_ONCE { usize::MAX / 64 } else { held + states + groups * PLACE_BYTES }
+    let held = collected.held_bytes();
+    let states = held.states + groups * HEAD_BYTES;
+    if states > MOST_AT_ONCE { usize::MAX / 64 } else { held.heap + states + groups * PLACE_BYTES }
 }

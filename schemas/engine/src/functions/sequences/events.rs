@@ -27,7 +27,7 @@ use arrow::datatypes::{DataType, Int64Type, TimestampMicrosecondType};
 use datafusion::common::{Result, exec_err};
 use types::sql_types::timestamp_type;
 
-use super::accumulate::{Collected, group_number};
+use super::accumulate::{Collected, HeldBytes, group_number};
 use super::event::Event;
 use super::funnel::Funnel;
 use super::numbers::{Reader, push, push_signed};
@@ -229,9 +229,9 @@ impl Collected for Events {
         }
     }
 
-    fn held_bytes(&self) -> (usize, usize) {
-        let held = self.events.capacity() * size_of::<Event>() + self.places.bytes;
-        (held, self.events.len() * EVENT_BYTES as usize)
+    fn held_bytes(&self) -> HeldBytes {
+        let heap = self.events.capacity() * size_of::<Event>() + self.places.bytes;
+        HeldBytes { heap, states: self.events.len() * EVENT_BYTES as usize }
     }
 }
 

@@ -21,7 +21,7 @@ use arrow::array::{ArrayRef, AsArray, DurationMicrosecondArray, Int64Array};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::{Result, exec_err};
 
-use super::accumulate::{Collected, group_number};
+use super::accumulate::{Collected, HeldBytes, group_number};
 use super::numbers::{Reader, push, push_signed};
 use crate::functions::room::{give_back, make_room};
 
@@ -175,8 +175,8 @@ impl Collected for Spans {
         give_back(&mut self.spans);
     }
 
-    fn held_bytes(&self) -> (usize, usize) {
-        (self.spans.capacity() * size_of::<Span>(), self.spans.len() * STRETCH_BYTES as usize)
+    fn held_bytes(&self) -> HeldBytes {
+        HeldBytes { heap: self.spans.capacity() * size_of::<Span>(), states: self.spans.len() * STRETCH_BYTES as usize }
     }
 }
 
