@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use catalog::{ArchiveBounds, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, archive_files};
+use catalog::{ArchiveBounds, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RedecodedFile, archive_files};
 use definitions::{Column, StreamDefinition, parse};
 use engine::events::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
 use futures::{StreamExt, TryStreamExt};
@@ -115,7 +115,7 @@ pub type OnProgress<'a> = dyn Fn(DecodingProgress) + Send + Sync + 'a;
 pub struct Staged {
     facts: BTreeMap<String, ArchiveFacts>,
     /// By the path of the file that is replaced.
-    files: BTreeMap<String, (FileRecord, FileRecord)>,
+    files: BTreeMap<String, RedecodedFile>,
 }
 
 impl BackfillTarget {
@@ -228,7 +228,7 @@ impl Staged {
             progress(DecodingProgress::Read(old.bytes.max(0) as u64));
             match outcome {
                 Decoded::Written(new) => {
-                    self.files.insert(old.path.clone(), (old, new));
+                    self.files.insert(old.path.clone(), RedecodedFile { old, new });
                     written += 1;
                 }
                 Decoded::Fits => {}
@@ -242,16 +242,16 @@ impl Staged {
     }
 
     /// Returns each surveyed file with the one that was written for it.
-    pub fn replaced(&self, survey: &Survey) -> Vec<(FileRecord, FileRecord)> {
+    pub fn replaced(&self, survey: &Survey) -> Vec<RedecodedFile> {
         survey.work.iter().filter_map(|(file, _)| self.files.get(&file.path)).cloned().collect()
     }
 
     /// Deletes the new files except those of `kept`. What cannot be deleted is an orphan.
     pub async fn discard(self, storage: &ObjectStorage, kept: &[&Survey]) {
         let is_kept = |old: &str| kept.iter().any(|survey| survey.work.iter().any(|(file, _)| file.path == old));
-        for (_, (_, new)) in self.files.iter().filter(|(old, _)| !is_kept(old)) {
-            if let Err(error) = storage.delete(&new.path).await {
-                warn!(file = %new.path, %error, "a file that is not needed was not deleted; the collector does it");
+        for (_, file) in self.files.iter().filter(|(old, _)| !is_kept(old)) {
+            if let Err(error) = storage.delete(&file.new.path).await {
+                warn!(file = %file.new.path, %error, "a file that is not needed was not deleted; the collector does it");
             }
         }
     }

@@ -20,7 +20,7 @@ pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, pins_of_runs, publish_commit, run_lease, skipped_commit};
 pub use reads::StreamsRead;
-pub use redecode::{RedecodedStream, add_redecoded};
+pub use redecode::{RedecodedFile, RedecodedStream, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
 pub use versions::{drop_versions, expired_versions, serve_version, version_before, versions_commit};
 

@@ -121,7 +121,7 @@ fn a_large_file_is_decoded_again_in_parts() {
             println!("{} MiB for a file of {} MiB", growth.bytes() >> 20, found.bytes >> 20);
             assert!(growth.bytes() < DECODED_BYTES, "{} bytes were held", growth.bytes());
             let replaced = staged.replaced(&found);
-            assert_eq!((written, replaced.len(), replaced[0].1.rows), (1, 1, BATCHES * ROWS));
+            assert_eq!((written, replaced.len(), replaced[0].new.rows), (1, 1, BATCHES * ROWS));
         });
     });
 }

@@ -12,8 +12,15 @@ pub struct RedecodedStream {
     pub stream: Arc<str>,
     /// The version that decoded it, and that decodes every record from the switch on.
     pub version: u32,
-    /// Each replaced file with the one that holds its events now. The new ones are already durable, under fresh names.
-    pub files: Vec<(FileRecord, FileRecord)>,
+    pub files: Vec<RedecodedFile>,
+}
+
+/// A replaced file, and the one that holds its events now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RedecodedFile {
+    pub old: FileRecord,
+    /// It is already durable, under a fresh name.
+    pub new: FileRecord,
 }
 
 /// Adds the switch to a commit: readers of later states read the new files. The replaced ones stay for readers of
@@ -24,9 +31,9 @@ pub struct RedecodedStream {
 /// checkpoint that came in between is not decoded again yet.
 pub fn add_redecoded(commit: &mut Commit, state: &CatalogState, redecoded: &RedecodedStream) {
     commit.expect.push(Expect::Revision(state.revision));
-    let paths = redecoded.files.iter().map(|(_, new)| new.path.clone()).collect();
+    let paths = redecoded.files.iter().map(|file| file.new.path.clone()).collect();
     commit.expect.push(Expect::NotMarkedForDeletion { paths });
-    for (old, new) in &redecoded.files {
+    for RedecodedFile { old, new } in &redecoded.files {
         let superseded = FileRecord { kind: FileKind::Superseded, run: Some(commit.id), ..old.clone() };
         commit.add.extend([Add::File(superseded), Add::File(new.clone())]);
     }

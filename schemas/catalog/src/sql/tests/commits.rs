@@ -199,8 +199,8 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCa
     test.catalog.commit(adds(vec![Add::File(old.clone())])).await.unwrap();
     let before = test.catalog.state().await.unwrap();
 
-    let redecoded =
-        RedecodedStream { stream: "s".into(), version: 2, files: vec![(old.clone(), FileRecord { path: "new".into(), ..old })] };
+    let redecoded_file = RedecodedFile { old: old.clone(), new: FileRecord { path: "new".into(), ..old } };
+    let redecoded = RedecodedStream { stream: "s".into(), version: 2, files: vec![redecoded_file] };
     let mut switch = adds(vec![Add::Definition(stream(2, DefinitionStatus::Active))]);
     switch.id = Uuid::now_v7();
     add_redecoded(&mut switch, &before, &redecoded);
