@@ -130,6 +130,13 @@ pub enum Side {
     Far,
 }
 
+/// Something of each side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Both<T> {
+    pub(crate) near: T,
+    pub(crate) far: T,
+}
+
 /// A condition on the events of one side. Only edges whose events meet it are counted.
 #[derive(Debug, Clone)]
 pub struct Condition {

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Aggregate, Expr};
 
 use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, strip_alias};
 use crate::plan::links::split::{Conjunct, Joined};
-use crate::plan::links::{PairRange, Side};
+use crate::plan::links::{Both, PairRange, Side};
 use crate::plan::within;
 use crate::plan::written::qualified_sql_of;
 use definitions::StreamDefinition;
@@ -27,8 +27,8 @@ pub(super) struct LinkCall {
     pub(super) function: AggregateFunction,
     pub(super) near: Option<Expr>,
     pub(super) far: Option<Expr>,
-    /// The (near, far) expressions that must differ.
-    pub(super) apart: Vec<(Expr, Expr)>,
+    /// The expressions that must differ.
+    pub(super) apart: Vec<Both<Expr>>,
     pub(super) argument: Argument,
 }
 
@@ -77,7 +77,7 @@ impl Parser<'_> {
         bare.params.filter = None;
         let mut call =
             LinkCall { sql: String::new(), argument: self.argument(&mut bare)?, function: bare, near: None, far: None, apart: Vec::new() };
-        let mut ranges = (None, None);
+        let mut ranges: Both<Option<Range>> = Both { near: None, far: None };
         for condition in function.params.filter.iter().flat_map(|filter| split_conjunction(filter)) {
             if let Some(args) = within::call(condition) {
                 self.range(args, &mut ranges)?;
@@ -91,7 +91,7 @@ impl Parser<'_> {
             match self.joined.sort(condition)? {
                 Conjunct::One(Side::Near, condition) => call.near = Some(and(call.near.take(), condition)),
                 Conjunct::One(Side::Far, condition) => call.far = Some(and(call.far.take(), condition)),
-                Conjunct::Apart(near, far) => call.apart.push((near, far)),
+                Conjunct::Apart(both) => call.apart.push(both),
                 Conjunct::Equal(..) => {
                     return Err(Error::input(format!(
                         "the FILTER compares the two sides: {}; expected = in ON or WHERE, where it joins",
@@ -110,8 +110,8 @@ impl Parser<'_> {
         }
         call.sql = qualified_sql_of(&spelled(&call));
         let range = match ranges {
-            (None, None) => None,
-            (near, far) => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
+            Both { near: None, far: None } => None,
+            Both { near, far } => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
         };
         Ok((call, range))
     }
@@ -165,10 +165,10 @@ impl Parser<'_> {
         })
     }
 
-    fn range(&self, args: &[Expr], ranges: &mut (Option<Range>, Option<Range>)) -> Result<()> {
+    fn range(&self, args: &[Expr], ranges: &mut Both<Option<Range>>) -> Result<()> {
         let time = args.first().ok_or_else(|| Error::input("within() takes an event time and a window"))?;
         let side = self.side(time)?;
-        let slot = if side == Side::Near { &mut ranges.0 } else { &mut ranges.1 };
+        let slot = if side == Side::Near { &mut ranges.near } else { &mut ranges.far };
         if slot.is_some() {
             return Err(Error::input(
                 "one FILTER holds two calls of within() for one side: expected one; within(ts, '31d', '1d') gives both edges of a range",
@@ -194,7 +194,7 @@ fn and(known: Option<Expr>, more: Expr) -> Expr {
 
 /// Returns the call with all its conditions, without `within`.
 fn spelled(call: &LinkCall) -> Expr {
-    let apart = call.apart.iter().map(|(near, far)| far.clone().not_eq(near.clone()));
+    let apart = call.apart.iter().map(|both| both.far.clone().not_eq(both.near.clone()));
     let mut function = call.function.clone();
     function.params.filter = call.near.iter().chain(&call.far).cloned().chain(apart).reduce(Expr::and).map(Box::new);
     Expr::AggregateFunction(function)

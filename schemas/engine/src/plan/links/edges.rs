@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, lit};
 use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
-use crate::plan::links::{Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
 use crate::plan::written::qualified_sql_of;
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
@@ -62,7 +62,7 @@ impl<'a> Edges<'a> {
             Argument::Ends(side, argument) => Some((*side, argument)),
             Argument::Events { .. } => None,
         });
-        let ends = all_apart().flat_map(|(near, far)| [(Side::Near, near), (Side::Far, far)]).chain(arguments);
+        let ends = all_apart().flat_map(|both| [(Side::Near, &both.near), (Side::Far, &both.far)]).chain(arguments);
         for (side, expr) in ends {
             match side {
                 _ if joined.via(expr).is_some() => {}
@@ -91,8 +91,8 @@ impl<'a> Edges<'a> {
         edges.name_keys(group_names);
         edges.condition(None)?;
         edges.seen = edges.state(last_seen(), "max(event_time)".to_owned());
-        for (near, far) in &joined.apart {
-            let ends = Ends { near: edges.end(Side::Near, near)?.column, far: edges.end(Side::Far, far)?.column };
+        for both in &joined.apart {
+            let ends = edges.ends_of(both)?;
             position_or_push(&mut edges.ends, ends);
         }
         edges.apart = edges.ends.len();
@@ -139,12 +139,16 @@ impl<'a> Edges<'a> {
         Ok(EndPoint { side, column })
     }
 
+    fn ends_of(&self, both: &Both<Expr>) -> Result<Ends> {
+        Ok(Ends { near: self.end(Side::Near, &both.near)?.column, far: self.end(Side::Far, &both.far)?.column })
+    }
+
     fn place(&mut self, call: &LinkCall) -> Result<Placed> {
         let near = self.condition(call.near.as_ref().map(|condition| (Side::Near, condition)))?;
         let far = self.condition(call.far.as_ref().map(|condition| (Side::Far, condition)))?;
         let mut apart = Vec::new();
-        for (near, far) in &call.apart {
-            let ends = Ends { near: self.end(Side::Near, near)?.column, far: self.end(Side::Far, far)?.column };
+        for both in &call.apart {
+            let ends = self.ends_of(both)?;
             let at = position_or_push(&mut self.ends, ends);
             if at >= self.apart {
                 position_or_push(&mut apart, at);

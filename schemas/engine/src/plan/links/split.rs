@@ -8,7 +8,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, Join, LogicalPlan, Operator};
 
 use crate::plan::columns::strip_alias;
-use crate::plan::links::Side;
+use crate::plan::links::{Both, Side};
 use crate::plan::written::qualified_sql_of;
 use types::{Error, Result};
 
@@ -19,7 +19,7 @@ pub(super) struct Joined {
     /// The group keys, as expressions over the near side.
     pub(super) groups: Vec<Expr>,
     /// `far <> near` in WHERE or ON.
-    pub(super) apart: Vec<(Expr, Expr)>,
+    pub(super) apart: Vec<Both<Expr>>,
 }
 
 pub(super) struct JoinSide {
@@ -32,10 +32,10 @@ pub(super) struct JoinSide {
 /// A condition, classified by its subject.
 pub(super) enum Conjunct {
     One(Side, Expr),
-    /// (near, far) must be equal.
-    Equal(Expr, Expr),
-    /// (near, far) must differ.
-    Apart(Expr, Expr),
+    /// They must be equal.
+    Equal(Both<Expr>),
+    /// They must differ.
+    Apart(Both<Expr>),
 }
 
 pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
@@ -58,11 +58,11 @@ pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
         match joined.sort(condition)? {
             Conjunct::One(Side::Near, condition) => joined.near.conditions.push(condition),
             Conjunct::One(Side::Far, condition) => joined.far.conditions.push(condition),
-            Conjunct::Equal(near, far) => {
-                joined.near.via.push(near);
-                joined.far.via.push(far);
+            Conjunct::Equal(both) => {
+                joined.near.via.push(both.near);
+                joined.far.via.push(both.far);
             }
-            Conjunct::Apart(near, far) => joined.apart.push((near, far)),
+            Conjunct::Apart(both) => joined.apart.push(both),
         }
     }
     if joined.near.via.is_empty() {
@@ -130,9 +130,10 @@ impl Joined {
                 (Some(Side::Far), Some(Side::Near)) => (right, left),
                 _ => return Err(both_sides(condition)),
             };
+            let both = Both { near: (**near).clone(), far: (**far).clone() };
             match op {
-                Operator::Eq => return Ok(Conjunct::Equal((**near).clone(), (**far).clone())),
-                Operator::NotEq => return Ok(Conjunct::Apart((**near).clone(), (**far).clone())),
+                Operator::Eq => return Ok(Conjunct::Equal(both)),
+                Operator::NotEq => return Ok(Conjunct::Apart(both)),
                 _ => {}
             }
         }
@@ -158,7 +159,7 @@ impl Joined {
         let first = own.first().copied().flatten().or_else(|| self.side_of(&groups[0]));
         if first == Some(Side::Far) {
             std::mem::swap(&mut self.near, &mut self.far);
-            self.apart.iter_mut().for_each(|(near, far)| std::mem::swap(near, far));
+            self.apart.iter_mut().for_each(|both| std::mem::swap(&mut both.near, &mut both.far));
         }
         self.groups = groups
             .into_iter()
