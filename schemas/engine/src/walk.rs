@@ -35,7 +35,7 @@ mod seen;
 
 use degree::Threshold;
 use edges::{EdgeSet, NodeAt};
-use meet::Meeting;
+use meet::{Meeting, MeetingEdge, NodeNumber};
 use merge::Merging;
 
 pub use layers::{EdgeLayers, LayerRows, NodeProbe, SnapshotEdges, TierEdges};
@@ -185,18 +185,18 @@ impl<'a> Walk<'a> {
         let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
         let live = near.live(self, ConditionIndex::NONE, self.links.longest_range())?;
         let (mut probes, mut reached) = (Vec::new(), Vec::new());
-        let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
+        let mut known: hashbrown::HashMap<&[u8], NodeNumber> = hashbrown::HashMap::with_capacity(near.len());
         for edge in (0..near.len()).filter(|edge| live[*edge]) {
             let prefix = prefixes.value(edge);
             touched(near.node[edge] as usize, prefix);
-            let next = probes.len();
+            let next = NodeNumber(probes.len() as u32);
             let node = *known.entry(prefix).or_insert(next);
             if node == next {
                 probes.push(NodeProbe { prefix: Probe::new(prefix), place: prefix });
             }
-            reached.push((edge as u32, node));
+            reached.push(ReachedNode { edge: edge as u32, node });
         }
-        reached.sort_by_key(|(edge, node)| (near.node[*edge as usize], *node));
+        reached.sort_by_key(|reached| (near.node[reached.edge as usize], reached.node));
         Ok(Nodes { at: NodeAt::find_all(self, &probes), reached })
     }
 
@@ -207,8 +207,8 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let of_node = nodes.at.iter().map(|node| node.threshold(self, Side::Far)).collect::<Result<Vec<_>>>()?;
-        for (edge, node) in &nodes.reached {
-            if let Some(most) = of_node[*node] {
+        for ReachedNode { edge, node } in &nodes.reached {
+            if let Some(most) = of_node[node.index()] {
                 let threshold = &mut thresholds[near.node[*edge as usize] as usize];
                 threshold.far = threshold.far.min(most);
             }
@@ -225,26 +225,28 @@ impl<'a> Walk<'a> {
             (self.cancel_check)()?;
             let (mut together, mut held, mut to) = (Vec::new(), 0, from);
             while to < nodes.reached.len() {
-                let node = nodes.reached[to].1;
-                if place[node].is_none() {
-                    if held > 0 && held + nodes.at[node].rows > FAR_EDGES {
+                let node = nodes.reached[to].node;
+                if place[node.index()].is_none() {
+                    let rows = nodes.at[node.index()].rows;
+                    if held > 0 && held + rows > FAR_EDGES {
                         break;
                     }
-                    place[node] = Some(together.len() as u32);
+                    place[node.index()] = Some(together.len() as u32);
                     together.push(node);
-                    held += nodes.at[node].rows;
+                    held += rows;
                 }
                 to += 1;
             }
-            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.at[*node]))?;
+            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.at[node.index()]))?;
             if thresholds.iter().any(Threshold::samples_far) {
                 far.hash(self)?;
             }
             let of_place = far.edges_of_nodes(together.len());
-            let far_edges = |node: usize| place[node].map_or(0..0, |place| of_place[place as usize].clone());
-            let edges: Vec<_> = nodes.reached[from..to].iter().map(|(edge, node)| (*edge, *node as u32, far_edges(*node))).collect();
+            let far_edges = |node: NodeNumber| place[node.index()].map_or(0..0, |place| of_place[place as usize].clone());
+            let meeting = |reached: &ReachedNode| MeetingEdge { near: reached.edge, node: reached.node, far: far_edges(reached.node) };
+            let edges: Vec<MeetingEdge> = nodes.reached[from..to].iter().map(meeting).collect();
             take(&Meeting { near, far: &far, edges: &edges, thresholds })?;
-            together.iter().for_each(|node| place[*node] = None);
+            together.iter().for_each(|node| place[node.index()] = None);
             from = to;
         }
         Ok(())
@@ -269,8 +271,15 @@ type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
 /// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
 struct Nodes<'a> {
+    /// By their numbers.
     at: Vec<NodeAt<'a>>,
-    reached: Vec<(u32, usize)>,
+    reached: Vec<ReachedNode>,
+}
+
+/// A near edge, and the node that it leads to.
+struct ReachedNode {
+    edge: u32,
+    node: NodeNumber,
 }
 
 /// Runs of nodes that have about this many edges together.

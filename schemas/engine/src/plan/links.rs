@@ -58,6 +58,10 @@ pub struct PairRangeIndex(pub usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EdgeUseIndex(pub usize);
 
+/// An index into [`LinkPlan::ends`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndsIndex(pub usize);
+
 /// The columns of a linked view, and how its edges are walked to answer them.
 #[derive(Debug, Clone)]
 pub struct LinkPlan {
@@ -80,7 +84,7 @@ pub struct LinkPlan {
     /// Pairs of end points that must differ, if their index is in [`LinkPlan::apart`] or in the aggregate's.
     pub ends: Vec<Ends>,
     /// The pairs of `ends` that are in WHERE.
-    pub apart: Vec<usize>,
+    pub apart: Vec<EndsIndex>,
     /// The ranges that columns need. The one at `existence` decides which keys have a row.
     pub ranges: Vec<PairRange>,
     pub existence: PairRangeIndex,
@@ -137,6 +141,15 @@ pub(crate) struct Both<T> {
     pub(crate) far: T,
 }
 
+impl<T: Copy> Both<T> {
+    pub(crate) fn side(&self, side: Side) -> T {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
 /// A condition on the events of one side. Only edges whose events meet it are counted.
 #[derive(Debug, Clone)]
 pub struct Condition {
@@ -177,8 +190,8 @@ pub struct LinkAggregate {
     pub function: String,
     pub near: ConditionIndex,
     pub far: ConditionIndex,
-    /// Indices into [`LinkPlan::ends`], besides [`LinkPlan::apart`].
-    pub apart: Vec<usize>,
+    /// Besides [`LinkPlan::apart`].
+    pub apart: Vec<EndsIndex>,
     pub over: Over,
     pub approximate: bool,
 }
@@ -267,7 +280,7 @@ impl LinkPlan {
     }
 
     /// Returns the index of a range among those of the edge plan.
-    pub(crate) fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
+    fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
         edges.ranges.iter().position(|known| known == range)
     }
@@ -282,13 +295,21 @@ impl LinkPlan {
         }
     }
 
-    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
-        let usage = self.edge_range(edges, range).map(|range| Use { state, range });
-        let found = usage.and_then(|usage| self.edge_uses.iter().position(|known| *known == usage));
-        found
-            .map(EdgeUseIndex)
-            .ok_or_else(|| Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view))
+    /// Returns what a state of the edges over a range is.
+    pub(crate) fn use_over(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<Use> {
+        let range = self.edge_range(edges, range).ok_or_else(|| not_kept(edges))?;
+        Ok(Use { state, range })
     }
+
+    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
+        let usage = self.use_over(edges, state, range)?;
+        let found = self.edge_uses.iter().position(|known| *known == usage);
+        found.map(EdgeUseIndex).ok_or_else(|| not_kept(edges))
+    }
+}
+
+fn not_kept(edges: &ViewPlan) -> Error {
+    Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view)
 }
 
 /// Plans a view whose aggregates are over a JOIN.
@@ -336,7 +357,7 @@ pub(super) fn plan(
         conditions: edges.conditions.clone(),
         seen: edges.seen,
         edge_uses: edge_columns.uses,
-        apart: (0..edges.apart).collect(),
+        apart: (0..edges.apart).map(EndsIndex).collect(),
         ends: edges.ends.clone(),
         ranges: fanned.ranges,
         existence: PairRangeIndex(fanned.existence),

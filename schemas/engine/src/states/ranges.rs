@@ -26,17 +26,16 @@ pub(crate) fn merged_states(
     plan: &ViewPlan,
     pieces: &Pieces<'_>,
     t: Micros,
-    state: usize,
-    range: usize,
+    usage: Use,
     keys: usize,
 ) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-    let selection = Selection::for_ranges(plan, &[range], pieces, keys, t)?;
+    let selection = Selection::for_ranges(plan, &[usage.range], pieces, keys, t)?;
     let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
     if selection.group_count == 0 {
-        let fields = plan.states[state].fields.iter();
+        let fields = plan.states[usage.state].fields.iter();
         return Ok((fields.map(|field| new_empty_array(field.data_type())).collect(), row_of_key));
     }
-    let merged = Merged::of_selection(plan, state, &selection, pieces);
+    let merged = Merged::of_selection(plan, usage.state, &selection, pieces);
     Ok((merged.accumulator()?.state(EmitTo::All)?, row_of_key))
 }
 

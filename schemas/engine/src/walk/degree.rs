@@ -10,7 +10,7 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, BinaryArray};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::plan::links::Side;
+use crate::plan::links::{Both, Side};
 use crate::states::StateRows;
 use crate::walk::alive::LongestRange;
 use crate::walk::{LayerRows, Walk};
@@ -36,9 +36,9 @@ impl Threshold {
     }
 
     /// The shares of neighbours that are followed.
-    pub(super) fn shares(&self) -> (f64, f64) {
+    pub(super) fn shares(&self) -> Both<f64> {
         let share = |most: u64| if most == u64::MAX { 1.0 } else { (most as f64 / u64::MAX as f64).max(f64::MIN_POSITIVE) };
-        (share(self.near), share(self.far))
+        Both { near: share(self.near), far: share(self.far) }
     }
 
     /// Whether a far edge with this hash is followed; an edge without one is.

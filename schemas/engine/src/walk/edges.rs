@@ -161,9 +161,8 @@ impl<'a> EdgeSet<'a> {
 
     /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
     pub(super) fn states(&self, walk: &Walk<'_>, state: usize, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-        let range = walk.links.edge_range(walk.plan, range.range(self.side));
-        let range = range.ok_or_else(|| Error::internal("a linked view asks for a range that its edges do not keep"))?;
-        merged_states(walk.plan, &self.pieces, walk.t, state, range, self.len())
+        let usage = walk.links.use_over(walk.plan, state, range.range(self.side))?;
+        merged_states(walk.plan, &self.pieces, walk.t, usage, self.len())
     }
 
     /// The edges of each node.

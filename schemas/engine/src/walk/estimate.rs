@@ -16,9 +16,9 @@ use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
 
-use crate::plan::links::{EdgeLayout, LinkAggregate, Over};
+use crate::plan::links::{Both, EdgeLayout, LinkAggregate, Over};
 use crate::walk::degree::Threshold;
-use crate::walk::meet::Pair;
+use crate::walk::meet::{NodeNumber, Pair};
 use types::Result;
 
 pub(super) struct Estimate {
@@ -32,8 +32,12 @@ pub(super) struct Estimate {
     current: Option<(u32, HashMap<u32, Seen>)>,
 }
 
-/// The neighbour through which an end point was seen last, and through how many (at most three).
-type Seen = (u32, u8);
+/// Through which neighbours an end point was seen.
+struct Seen {
+    last: NodeNumber,
+    /// At most three are counted.
+    count: u8,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
@@ -64,16 +68,16 @@ impl Estimate {
             self.current = Some((pair.group, HashMap::new()));
         }
         if let Some((_, seen)) = &mut self.current {
-            let (last, times) = seen.entry(end).or_insert((pair.node, 1));
-            if *last != pair.node {
-                (*last, *times) = (pair.node, (*times + 1).min(3));
+            let known = seen.entry(end).or_insert(Seen { last: pair.node, count: 1 });
+            if known.last != pair.node {
+                *known = Seen { last: pair.node, count: (known.count + 1).min(3) };
             }
         }
     }
 
     fn end_key(&mut self) {
         if let Some((key, seen)) = self.current.take() {
-            let through = |count: u8| seen.values().filter(|(_, times)| *times == count).count() as u64;
+            let through = |count: u8| seen.values().filter(|seen| seen.count == count).count() as u64;
             self.through.insert(key, (through(1), through(2)));
         }
     }
@@ -100,7 +104,7 @@ impl Estimate {
     }
 
     fn estimated(&self, key: usize, value: f64) -> f64 {
-        let (near, far) = self.thresholds[key].shares();
+        let Both { near, far } = self.thresholds[key].shares();
         match self.method {
             Method::Total => value / (near * far),
             Method::Different => {

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::plan::links::{LinkAggregate, LinkPlan, Over, Side};
+use crate::plan::links::{Both, Ends, EndsIndex, LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
@@ -30,8 +30,8 @@ pub(super) struct Numbers {
 /// A number for each of some values.
 pub(super) struct Ids(Vec<u32>);
 
-/// End points that have to differ: of near edges, and of far ones.
-pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
+/// End points that have to differ.
+pub(super) type Apart<'a> = Both<&'a Ids>;
 
 impl Numbers {
     /// Numbers given so far, that of NULL included: all are below.
@@ -121,7 +121,7 @@ pub(super) fn end_columns<'v>(
     side: Side,
 ) -> impl Iterator<Item = usize> {
     let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
-    let compared = apart.map(move |at| links.ends[*at].column(side));
+    let compared = apart.map(move |index| links.ends[index.0].column(side));
     let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {
         Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
         _ => None,
@@ -129,9 +129,10 @@ pub(super) fn end_columns<'v>(
     compared.chain(arguments)
 }
 
-/// The end points of near and far edges that have to differ: indices into [`LinkPlan::ends`].
-pub(super) fn apart<'a>(links: &LinkPlan, at: &[usize], (near, far): (&'a EndIds, &'a EndIds)) -> Result<Vec<Apart<'a>>> {
-    at.iter().map(|at| Ok((near.get(links.ends[*at].near)?, far.get(links.ends[*at].far)?))).collect()
+/// The end points of near and far edges that have to differ.
+pub(super) fn apart<'a>(links: &LinkPlan, apart: &[EndsIndex], ends: Both<&'a EndIds>) -> Result<Vec<Apart<'a>>> {
+    let ids = |columns: &Ends| -> Result<Apart<'a>> { Ok(Both { near: ends.near.get(columns.near)?, far: ends.far.get(columns.far)? }) };
+    apart.iter().map(|index| ids(&links.ends[index.0])).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
-use crate::plan::links::{ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
+use crate::plan::links::{Both, ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -92,25 +92,25 @@ impl<'a> Merging<'a> {
     /// Takes the pairs of a meeting: of each key all in a row.
     pub(super) fn take(&mut self, meeting: &Meeting<'_>) -> Result<()> {
         let (links, held) = (self.walk.links, self.read_far(meeting.far)?);
-        let ends = (&self.near_ends, &held.ends);
+        let ends = Both { near: &self.near_ends, far: &held.ends };
         let apart_in_where = apart(links, &links.apart, ends)?;
         for (range, exists) in &mut self.exists {
             let place = (ConditionIndex::NONE, *range);
-            let live = (self.near.at(place)?, held.live.at(place)?);
+            let live = Both { near: self.near.at(place)?, far: held.live.at(place)? };
             meeting.pairs(live, &apart_in_where, |pair| exists[pair.group as usize] = true);
         }
         for value in &mut self.values {
             let aggregate = value.aggregate.clone();
-            let live = (self.near.at((aggregate.near, value.range))?, held.live.at((aggregate.far, value.range))?);
+            let (near, far) = (self.near.at((aggregate.near, value.range))?, held.live.at((aggregate.far, value.range))?);
+            let live = Both { near, far };
             let mut differing = apart_in_where.clone();
             differing.extend(apart(links, &aggregate.apart, ends)?);
             let pairs = |take: &mut dyn FnMut(Pair)| meeting.pairs(live, &differing, take);
             match &aggregate.over {
                 Over::Ends { argument, .. } => {
-                    let ids =
-                        if argument.side == Side::Near { self.near_ends.get(argument.column)? } else { held.ends.get(argument.column)? };
+                    let ids = ends.side(argument.side).get(argument.column)?;
                     let edges = if argument.side == Side::Near { meeting.near } else { meeting.far };
-                    value.take_ends(argument.side, (ids, self.numbers.len()), &|| edges.key(&self.walk, argument.column), &pairs)?;
+                    value.take_ends(argument.side, ids, self.numbers.len(), &|| edges.key(&self.walk, argument.column), &pairs)?;
                 }
                 Over::States { state, idempotent } => {
                     let (fields, row_of) = &held.states[&(*state, value.range)];

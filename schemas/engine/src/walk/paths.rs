@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch
 use arrow::compute::{SortColumn, concat, lexsort_to_indices, take};
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 
-use crate::plan::links::{ConditionIndex, Side};
+use crate::plan::links::{Both, ConditionIndex, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
@@ -60,7 +60,7 @@ impl Walk<'_> {
         let near_ranks = self.ranks(&near, layout.via.clone().chain(layout.near_ends.clone()))?;
         let mut first: Vec<Path> = Vec::new();
         self.meet(&near, &nodes, &thresholds, &mut |meeting| {
-            first.extend(self.first_paths(meeting, (&near_live, near_ranks.as_slice()), most, of)?);
+            first.extend(self.first_paths(meeting, &near_live, &near_ranks, most, of)?);
             first.sort_by_key(|path| path.place);
             first.truncate(most);
             Ok(())
@@ -68,21 +68,28 @@ impl Walk<'_> {
         self.path_batch(&first)
     }
 
-    /// The same of a meeting's pairs; `near` is where its near edges are live, and their ranks.
-    fn first_paths(&self, meeting: &Meeting<'_>, near: (&LiveEdges, &[u32]), most: usize, of: Option<usize>) -> Result<Vec<Path>> {
-        let (near_live, near_ranks) = near;
+    /// The same of a meeting's pairs, by where its near edges are live, and by their ranks.
+    fn first_paths(
+        &self,
+        meeting: &Meeting<'_>,
+        near_live: &LiveEdges,
+        near_ranks: &[u32],
+        most: usize,
+        of: Option<usize>,
+    ) -> Result<Vec<Path>> {
         let (links, near, far) = (self.links, meeting.near, meeting.far);
         let far_live = LiveEdges::at_places(self, far, places(links, Side::Far))?;
         let far_ranks = self.ranks(far, links.layout.far_ends.clone())?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(self, &mut numbers, near, end_columns(links, links.aggregates.iter(), Side::Near))?;
         let far_ends = EndIds::number(self, &mut numbers, far, end_columns(links, links.aggregates.iter(), Side::Far))?;
-        let counted = Counted::new(self, (near_live, &far_live), (&near_ends, &far_ends))?;
+        let ends = Both { near: &near_ends, far: &far_ends };
+        let counted = Counted::new(self, Both { near: near_live, far: &far_live }, ends)?;
         let linked_at = linked_at(near.seen(self)?, far.seen(self)?);
         let existing = (ConditionIndex::NONE, links.existence);
-        let live = (near_live.at(existing)?, far_live.at(existing)?);
+        let live = Both { near: near_live.at(existing)?, far: far_live.at(existing)? };
         let mut found: Vec<(Place, Pair)> = Vec::new();
-        meeting.pairs(live, &apart(links, &links.apart, (&near_ends, &far_ends))?, |pair| {
+        meeting.pairs(live, &apart(links, &links.apart, ends)?, |pair| {
             if of.is_none_or(|column| counted.counts(column, &pair)) {
                 let place = Place {
                     counts_nowhere: of.is_none() && !counted.counts_anywhere(&pair),

@@ -40,12 +40,13 @@ impl Walk<'_> {
     fn keys_of(&self, part: u32) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
         for (rows, in_part) in self.layers.chunks(part) {
-            self.add_keys(rows, (part, if in_part { 1 } else { self.layers.parts() }), &mut keys)?;
+            self.add_keys(rows, part, if in_part { 1 } else { self.layers.parts() }, &mut keys)?;
         }
         Ok(keys)
     }
 
-    fn add_keys(&self, rows: &StateRows, (part, parts): (u32, u32), keys: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    /// Adds the keys of the rows that are in one of `parts` parts.
+    fn add_keys(&self, rows: &StateRows, part: u32, parts: u32, keys: &mut BTreeSet<Vec<u8>>) -> Result<()> {
         let codec = self.codec.nodes()?;
         let near = codec.near_rows(rows.batch())?;
         let groups: Vec<_> =

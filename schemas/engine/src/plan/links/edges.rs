@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, lit};
 use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
-use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, Side};
 use crate::plan::written::qualified_sql_of;
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
@@ -45,7 +45,7 @@ pub(super) struct Edges<'a> {
 struct Placed {
     near: ConditionIndex,
     far: ConditionIndex,
-    apart: Vec<usize>,
+    apart: Vec<EndsIndex>,
     over: PlacedOver,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Edges<'a> {
             let ends = self.ends_of(both)?;
             let at = position_or_push(&mut self.ends, ends);
             if at >= self.apart {
-                position_or_push(&mut apart, at);
+                position_or_push(&mut apart, EndsIndex(at));
             }
         }
         let over = match &call.argument {

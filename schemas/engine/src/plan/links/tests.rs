@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{EdgeKind, LinkPlan, PairRange};
+use super::{EdgeKind, EndsIndex, LinkPlan, PairRange};
 use crate::functions::Functions;
 use crate::plan::explain::explain;
 use crate::plan::{Planned, Planner, ViewPlan};
@@ -148,7 +148,7 @@ async fn a_stream_joins_with_itself_and_over_several_keys() {
     .await;
     assert_eq!(plan.streams.len(), 1);
     assert_eq!(names(&plan), ["far_side", "ip", "device", "via_user_id", "via_device", "far_ip", "far_age"]);
-    assert_eq!(links.apart, [0]);
+    assert_eq!(links.apart, [EndsIndex(0)]);
 }
 
 #[tokio::test]

@@ -64,7 +64,8 @@ impl ValueMerge {
     pub(super) fn take_ends(
         &mut self,
         side: Side,
-        (ids, known): (&Ids, usize),
+        ids: &Ids,
+        known: usize,
         values: &dyn Fn() -> Result<ArrayRef>,
         pairs: &Pairs<'_>,
     ) -> Result<()> {
@@ -90,11 +91,11 @@ impl ValueMerge {
             }
             Merge::Accumulate(accumulate) => {
                 let values = values()?;
-                let mut ends = Batches::new(|ends: &[(u32, u32)]| accumulate.update(&values, ends));
+                let mut ends = Batches::new(|ends: &[TakenEnd]| accumulate.update(&values, ends));
                 pairs(&mut |pair| {
                     let edge = edge_of(&pair);
                     if is_new(&pair, edge) {
-                        ends.push((edge, pair.group));
+                        ends.push(TakenEnd { edge, key: pair.group });
                     }
                 });
                 ends.finish()
@@ -110,10 +111,10 @@ impl ValueMerge {
         pairs: &Pairs<'_>,
     ) -> Result<()> {
         let Merge::Accumulate(accumulate) = &mut self.merge else { return Ok(()) };
-        let mut copies = Batches::new(|rows: &[(u32, u32, u64)]| accumulate.merge(fields, rows));
+        let mut copies = Batches::new(|rows: &[StateCopies]| accumulate.merge(fields, rows));
         pairs(&mut |pair| {
             if let Some((row, times)) = times(&pair) {
-                copies.push((row, pair.group, times));
+                copies.push(StateCopies { row, key: pair.group, times });
             }
         });
         copies.finish()
@@ -176,6 +177,19 @@ impl<T, F: FnMut(&[T]) -> Result<()>> Batches<T, F> {
     }
 }
 
+/// An end point that a key takes, by an edge that has it.
+struct TakenEnd {
+    edge: u32,
+    key: u32,
+}
+
+/// A row of states that is merged for a key, so many times.
+struct StateCopies {
+    row: u32,
+    key: u32,
+    times: u64,
+}
+
 /// Any aggregate, by its accumulator.
 struct Accumulate {
     function: Arc<AggregateFunctionExpr>,
@@ -199,15 +213,15 @@ impl Accumulate {
     }
 
     /// Takes values, each by its edge and for its key.
-    fn update(&mut self, values: &ArrayRef, ends: &[(u32, u32)]) -> Result<()> {
-        let groups: Vec<usize> = ends.iter().map(|(_, key)| self.group(*key)).collect();
-        let chosen = take(values, &UInt32Array::from_iter_values(ends.iter().map(|(edge, _)| *edge)), None)?;
+    fn update(&mut self, values: &ArrayRef, ends: &[TakenEnd]) -> Result<()> {
+        let groups: Vec<usize> = ends.iter().map(|end| self.group(end.key)).collect();
+        let chosen = take(values, &UInt32Array::from_iter_values(ends.iter().map(|end| end.edge)), None)?;
         Ok(self.accumulator.update_batch(std::slice::from_ref(&chosen), &groups, None, self.groups)?)
     }
 
     /// Merges rows of `fields`, each for a key and as often as its count says. Copies are made by doubling.
-    fn merge(&mut self, fields: &[ArrayRef], rows: &[(u32, u32, u64)]) -> Result<()> {
-        let rows: Vec<&(u32, u32, u64)> = rows.iter().filter(|row| row.2 > 0).collect();
+    fn merge(&mut self, fields: &[ArrayRef], rows: &[StateCopies]) -> Result<()> {
+        let rows: Vec<&StateCopies> = rows.iter().filter(|row| row.times > 0).collect();
         if rows.is_empty() {
             return Ok(());
         }
@@ -215,8 +229,8 @@ impl Accumulate {
             let rows = UInt32Array::from_iter_values(rows);
             of.iter().map(|field| Ok(take(field, &rows, None)?)).collect()
         };
-        let mut states = chosen(&mut rows.iter().map(|row| row.0), fields)?;
-        let mut left: Vec<(u32, u64)> = rows.iter().map(|row| (row.1, row.2)).collect();
+        let mut states = chosen(&mut rows.iter().map(|row| row.row), fields)?;
+        let mut left: Vec<(u32, u64)> = rows.iter().map(|row| (row.key, row.times)).collect();
         loop {
             let odd: Vec<u32> = (0..left.len() as u32).filter(|row| left[*row as usize].1 % 2 == 1).collect();
             if !odd.is_empty() {

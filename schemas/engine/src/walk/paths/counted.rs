@@ -1,7 +1,7 @@
 //! In which columns a pair counts: those one of whose aggregates takes it, by its conditions, its ranges and its `<>`.
 
 use crate::plan::OutputColumn;
-use crate::plan::links::{ConditionIndex, LinkAggregate, LinkPlan, Over, Side};
+use crate::plan::links::{Both, ConditionIndex, LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::ids::{Apart, EndIds, Ids, apart};
 use crate::walk::live::{ConditionInRange, LiveEdges};
@@ -20,22 +20,22 @@ pub(super) struct Counted<'m> {
 
 /// What one aggregate takes in one range.
 struct OfUse<'m> {
-    live: (&'m [bool], &'m [bool]),
+    live: Both<&'m [bool]>,
     apart: Vec<Apart<'m>>,
     /// The end points that it takes where they are not NULL.
     values: Option<(Side, &'m Ids)>,
 }
 
 impl<'m> Counted<'m> {
-    /// Of near and far edges: where they are live, and their end points.
-    pub(super) fn new(walk: &Walk<'m>, live: (&'m LiveEdges, &'m LiveEdges), ends: (&'m EndIds, &'m EndIds)) -> Result<Counted<'m>> {
+    /// `live` is where the edges are live, `ends` are their end points.
+    pub(super) fn new(walk: &Walk<'m>, live: Both<&'m LiveEdges>, ends: Both<&'m EndIds>) -> Result<Counted<'m>> {
         let links = walk.links;
         let mut of_uses = Vec::with_capacity(links.uses.len());
         for usage in &links.uses {
             let aggregate = &links.aggregates[usage.aggregate];
-            let (near, far) = (live.0.at((aggregate.near, usage.range))?, live.1.at((aggregate.far, usage.range))?);
+            let (near, far) = (live.near.at((aggregate.near, usage.range))?, live.far.at((aggregate.far, usage.range))?);
             let (apart, values) = (apart(links, &aggregate.apart, ends)?, values(aggregate, ends)?);
-            of_uses.push(OfUse { live: (near, far), apart, values });
+            of_uses.push(OfUse { live: Both { near, far }, apart, values });
         }
         Ok(Counted { columns: &walk.plan.columns, of_uses })
     }
@@ -58,9 +58,8 @@ impl<'m> Counted<'m> {
 
 impl OfUse<'_> {
     fn takes(&self, pair: &Pair) -> bool {
-        let (near_live, far_live) = self.live;
-        near_live[pair.near as usize]
-            && far_live[pair.far as usize]
+        self.live.near[pair.near as usize]
+            && self.live.far[pair.far as usize]
             && differ(&self.apart, pair.near, pair.far)
             && self.values.is_none_or(|(side, ids)| !ids.is_null(pair.edge(side) as usize))
     }
@@ -72,11 +71,10 @@ pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = Condi
     std::iter::once((ConditionIndex::NONE, links.existence)).chain(of_uses)
 }
 
-fn values<'m>(aggregate: &LinkAggregate, (near, far): (&'m EndIds, &'m EndIds)) -> Result<Option<(Side, &'m Ids)>> {
+fn values<'m>(aggregate: &LinkAggregate, ends: Both<&'m EndIds>) -> Result<Option<(Side, &'m Ids)>> {
     match &aggregate.over {
         Over::Ends { argument, .. } if WITHOUT_NULL.contains(&aggregate.function.as_str()) => {
-            let of_side = if argument.side == Side::Near { near } else { far };
-            Ok(Some((argument.side, of_side.get(argument.column)?)))
+            Ok(Some((argument.side, ends.side(argument.side).get(argument.column)?)))
         }
         _ => Ok(None),
     }
