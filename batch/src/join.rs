@@ -140,7 +140,7 @@ impl Join {
         }
         let join = self.clone();
         tokio::task::spawn_blocking(move || {
-            let new: Vec<StateRows> = join.edges.chunks(part).into_iter().map(|(chunk, _)| chunk.clone()).collect();
+            let new: Vec<StateRows> = join.edges.chunks(part).into_iter().map(|chunk| chunk.rows.clone()).collect();
             changed(&join.view, &join.links, &rows, &new, JoinTimes { before: t, now: join.t })
         })
         .await?

@@ -14,7 +14,7 @@ use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
 use engine::states::{StateRows, bucket_of, levels, tiles};
-use engine::walk::{EdgeLayers, SnapshotEdges};
+use engine::walk::{EdgeLayers, PartChunk, SnapshotEdges};
 use storage::Joined;
 use types::Result;
 use types::tiles::Micros;
@@ -89,7 +89,7 @@ pub(super) fn keys_of(
         return Ok(keys);
     }
     let parts = edges.parts();
-    for (rows, is_of_part) in edges.chunks(part) {
+    for PartChunk { rows, is_of_part } in edges.chunks(part) {
         let near = codec.near_rows(rows.batch())?;
         let columns = |columns: &Range<usize>| &rows.batch().columns()[columns.clone()];
         let via: Vec<ArrayRef> = columns(&links.layout.via).iter().map(|key| key.slice(near.start, near.len())).collect();

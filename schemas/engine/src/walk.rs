@@ -38,7 +38,7 @@ use edges::{EdgeSet, NodeAt};
 use meet::{Meeting, MeetingEdge, NodeNumber};
 use merge::Merging;
 
-pub use layers::{EdgeLayers, LayerRows, NodeProbe, SnapshotEdges, TierEdges};
+pub use layers::{EdgeLayers, LayerRows, NodeProbe, PartChunk, SnapshotEdges, TierEdges};
 pub use node_index::NodeIndex;
 pub use seen::{LinkedView, NoEdges};
 

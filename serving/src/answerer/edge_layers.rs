@@ -1,8 +1,10 @@
 //! The layers of a linked view's edges, as a walk finds them.
 
+use std::ops::Range;
+
 use committed::registry::LiveView;
 use engine::states::{NodeCodec, Probe, StateRows};
-use engine::walk::{EdgeLayers, LayerRows, NodeProbe};
+use engine::walk::{EdgeLayers, LayerRows, NodeProbe, PartChunk};
 use types::Result;
 
 use super::{StateSource, scan_parts};
@@ -39,19 +41,19 @@ impl EdgeLayers for ViewEdges<'_> {
         let mut found: Vec<Vec<LayerRows<'_>>> = vec![Vec::new(); nodes.len()];
         match self.source {
             StateSource::Archive(layer) => {
-                layer.run.find_nodes(self.nodes, &prefixes, |node, chunk, rows| found[node].push((chunk, rows, false)));
+                layer.run.find_nodes(self.nodes, &prefixes, |node, rows, range| found[node].push(finest(rows, range)));
             }
             StateSource::Layers { read_view, view: loaded } => {
                 for (node, edges) in nodes.iter().zip(&mut found) {
                     for run in self.snapshot.into_iter().flat_map(|snapshot| snapshot.runs_of(node.place)).flatten() {
-                        run.find_nodes(self.nodes, &[node.prefix], |_, chunk, rows| edges.push((chunk, rows, true)));
+                        run.find_nodes(self.nodes, &[node.prefix], |_, rows, range| edges.push(LayerRows { rows, range, rolled_up: true }));
                     }
                 }
                 for layer in &loaded.layers {
-                    layer.run.find_nodes(self.nodes, &prefixes, |node, chunk, rows| found[node].push((chunk, rows, false)));
+                    layer.run.find_nodes(self.nodes, &prefixes, |node, rows, range| found[node].push(finest(rows, range)));
                 }
                 for fresh in read_view.fresh_of(self.view) {
-                    fresh.find_nodes(self.nodes, &prefixes, |node, rows| found[node].push((fresh, rows, false)));
+                    fresh.find_nodes(self.nodes, &prefixes, |node, range| found[node].push(finest(fresh, range)));
                 }
             }
         }
@@ -62,17 +64,27 @@ impl EdgeLayers for ViewEdges<'_> {
         scan_parts(self.source)
     }
 
-    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+    fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         match self.source {
-            StateSource::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
+            StateSource::Archive(layer) => layer.run.chunks().iter().map(of_any_part).collect(),
             StateSource::Layers { read_view, view: loaded } => {
                 let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part).ok()).into_iter().flatten();
-                let of_snapshot = runs.flat_map(|PartRun { run, is_of_part }| run.chunks().iter().map(move |chunk| (chunk, is_of_part)));
-                let mut chunks: Vec<_> = of_snapshot.collect();
-                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
-                chunks.extend(read_view.fresh_of(self.view).map(|rows| (&**rows, false)));
+                let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
+                let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
+                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(of_any_part));
+                chunks.extend(read_view.fresh_of(self.view).map(|rows| of_any_part(rows)));
                 chunks
             }
         }
     }
+}
+
+/// Rows that may have keys of every part.
+fn of_any_part(rows: &StateRows) -> PartChunk<'_> {
+    PartChunk { rows, is_of_part: false }
+}
+
+/// Rows of a layer that holds the finest level alone.
+fn finest(rows: &StateRows, range: Range<usize>) -> LayerRows<'_> {
+    LayerRows { rows, range, rolled_up: false }
 }

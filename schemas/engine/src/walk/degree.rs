@@ -52,7 +52,7 @@ impl Threshold {
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
     let (most, longest) = (walk.links.max_degree, LongestRange::on_side(walk, side));
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
-    for (rows, range, _) in layers {
+    for LayerRows { rows, range, .. } in layers {
         let alive = longest.alive(rows)?;
         for from in range.clone().step_by(ROWS) {
             let hashes = hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?;

@@ -35,7 +35,7 @@ impl<'a> NodeAt<'a> {
     }
 
     fn new(layers: Vec<LayerRows<'a>>) -> Self {
-        let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
+        let rows = layers.iter().map(|layer| layer.range.len()).sum();
         Self { layers, rows, known: OnceCell::new() }
     }
 
@@ -228,7 +228,7 @@ struct EdgeRows {
 impl<'a> Found<'a> {
     fn add_node(&mut self, walk: &Walk<'_>, longest: &LongestRange, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
         let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
-        for (rows, range, rolled_up) in layers {
+        for LayerRows { rows, range, rolled_up } in layers {
             let alive = longest.alive(rows)?;
             let followed = most.map(|most| degree::followed(walk, longest.side, rows, range.clone(), most)).transpose()?;
             let batch = self.batch(rows.batch());

@@ -8,8 +8,22 @@ use crate::states::sorted::SortedRun;
 use crate::states::{Probe, StateRows};
 use crate::walk::node_index::NodeIndex;
 
-/// Rows of one layer, and whether it holds every level (a snapshot does) or the finest alone.
-pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
+/// Rows of one layer.
+#[derive(Debug, Clone)]
+pub struct LayerRows<'a> {
+    pub rows: &'a StateRows,
+    pub range: Range<usize>,
+    /// Whether the layer holds every level, as a snapshot does, or the finest alone.
+    pub rolled_up: bool,
+}
+
+/// A chunk that may have keys of a part.
+#[derive(Debug, Clone, Copy)]
+pub struct PartChunk<'a> {
+    pub rows: &'a StateRows,
+    /// Whether all its keys are of that part.
+    pub is_of_part: bool,
+}
 
 /// A node whose edges are searched for.
 #[derive(Debug, Clone, Copy)]
@@ -29,23 +43,23 @@ pub trait EdgeLayers: Sync {
     /// The number of parts in which all keys are scanned.
     fn parts(&self) -> u32;
 
-    /// The chunks that may hold keys of a part, and whether all of a chunk's keys are of it.
-    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)>;
+    /// The chunks that may have keys of a part.
+    fn chunks(&self, part: u32) -> Vec<PartChunk<'_>>;
 }
 
 /// One run of the finest level.
 impl EdgeLayers for SortedRun {
     fn edges_of(&self, nodes: &[NodeProbe<'_>]) -> Vec<Vec<LayerRows<'_>>> {
         let edges = |node: &NodeProbe<'_>| self.find_prefix(node.prefix.bytes()).into_iter();
-        nodes.iter().map(|node| edges(node).map(|(chunk, rows)| (chunk, rows, false)).collect()).collect()
+        nodes.iter().map(|node| edges(node).map(|(rows, range)| LayerRows { rows, range, rolled_up: false }).collect()).collect()
     }
 
     fn parts(&self) -> u32 {
         1
     }
 
-    fn chunks(&self, _: u32) -> Vec<(&StateRows, bool)> {
-        SortedRun::chunks(self).iter().map(|chunk| (chunk, false)).collect()
+    fn chunks(&self, _: u32) -> Vec<PartChunk<'_>> {
+        SortedRun::chunks(self).iter().map(|rows| PartChunk { rows, is_of_part: false }).collect()
     }
 }
 
@@ -69,7 +83,7 @@ impl SnapshotEdges {
         let buckets = self.0.iter().map(|tier| &tier.0[bucket_of_hash(hash, tier.bucket_count()) as usize]);
         let found =
             buckets.flat_map(|(run, nodes)| nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash)));
-        found.map(|(chunk, rows)| (chunk, rows, true)).collect()
+        found.map(|(rows, range)| LayerRows { rows, range, rolled_up: true }).collect()
     }
 }
 
@@ -82,13 +96,14 @@ impl EdgeLayers for SnapshotEdges {
         self.0.iter().map(TierEdges::bucket_count).max().unwrap_or(1)
     }
 
-    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+    fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         let parts = self.parts();
         let mut chunks = Vec::new();
         for tier in &self.0 {
             let count = tier.bucket_count();
             for bucket in buckets_of_part(part, parts, count) {
-                chunks.extend(tier.0[bucket as usize].0.chunks().iter().map(|chunk| (chunk, count == parts)));
+                let run = &tier.0[bucket as usize].0;
+                chunks.extend(run.chunks().iter().map(|rows| PartChunk { rows, is_of_part: count == parts }));
             }
         }
         chunks

@@ -7,7 +7,7 @@ use arrow::compute::{filter, filter_record_batch};
 
 use crate::states::bucket_of;
 use crate::states::{FailedRows, StateRows};
-use crate::walk::{Walk, Walked};
+use crate::walk::{PartChunk, Walk, Walked};
 use types::Result;
 
 /// Keys that are walked together.
@@ -39,8 +39,8 @@ impl Walk<'_> {
     /// How the near edges of this part's group keys begin.
     fn keys_of(&self, part: u32) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
-        for (rows, in_part) in self.layers.chunks(part) {
-            self.add_keys(rows, part, if in_part { 1 } else { self.layers.parts() }, &mut keys)?;
+        for PartChunk { rows, is_of_part } in self.layers.chunks(part) {
+            self.add_keys(rows, part, if is_of_part { 1 } else { self.layers.parts() }, &mut keys)?;
         }
         Ok(keys)
     }

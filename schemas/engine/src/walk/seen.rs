@@ -14,7 +14,7 @@ use crate::plan::ViewPlan;
 use crate::plan::links::LinkPlan;
 use crate::states::{AddedStates, KeyCodec, NodeCodec, Probe, SeenBy, StateRows};
 use crate::walk::Walk;
-use crate::walk::layers::{EdgeLayers, LayerRows, NodeProbe};
+use crate::walk::layers::{EdgeLayers, LayerRows, NodeProbe, PartChunk};
 use types::Result;
 use types::tiles::{Micros, Span};
 
@@ -179,7 +179,7 @@ impl<'a> EdgesBefore<'a> {
         let mut found = self.layers.edges_of(&unknown);
         let prefixes: Vec<Probe<'_>> = unknown.iter().map(|node| node.prefix).collect();
         for rows in self.before {
-            rows.find_nodes(self.nodes, &prefixes, |node, edges| found[node].push((rows, edges, false)));
+            rows.find_nodes(self.nodes, &prefixes, |node, range| found[node].push(LayerRows { rows, range, rolled_up: false }));
         }
         known.extend(unknown.iter().map(|node| node.prefix.bytes().into()).zip(found));
         nodes.iter().map(|node| known.get(node.prefix.bytes()).cloned().unwrap_or_default()).collect()
@@ -199,7 +199,8 @@ impl EdgeLayers for SeenEdges<'_> {
         let mut found = self.edges.edges_of(nodes);
         if let Some(added) = self.added {
             for (edges, node) in found.iter_mut().zip(nodes) {
-                edges.extend(added.of_prefix_before(node.prefix.bytes(), self.counted).map(|rows| (added.rows(), rows, false)));
+                let of_node = added.of_prefix_before(node.prefix.bytes(), self.counted);
+                edges.extend(of_node.map(|range| LayerRows { rows: added.rows(), range, rolled_up: false }));
             }
         }
         found
@@ -209,7 +210,7 @@ impl EdgeLayers for SeenEdges<'_> {
         self.edges.layers.parts()
     }
 
-    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+    fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         self.edges.layers.chunks(part)
     }
 }
@@ -226,7 +227,7 @@ impl EdgeLayers for NoEdges {
         1
     }
 
-    fn chunks(&self, _: u32) -> Vec<(&StateRows, bool)> {
+    fn chunks(&self, _: u32) -> Vec<PartChunk<'_>> {
         Vec::new()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::events::plan_schema;
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
-use crate::states::{KeyCodec, Partial, StateRows, sort_and_merge};
+use crate::states::{KeyCodec, Partial, sort_and_merge};
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
 use definitions::{Definitions, StreamDefinition, parse};
@@ -14,7 +14,7 @@ use types::{Error, ErrorKind};
 
 use super::Walked;
 use super::edges::EdgeSet;
-use super::{EdgeLayers, LayerRows, NodeProbe, Side, Walk};
+use super::{EdgeLayers, LayerRows, NodeProbe, PartChunk, Side, Walk};
 use crate::states::sorted::SortedRun;
 
 const NOW: Micros = 1_772_452_800_000_000;
@@ -352,7 +352,7 @@ impl EdgeLayers for Layered {
         1
     }
 
-    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+    fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         self.0.iter().flat_map(|run| EdgeLayers::chunks(run, part)).collect()
     }
 }
