@@ -1,6 +1,6 @@
 //! Plans and applies definitions: `plan` shows what the files would change in the catalog, `apply` changes it.
 //!
-//! [`plan_changes`] is a pure function from a catalog state and definitions to a printable value. [`apply`] reads,
+//! `plan_changes` is a pure function from a catalog state and definitions to a printable value. [`apply`] reads,
 //! plans, checks the resulting state with the planner, and commits in one transaction.
 //!
 //! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
@@ -39,11 +39,11 @@ mod inline;
 mod rebuilt;
 mod switch;
 
-pub use changes::{Change, Changes, ValueChange, What, plan_changes};
-pub use compatible::incompatibilities;
-pub use diff::{DiffLine, line_diff};
-pub(crate) use inline::names_as_staging;
-pub use inline::{normalised, self_contained};
+pub(crate) use changes::plan_changes;
+pub use changes::{Change, Changes, ValueChange, What};
+pub use diff::DiffLine;
+pub(crate) use diff::line_diff;
+pub(crate) use inline::{names_as_staging, normalised};
 
 use changes::{of_name, of_status};
 use switch::{Switch, prepared};
@@ -247,7 +247,7 @@ pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions
 /// Checks the changes as a whole. Returns the definition records that they result in.
 ///
 /// Errors: `Input` for a change that is refused, alone or beside what stays in the catalog.
-pub async fn checked_records(
+pub(crate) async fn checked_records(
     state: &CatalogState,
     changes: &Changes,
     prune: bool,

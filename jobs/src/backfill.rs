@@ -26,7 +26,8 @@ use uuid::Uuid;
 
 mod readers;
 
-pub use readers::{ReadingView, views_that_read};
+pub use readers::ReadingView;
+pub(crate) use readers::views_that_read;
 
 /// How many footers are read concurrently.
 const FOOTERS_AT_ONCE: usize = 16;
@@ -154,7 +155,7 @@ impl Misfits {
 
 /// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose
 /// archive was decoded again has no such events.
-pub fn changed_columns(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeSet<ChangedColumn>> {
+pub(crate) fn changed_columns(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeSet<ChangedColumn>> {
     let mut changed = BTreeSet::new();
     for record in versions(state, target.stream()) {
         if record.version != target.version && record.status != DefinitionStatus::Redecoded {

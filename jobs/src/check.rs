@@ -257,13 +257,13 @@ impl Checked {
 
 impl Checked {
     /// Reports the cost of remembered ids for this `speed.dedup_memory`.
-    pub fn with_dedup_memory(mut self, bytes: u64) -> Self {
+    pub(crate) fn with_dedup_memory(mut self, bytes: u64) -> Self {
         self.streams = self.definitions.streams.iter().map(|stream| report_stream(stream, bytes)).collect();
         self
     }
 
     /// Refuses views whose runs would need more memory than `batch.memory_limit`.
-    pub fn with_batch_memory(mut self, bytes: u64) -> Self {
+    pub(crate) fn with_batch_memory(mut self, bytes: u64) -> Self {
         let views = self.definitions.views.iter();
         let too_much = views.filter_map(|view| Some((view, view.memory_limit.filter(|limit| *limit > bytes)?)));
         let mistakes = too_much.map(|(view, limit)| {
@@ -280,7 +280,7 @@ impl Checked {
 
     /// Refuses sinks and alerts that would write to the topic in which this consumer group notes how far its outputs
     /// are.
-    pub fn with_group(mut self, group: &str) -> Self {
+    pub(crate) fn with_group(mut self, group: &str) -> Self {
         let positions = positions_topic(group);
         let sinks = self.definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.topic, &sink.origin));
         let alerts = self.definitions.alerts.iter().map(|alert| ("alert", &alert.name, &alert.topic, &alert.origin));

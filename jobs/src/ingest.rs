@@ -45,7 +45,8 @@ mod records;
 mod survey;
 
 pub(crate) use csv_rows::guess_delimiter;
-pub use guess::{Guessed, guess_stream};
+pub use guess::Guessed;
+pub(crate) use guess::guess_stream;
 pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
 pub use survey::{FileSurvey, survey};

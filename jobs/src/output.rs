@@ -28,7 +28,7 @@ impl Printer {
     }
 
     /// Prints an error to standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
-    pub fn print_error(self, error: &Error) {
+    pub(crate) fn print_error(self, error: &Error) {
         let text = if self.json { json!({ "error": error_json(error) }).to_string() } else { error_text(error) };
         // A failure to write to standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -36,7 +36,7 @@ impl Printer {
 }
 
 /// Writes a line to standard output; does nothing once the reader has closed it.
-pub fn print_line(text: &str) -> Result<()> {
+fn print_line(text: &str) -> Result<()> {
     OutputWriter::default().write(format!("{text}\n").as_bytes())
 }
 
@@ -89,17 +89,17 @@ pub fn size(bytes: i64) -> String {
 }
 
 /// A count and its noun: `1 row`, `12 rows`.
-pub fn count_of<N: Copy + Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+pub(crate) fn count_of<N: Copy + Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
     format!("{count} {}", noun_of(count, noun))
 }
 
 /// The noun of a count: `row` of one, else `rows`.
-pub fn noun_of<N: From<u8> + PartialEq>(count: N, noun: &str) -> String {
+pub(crate) fn noun_of<N: From<u8> + PartialEq>(count: N, noun: &str) -> String {
     if count == N::from(1u8) { noun.to_owned() } else { format!("{noun}s") }
 }
 
 /// The verb that follows a count: `1 row is`, `12 rows are`.
-pub fn is_or_are<N: From<u8> + PartialEq>(count: N) -> &'static str {
+pub(crate) fn is_or_are<N: From<u8> + PartialEq>(count: N) -> &'static str {
     if count == N::from(1u8) { "is" } else { "are" }
 }
 

@@ -27,12 +27,12 @@ const AT_ONCE: usize = 4_096;
 const FOLLOW: Duration = Duration::from_millis(200);
 
 /// Returns a live sink by its name.
-pub fn live_sink(state: &CatalogState, name: &str) -> Result<SinkDefinition> {
+pub(crate) fn live_sink(state: &CatalogState, name: &str) -> Result<SinkDefinition> {
     parse::parse_sink(live(state, DefinitionKind::Sink, name)?)
 }
 
 /// Returns a live alert by its name.
-pub fn live_alert(state: &CatalogState, name: &str) -> Result<AlertDefinition> {
+pub(crate) fn live_alert(state: &CatalogState, name: &str) -> Result<AlertDefinition> {
     parse::parse_alert(live(state, DefinitionKind::Alert, name)?)
 }
 
@@ -61,7 +61,7 @@ impl<'a> OutputReader<'a> {
         Self { log, name: &sink.name, topic: sink.topic.clone(), output_of: sink_of, next: BTreeMap::new() }
     }
 
-    pub fn of_alert(log: &'a dyn Log, alert: &'a AlertDefinition) -> Self {
+    pub(crate) fn of_alert(log: &'a dyn Log, alert: &'a AlertDefinition) -> Self {
         Self { log, name: &alert.name, topic: alert.topic.clone(), output_of: alert_of, next: BTreeMap::new() }
     }
 

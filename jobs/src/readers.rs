@@ -37,7 +37,7 @@ pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros)
 
 /// Returns how many partitions are read by other processes than those of these workers, by their recent checkpoints
 /// after `begun`.
-pub fn read_elsewhere(state: &CatalogState, workers: &[String], checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
+pub(crate) fn read_elsewhere(state: &CatalogState, workers: &[String], checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
     let of_late = now.saturating_sub(micros(checkpoint_interval * INTERVALS));
     let known: BTreeSet<&str> = workers.iter().map(|worker| process_of(worker)).collect();
     let newest = newest(state, of_late.max(begun));

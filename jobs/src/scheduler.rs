@@ -21,10 +21,12 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub use due::{Due, RunSlot, due_runs, to_begin};
+pub(crate) use due::due_runs;
+pub use due::{Due, RunSlot};
 pub use looks::Looks;
-pub use rebuild_states::{Tried, rebuildable};
+pub use rebuild_states::Tried;
 
+use due::to_begin;
 use rebuild_states::rebuild_states;
 use under_way::UnderWay;
 

@@ -308,7 +308,7 @@ fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<
 }
 
 impl RunReport {
-    pub fn from_run(run: &RunRecord) -> RunReport {
+    pub(crate) fn from_run(run: &RunRecord) -> RunReport {
         let time = |time: Option<Micros>| time.map(format_timestamp);
         RunReport {
             run: run.id.to_string(),
@@ -337,7 +337,7 @@ impl RunReport {
 }
 
 /// Adds to runs under way how far they are with the version that they build.
-pub fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
+pub(crate) fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
     for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running && state.snapshot(&run.view, run.version).is_none()) {
         let live = registry.view(&run.view, run.version);
         run.building = live.map(|live| BuildingReport::new(&BuildProgress::from_state(state, live, now), now));
@@ -395,12 +395,12 @@ impl Status {
 }
 
 /// Formats runs as a table.
-pub fn runs_text(runs: &[RunReport]) -> String {
+pub(crate) fn runs_text(runs: &[RunReport]) -> String {
     text::runs(runs)
 }
 
 /// Says what a comparison found.
-pub fn comparison_text(comparison: &Comparison) -> String {
+pub(crate) fn comparison_text(comparison: &Comparison) -> String {
     text::comparison(comparison)
 }
 

@@ -137,7 +137,7 @@ impl Installation {
 }
 
 /// Reports what the catalog's files take at the time `now`. `is_event_clock`: as in [`crate::collect::collect`].
-pub fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is_event_clock: bool) -> Result<StorageReport> {
+pub(crate) fn storage_report(state: &CatalogState, registry: &Registry, now: Micros, is_event_clock: bool) -> Result<StorageReport> {
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
     let mut freed = would_free(state, registry, (now, is_event_clock))?;
     let (served_bytes, kept_bytes) = (served_bytes(state), kept_bytes(state));

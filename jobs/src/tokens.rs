@@ -91,7 +91,7 @@ pub async fn revoke(catalog: &Catalog, name: &str, now: Micros) -> Result<()> {
 
 /// The token that commands send to a node they ask by its URL. Not an option: others would see it in the list of
 /// processes.
-pub fn from_environment() -> Option<String> {
+pub(crate) fn from_environment() -> Option<String> {
     std::env::var("BASESTREAM_TOKEN").ok().filter(|token| !token.is_empty())
 }
 

@@ -49,7 +49,7 @@ mod signals;
 mod waiting;
 
 pub use metrics::recorder;
-pub use signals::stop_on_signals;
+pub(crate) use signals::stop_on_signals;
 
 use answers::{Answers, ask};
 use health::{Health, Layer};

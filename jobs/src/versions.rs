@@ -29,7 +29,9 @@ pub mod diff;
 mod list;
 
 pub use decide::{Dropped, Switched};
-pub use list::{ListedView, list_views};
+pub use list::ListedView;
+
+use list::list_views;
 
 /// How often a change of versions is decided while other commits get in between.
 const ATTEMPTS: usize = 20;

@@ -181,7 +181,7 @@ impl Changes {
 /// Returns what `definitions` would change in a catalog state. `staging` names the staging views. They keep nothing, so
 /// a new version of one takes effect at once. (The views that name them are stored [`self_contained`] and change with
 /// them.)
-pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &BTreeSet<Arc<str>>) -> Changes {
+pub(crate) fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &BTreeSet<Arc<str>>) -> Changes {
     let mut changes = Vec::new();
     for stream in &definitions.streams {
         changes.push(plan_stream(state, definitions, stream));

@@ -5,7 +5,7 @@ use definitions::{Column, StreamDefinition};
 /// Returns why `new` cannot follow `old` under the same name; empty if it can. What was decided of a record stays:
 /// which partition it is in, whether it is an event, its id and its time. All other columns may change: the archive is
 /// decoded again.
-pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
+pub(super) fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
     let mut reasons = Vec::new();
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
     let fixed = [

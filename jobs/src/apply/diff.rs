@@ -12,7 +12,7 @@ pub enum DiffLine {
 }
 
 /// Returns the lines of both texts, keeping the longest common subsequence; removed lines come before added ones.
-pub fn line_diff(old: &str, new: &str) -> Vec<DiffLine> {
+pub(crate) fn line_diff(old: &str, new: &str) -> Vec<DiffLine> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let common = common_lengths(&old, &new);
     let (mut i, mut j) = (0, 0);

@@ -13,7 +13,7 @@ use definitions::{Definitions, ViewDefinition, parse};
 
 /// Returns the text as it is compared and stored: no trailing spaces, no blank lines around it, no semicolon at the
 /// end.
-pub fn normalised(sql: &str) -> String {
+pub(crate) fn normalised(sql: &str) -> String {
     let lines: Vec<&str> = sql.lines().map(str::trim_end).collect();
     let text = lines.join("\n");
     text.trim().trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
@@ -21,7 +21,7 @@ pub fn normalised(sql: &str) -> String {
 
 /// Returns the view's statement with the views it names as CTEs. A text that does not parse is returned unchanged: its
 /// mistake is reported elsewhere.
-pub fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
+pub(super) fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
     let mut ctes = Vec::new();
     collect(view, definitions, &mut vec![view.name.clone()], &mut ctes);
     if ctes.is_empty() {

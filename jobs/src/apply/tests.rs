@@ -6,6 +6,7 @@ use definitions::parse::parse_definitions;
 use proptest::prelude::*;
 use types::ErrorKind;
 
+use super::inline::self_contained;
 use super::*;
 use crate::backfill::ReadingView;
 

@@ -25,7 +25,7 @@ pub struct ReadingView {
 }
 
 /// Returns the live view versions of a catalog state that read one of these columns, by the names of their streams.
-pub async fn views_that_read(
+pub(crate) async fn views_that_read(
     state: &CatalogState,
     functions: &Functions,
     columns: &BTreeMap<Arc<str>, BTreeSet<String>>,

@@ -155,7 +155,7 @@ impl Traffic {
     }
 
     /// The fraud rings hidden in the traffic.
-    pub fn rings(&self) -> &[Ring] {
+    pub(crate) fn rings(&self) -> &[Ring] {
         self.accounts.rings()
     }
 
@@ -165,7 +165,7 @@ impl Traffic {
     }
 
     /// When the next record is to be sent.
-    pub fn next_at(&self) -> Micros {
+    pub(crate) fn next_at(&self) -> Micros {
         self.time_of(self.steps)
     }
 

@@ -54,7 +54,7 @@ pub struct Guessed {
 /// were found, and at least four, unless each is written with the same number of places, as amounts of money are.
 ///
 /// Errors: `Input` if the file cannot be read, is empty or has no time.
-pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
+pub(crate) fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
     let in_file = |error: Error| match error.context().iter().any(|(key, _)| *key == "file") {
         true => error,
         false => error.with("file", path.display()),

@@ -66,7 +66,7 @@ impl Due {
 
 /// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin.
 /// Nobody reads a kept version: its runs come last.
-pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
+pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let is_of = |run: &RunRecord, view: &LiveView| run.view == view.name && run.version == view.version;
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && is_of(run, view));
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
@@ -82,7 +82,7 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
 /// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all,
 /// one per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes
 /// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
-pub fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
+pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
     let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(|(_, due)| due.view_version()).collect();
     let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
     let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub struct Tried(Mutex<BTreeMap<String, Micros>>);
 
 /// Returns the damaged states objects to rebuild at `now`: those that were not tried recently.
-pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
+fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
     let is_states = |path: &str| state.files.get(path).is_some_and(|file| file.kind == FileKind::States && !file.marked_for_deletion);
     let is_rested = |path: &str| tried.get(path).is_none_or(|at| now.saturating_sub(*at) >= AGAIN.as_micros() as Micros);
     state.damages.iter().map(|damage| damage.path.as_str()).filter(|path| is_states(path) && is_rested(path)).collect()

@@ -8,7 +8,7 @@ use types::Result;
 const INTERRUPTED: i32 = 130;
 
 /// Returns a token that the first signal cancels. Must be called within a Tokio runtime.
-pub fn stop_on_signals() -> Result<CancellationToken> {
+pub(crate) fn stop_on_signals() -> Result<CancellationToken> {
     let mut signals = Signals::new()?;
     let stop = CancellationToken::new();
     let token = stop.clone();

@@ -135,7 +135,7 @@ fn refuse_dropped(records: &[&DefinitionRecord]) -> Result<()> {
 }
 
 /// Compares the rows of two versions at a read view.
-pub async fn compare_values(
+async fn compare_values(
     node: &Node,
     read_view: &ReadView,
     view: &str,

@@ -42,7 +42,7 @@ impl ListedView {
 
 /// Returns the views in the order of their names, of each the version that is served before the one that is being
 /// built. Kept versions are left out.
-pub fn list_views(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<ListedView> {
+pub(super) fn list_views(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<ListedView> {
     let records = state.live(DefinitionKind::View).filter(|record| record.status != DefinitionStatus::Kept);
     let listed = records.map(|record| {
         let live = registry.view(&record.name, record.version);

@@ -44,7 +44,12 @@ pub fn without_tests<'a>(src: &Path, relative: &'a Path) -> Option<&'a Path> {
 
 impl Source {
     pub fn new(text: &str) -> Source {
-        Source(without_test_items(&without_comments(text)))
+        Source(without_items(&without_comments(text), "#[cfg(test)]"))
+    }
+
+    /// The same without the items that begin so.
+    pub fn without_items(&self, begin: &str) -> Source {
+        Source(without_items(&self.0, begin))
     }
 
     /// The modules that this file declares.
@@ -250,12 +255,11 @@ fn end_of_text(bytes: &[u8], begin: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// Items behind `#[cfg(test)]` become empty lines.
-fn without_test_items(text: &str) -> String {
-    const MARK: &str = "#[cfg(test)]";
+/// The items that begin so become empty lines.
+fn without_items(text: &str, begin: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(MARK) {
+    while let Some(at) = rest.find(begin) {
         out.push_str(&rest[..at]);
         let item = &rest[at..];
         let end = end_of_item(item);
@@ -305,6 +309,7 @@ fn a_file_says_its_public_functions_and_its_types() {
     assert_eq!(source.public_functions(), set(&["c", "e"]));
     assert_eq!(source.types(), set(&["A", "B"]));
     assert!(source.names().contains("f") && !source.names().contains("g"));
+    assert_eq!(source.without_items("impl B {").public_functions(), set(&["e"]));
 }
 
 #[test]
