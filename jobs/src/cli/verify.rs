@@ -67,22 +67,7 @@ async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<s
 
 fn verify_text(report: &VerifyReport, log: &[LogReport]) -> String {
     let mut text = String::new();
-    let _ = write!(text, "{} (version {}) at {}: ", report.view, report.version, report.t);
-    let _ = match report.is_equal() {
-        true => write!(
-            text,
-            "equal to plain SQL over the archive, {} and {} in {:.1} s",
-            count_of(report.rows, "row"),
-            count_of(report.columns, "column"),
-            report.seconds
-        ),
-        false => write!(
-            text,
-            "{} from plain SQL over the archive ({})",
-            count_of(report.difference_count, "difference"),
-            count_of(report.rows, "row")
-        ),
-    };
+    let _ = write!(text, "{} (version {}) at {}: {}", report.view, report.version, report.t, outcome_text(report));
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
@@ -104,26 +89,28 @@ fn verify_text(report: &VerifyReport, log: &[LogReport]) -> String {
         let _ = write!(text, "\n  {}", serde_json::to_string(difference).unwrap_or_default());
     }
     if !log.is_empty() {
-        let header = [
-            "stream",
-            "partition",
-            "offsets",
-            "records",
-            "archived",
-            "dead letters",
-            "duplicates",
-            "lost",
-            "missing",
-            "extra",
-            "different",
-        ];
-        let rows = log.iter().map(|r| {
-            let numbers =
-                [r.records, r.archived, r.dead_lettered, r.duplicates, r.lost.count, r.missing.count, r.extra.count, r.different.count];
-            let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
-            head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
-        });
-        let _ = write!(text, "\n\n{}", table(&header, rows));
+        let _ = write!(text, "\n\n{}", log_table(log));
     }
     text
+}
+
+fn outcome_text(report: &VerifyReport) -> String {
+    let rows = count_of(report.rows, "row");
+    if report.is_equal() {
+        let columns = count_of(report.columns, "column");
+        return format!("equal to plain SQL over the archive, {rows} and {columns} in {:.1} s", report.seconds);
+    }
+    format!("{} from plain SQL over the archive ({rows})", count_of(report.difference_count, "difference"))
+}
+
+fn log_table(log: &[LogReport]) -> String {
+    let header =
+        ["stream", "partition", "offsets", "records", "archived", "dead letters", "duplicates", "lost", "missing", "extra", "different"];
+    let rows = log.iter().map(|r| {
+        let numbers =
+            [r.records, r.archived, r.dead_lettered, r.duplicates, r.lost.count, r.missing.count, r.extra.count, r.different.count];
+        let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
+        head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
+    });
+    table(&header, rows)
 }
