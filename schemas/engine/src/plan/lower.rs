@@ -12,7 +12,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, SortExpr, when};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
+use datafusion::physical_expr::aggregate::{LoweredAggregate, LoweredAggregateBuilder};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
@@ -112,8 +112,9 @@ pub(super) fn state_table(
         }
         _ => false,
     };
-    let are_of_event_time: Vec<bool> = columns.states.iter().map(|state| is_of_event_time(&state.call)).collect();
-    let states = lower_states(&columns.states, (&calls, &are_of_event_time), &prepared, session, limit_bytes)?;
+    let lowering = StateLowering { prepared: &prepared, session, limit_bytes };
+    let state = |(state, call): (&StateCall, &Expr)| lowering.state(state, call, is_of_event_time(&state.call));
+    let states = columns.states.iter().zip(&calls).map(state).collect::<Result<Vec<_>>>()?;
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
     let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
@@ -288,57 +289,54 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
         .collect()
 }
 
-fn lower_states(
-    states: &[StateCall],
-    (calls, are_of_event_time): (&[Expr], &[bool]),
-    prepared: &Prepared,
-    session: &SessionContext,
+/// What states are lowered with.
+struct StateLowering<'a> {
+    prepared: &'a Prepared,
+    session: &'a SessionContext,
     limit_bytes: u64,
-) -> Result<Vec<StateExpr>> {
-    let logical = prepared.plan.schema();
-    let physical = logical.as_arrow().clone();
-    let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-    states
-        .iter()
-        .zip(calls)
-        .zip(are_of_event_time)
-        .map(|((state, call), is_of_event_time)| {
-            let call = grouped(simplify_inputs(rename(call, &prepared.names)?, logical, session)?);
-            let lower = |call: &Expr| -> Result<_> {
-                let lowered = LoweredAggregateBuilder::new(call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
-                let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
-                Ok((lowered, fields))
-            };
-            let (mut lowered, mut fields) = lower(&call)?;
-            let mut types_before = sums::types_before(&state.function, &fields, lowered.aggregate.field().data_type());
-            let is_limited = limited::collects(&state.function, lowered.aggregate.is_distinct(), &fields);
-            let judged_sum = sums::judged_sum(&call, &fields);
-            let is_judged = is_limited || judged_sum.is_some();
-            if is_limited {
-                // States of the format before had no marks, except those of sequences.
-                let had_none = !limited::keeps_events(&state.function);
-                types_before = had_none.then(|| fields.iter().map(|field| field.data_type().clone()).collect());
-                (lowered, fields) = lower(&limited::limited(judged_sum.unwrap_or(call), limit_bytes))?;
-            } else if let Some(judged_sum) = judged_sum {
-                (lowered, fields) = lower(&judged_sum)?;
-            }
-            let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
-            let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
-            Ok(StateExpr {
-                is_of_event_time: *is_of_event_time,
-                limit_bytes: is_limited.then_some(limit_bytes),
-                is_judged,
-                types_before,
-                nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
-                sql: state.sql.clone(),
-                function: state.function.clone(),
-                aggregate: lowered.aggregate,
-                filter: lowered.filter,
-                fields,
-                approximate: state.approximate,
-            })
+}
+
+impl StateLowering<'_> {
+    /// Lowers a state. `call` is its aggregate over the events before they are prepared.
+    fn state(&self, state: &StateCall, call: &Expr, is_of_event_time: bool) -> Result<StateExpr> {
+        let call = grouped(simplify_inputs(rename(call, &self.prepared.names)?, self.prepared.plan.schema(), self.session)?);
+        let (mut lowered, mut fields) = self.aggregate(&call, &state.sql)?;
+        let mut types_before = sums::types_before(&state.function, &fields, lowered.aggregate.field().data_type());
+        let is_limited = limited::collects(&state.function, lowered.aggregate.is_distinct(), &fields);
+        let judged_sum = sums::judged_sum(&call, &fields);
+        let is_judged = is_limited || judged_sum.is_some();
+        if is_limited {
+            // States of the format before had no marks, except those of sequences.
+            let had_none = !limited::keeps_events(&state.function);
+            types_before = had_none.then(|| fields.iter().map(|field| field.data_type().clone()).collect());
+            (lowered, fields) = self.aggregate(&limited::limited(judged_sum.unwrap_or(call), self.limit_bytes), &state.sql)?;
+        } else if let Some(judged_sum) = judged_sum {
+            (lowered, fields) = self.aggregate(&judged_sum, &state.sql)?;
+        }
+        let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
+        Ok(StateExpr {
+            is_of_event_time,
+            limit_bytes: is_limited.then_some(self.limit_bytes),
+            is_judged,
+            types_before,
+            nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
+            sql: state.sql.clone(),
+            function: state.function.clone(),
+            aggregate: lowered.aggregate,
+            filter: lowered.filter,
+            fields: fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect(),
+            approximate: state.approximate,
         })
-        .collect()
+    }
+
+    /// Lowers an aggregate; returns it with the fields of its state.
+    fn aggregate(&self, call: &Expr, sql: &str) -> Result<(LoweredAggregate, Vec<FieldRef>)> {
+        let schema = self.prepared.plan.schema();
+        let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+        let lowered = LoweredAggregateBuilder::new(call, schema, schema.as_arrow(), &props, &context).with_name(sql).build()?;
+        let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(sql, &error))?;
+        Ok((lowered, fields))
+    }
 }
 
 fn not_mergeable(sql: &str, error: &datafusion::error::DataFusionError) -> Error {
