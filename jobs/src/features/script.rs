@@ -59,14 +59,13 @@ pub(super) struct Feature {
 
 /// Reads a script, and lists every line that is not understood.
 pub(super) fn read(text: &str) -> (Script, Vec<Mistake>) {
-    let mut script = Script::default();
-    let mut mistakes = Vec::new();
-    let mut fields = Vec::new();
+    let (mut reader, mut mistakes) = (ScriptReader::default(), Vec::new());
     for (line, text) in lines(text) {
-        if let Err(message) = read_line(line, &text, &mut script, &mut fields) {
+        if let Err(message) = reader.read_line(line, &text) {
             mistakes.push(Mistake { line, message });
         }
     }
+    let ScriptReader { mut script, fields } = reader;
     for (event_type, field) in fields {
         let line = field.line;
         let message = match script.sources.get_mut(&event_type) {
@@ -102,68 +101,94 @@ fn lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-fn read_line(line: usize, text: &str, script: &mut Script, fields: &mut Vec<(String, Field)>) -> Result<(), String> {
-    let words = shlex::split(text).ok_or("a quote is not closed")?;
-    let Some((command, rest)) = words.split_first() else { return Ok(()) };
-    let mut options = Options::new(rest)?;
-    match command.as_str() {
-        "set-source" => {
-            let event_type = options.name("event-type")?;
-            let source = Source {
-                line,
-                topic: options.take("topic").unwrap_or_else(|| event_type.clone()),
-                time: options.name("time")?,
-                id: options.optional_name("id")?,
-                key: options.optional_name("key")?,
-                fields: Vec::new(),
-            };
-            if script.sources.insert(event_type.clone(), source).is_some() {
-                return Err(format!("the event type `{event_type}` has a `set-source` already"));
+/// What the lines of a script define so far.
+#[derive(Default)]
+struct ScriptReader {
+    script: Script,
+    /// Each with its event type, whose `set-source` may come later.
+    fields: Vec<(String, Field)>,
+}
+
+impl ScriptReader {
+    fn read_line(&mut self, line: usize, text: &str) -> Result<(), String> {
+        let words = shlex::split(text).ok_or("a quote is not closed")?;
+        let Some((command, rest)) = words.split_first() else { return Ok(()) };
+        let mut options = Options::new(rest)?;
+        match command.as_str() {
+            "set-source" => self.set_source(line, &mut options)?,
+            "set-sink" => self.set_sink(line, &mut options)?,
+            "add-field" => self.add_field(line, &mut options)?,
+            "add-macro" => self.add_macro(&mut options)?,
+            "add-feature" => self.add_feature(line, &mut options)?,
+            other => {
+                return Err(format!("expected set-source, set-sink, add-field, add-macro or add-feature, found `{other}`"));
             }
         }
-        "set-sink" => {
-            let event_type = options.name("event-type")?;
-            let topic = options.required("topic")?;
-            let mode = match options.take("mode").as_deref() {
-                None | Some("upget") => "inclusive",
-                Some("get") => "exclusive",
-                Some(other) => return Err(format!("--mode is `upget` or `get`, found `{other}`")),
-            };
-            let name = options.optional_name("name")?.unwrap_or_else(|| format!("{event_type}_features"));
-            let sink = Sink { line, event_type, name, topic, key: options.optional_name("key")?, mode };
-            if script.sink.replace(sink).is_some() {
-                return Err("the script has a `set-sink` already".into());
-            }
-        }
-        "add-field" => {
-            let name = options.name("name")?;
-            let path = options.take("path").unwrap_or_else(|| format!("$.{name}"));
-            let sql_type = sql_type(&options.required("type")?)?;
-            for event_type in options.required("event-type")?.split(',') {
-                let field = Field { line, name: name.clone(), path: path.clone(), sql_type: sql_type.clone() };
-                fields.push((identifier(event_type.trim())?, field));
-            }
-        }
-        "add-macro" => {
-            let (name, parameters) = signature(&options.required("name")?)?;
-            let body = expression::parse(&options.required("replace")?)?;
-            if script.macros.insert(name.clone(), Macro { parameters, body }).is_some() {
-                return Err(format!("there is a macro {name} already"));
-            }
-        }
-        "add-feature" => {
-            let name = options.name("name")?;
-            let text = options.required("expr")?;
-            if script.features.iter().any(|feature| feature.name == name) {
-                return Err(format!("there is a feature `{name}` already"));
-            }
-            script.features.push(Feature { line, name, expression: expression::parse(&text)?, text });
-        }
-        other => {
-            return Err(format!("expected set-source, set-sink, add-field, add-macro or add-feature, found `{other}`"));
+        options.end()
+    }
+
+    fn set_source(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
+        let event_type = options.name("event-type")?;
+        let source = Source {
+            line,
+            topic: options.take("topic").unwrap_or_else(|| event_type.clone()),
+            time: options.name("time")?,
+            id: options.optional_name("id")?,
+            key: options.optional_name("key")?,
+            fields: Vec::new(),
+        };
+        match self.script.sources.insert(event_type.clone(), source) {
+            Some(_) => Err(format!("the event type `{event_type}` has a `set-source` already")),
+            None => Ok(()),
         }
     }
-    options.end()
+
+    fn set_sink(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
+        let event_type = options.name("event-type")?;
+        let topic = options.required("topic")?;
+        let mode = match options.take("mode").as_deref() {
+            None | Some("upget") => "inclusive",
+            Some("get") => "exclusive",
+            Some(other) => return Err(format!("--mode is `upget` or `get`, found `{other}`")),
+        };
+        let name = options.optional_name("name")?.unwrap_or_else(|| format!("{event_type}_features"));
+        let sink = Sink { line, event_type, name, topic, key: options.optional_name("key")?, mode };
+        match self.script.sink.replace(sink) {
+            Some(_) => Err("the script has a `set-sink` already".into()),
+            None => Ok(()),
+        }
+    }
+
+    /// One field of several event types.
+    fn add_field(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
+        let name = options.name("name")?;
+        let path = options.take("path").unwrap_or_else(|| format!("$.{name}"));
+        let sql_type = sql_type(&options.required("type")?)?;
+        for event_type in options.required("event-type")?.split(',') {
+            let field = Field { line, name: name.clone(), path: path.clone(), sql_type: sql_type.clone() };
+            self.fields.push((identifier(event_type.trim())?, field));
+        }
+        Ok(())
+    }
+
+    fn add_macro(&mut self, options: &mut Options) -> Result<(), String> {
+        let (name, parameters) = signature(&options.required("name")?)?;
+        let body = expression::parse(&options.required("replace")?)?;
+        match self.script.macros.insert(name.clone(), Macro { parameters, body }) {
+            Some(_) => Err(format!("there is a macro {name} already")),
+            None => Ok(()),
+        }
+    }
+
+    fn add_feature(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
+        let name = options.name("name")?;
+        let text = options.required("expr")?;
+        if self.script.features.iter().any(|feature| feature.name == name) {
+            return Err(format!("there is a feature `{name}` already"));
+        }
+        self.script.features.push(Feature { line, name, expression: expression::parse(&text)?, text });
+        Ok(())
+    }
 }
 
 /// `M_NAME(a, b)`.
