@@ -81,40 +81,19 @@ impl Batch {
     /// meanwhile. Nothing is changed then.
     pub async fn compact(&self, state: &CatalogState, group: &[&CheckpointRecord], lease: &KeepLease, clock: &Clock) -> Result<Compaction> {
         let ids: Vec<Uuid> = group.iter().map(|checkpoint| checkpoint.id).collect();
-        let mut inputs: BTreeMap<(FileKind, Arc<str>), Vec<&FileRecord>> = BTreeMap::new();
-        for file in ids.iter().flat_map(|id| state.files.of_checkpoint(*id)) {
-            let stream = file.subject.clone().ok_or_else(|| Error::internal("an archive file names no stream").with("file", &file.path))?;
-            inputs.entry((file.kind, stream)).or_default().push(file);
-        }
+        let inputs = inputs_of(state, &ids)?;
         let (versions, apart) = self.versions(state, group).await?;
         if !apart.is_empty() {
             return Ok(Compaction::Apart(apart));
         }
         let id = Uuid::now_v7();
         let record = compacted(id, group).ok_or_else(|| Error::internal("no checkpoint is compacted"))?;
-        let mut done = Compacted { checkpoints: group.len(), ..Compacted::default() };
-        let mut written: Vec<FileRecord> = Vec::new();
-        for ((kind, stream), files) in &inputs {
-            let versions = versions.get(stream).copied().unwrap_or_default();
-            let file = match versions.of_events.filter(|_| *kind == FileKind::Archive) {
-                Some(versions) => self.write_events(state, (stream, id), versions, files).await,
-                None => self.write_dead_letters(stream, id, versions.decided_by, files).await,
-            };
-            let file = match file {
-                Ok(file) => file,
-                // Nothing names them: it is tried again, and each try would leave as many.
-                Err(error) => {
-                    self.delete(&written).await;
-                    return Err(error);
-                }
-            };
-            done.files_read += files.len();
-            done.bytes_read += files.iter().map(|file| file.bytes).sum::<i64>();
-            done.rows += file.rows;
-            done.bytes_written += file.bytes;
-            written.push(file);
+        let mut written = Vec::with_capacity(inputs.len());
+        if let Err(error) = self.write(state, id, &inputs, &versions, &mut written).await {
+            // Nothing names them: it is tried again, and each try would leave as many.
+            self.delete(&written).await;
+            return Err(error);
         }
-        done.files_written = written.len();
         let mut commit = compaction_commit(Uuid::now_v7(), state, record, &ids, written.clone());
         commit.expect.push(lease.expect(clock()));
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
@@ -123,6 +102,15 @@ impl Batch {
             }
             return Err(error);
         }
+        let read = || inputs.values().flatten();
+        let done = Compacted {
+            checkpoints: group.len(),
+            files_read: read().count(),
+            files_written: written.len(),
+            rows: written.iter().map(|file| file.rows).sum(),
+            bytes_read: read().map(|file| file.bytes).sum(),
+            bytes_written: written.iter().map(|file| file.bytes).sum(),
+        };
         info!(
             checkpoints = done.checkpoints,
             files = done.files_read,
@@ -169,11 +157,31 @@ impl Batch {
         Ok((before, apart))
     }
 
+    /// Writes one file of each kind and stream.
+    async fn write(
+        &self,
+        state: &CatalogState,
+        checkpoint: Uuid,
+        inputs: &Inputs<'_>,
+        versions: &BTreeMap<Arc<str>, Versions>,
+        written: &mut Vec<FileRecord>,
+    ) -> Result<()> {
+        for ((kind, stream), files) in inputs {
+            let versions = versions.get(stream).copied().unwrap_or_default();
+            written.push(match versions.of_events.filter(|_| *kind == FileKind::Archive) {
+                Some(versions) => self.write_events(state, stream, checkpoint, versions, files).await?,
+                None => self.write_dead_letters(stream, checkpoint, versions.decided_by, files).await?,
+            });
+        }
+        Ok(())
+    }
+
     /// Writes a stream's events by day, the columns of the stream's `cluster_by`, partition and offset.
     async fn write_events(
         &self,
         state: &CatalogState,
-        (stream, checkpoint): (&Arc<str>, Uuid),
+        stream: &Arc<str>,
+        checkpoint: Uuid,
         versions: ArchiveVersions,
         files: &[&FileRecord],
     ) -> Result<FileRecord> {
@@ -238,6 +246,18 @@ impl Batch {
             }
         }
     }
+}
+
+/// The files that are compacted, by their kind and stream.
+type Inputs<'s> = BTreeMap<(FileKind, Arc<str>), Vec<&'s FileRecord>>;
+
+fn inputs_of<'s>(state: &'s CatalogState, checkpoints: &[Uuid]) -> Result<Inputs<'s>> {
+    let mut inputs = Inputs::new();
+    for file in checkpoints.iter().flat_map(|id| state.files.of_checkpoint(*id)) {
+        let stream = file.subject.clone().ok_or_else(|| Error::internal("an archive file names no stream").with("file", &file.path))?;
+        inputs.entry((file.kind, stream)).or_default().push(file);
+    }
+    Ok(inputs)
 }
 
 /// The versions of a stream's definition behind the files of checkpoints.
