@@ -154,11 +154,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         reason: "",
         scans: None,
     };
-    // One request is one run: the served version takes it only if the version it names is gone.
-    let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
-    let is_mine = |run: &RunRecord| run.version == view.version || (view.status == DefinitionStatus::Active && is_gone(run));
-    let requested = state.runs.iter().filter(|run| run.status == RunStatus::Requested && run.view == view.name);
-    if let Some(requested) = requested.into_iter().find(|run| is_mine(run)) {
+    if let Some(requested) = request(state, registry, view) {
         let since = requested_at(requested).unwrap_or(now);
         return Some(Due { since, requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }
@@ -189,6 +185,20 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if view.status == DefinitionStatus::Kept && view.definition.strategy == Some(Strategy::Full) {
         return None;
     }
+    by_schedule(state, view, newest, plain, now)
+}
+
+/// Returns the request that a run of this version answers. One request is one run: the served version takes it only if
+/// the version it names is gone.
+fn request<'s>(state: &'s CatalogState, registry: &Registry, view: &LiveView) -> Option<&'s RunRecord> {
+    let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
+    let is_mine = |run: &RunRecord| run.version == view.version || (view.status == DefinitionStatus::Active && is_gone(run));
+    let mut requested = state.runs.iter().filter(|run| run.status == RunStatus::Requested && run.view == view.name);
+    requested.find(|run| is_mine(run))
+}
+
+/// Returns the run that the view's schedule asks for after its `newest` one.
+fn by_schedule(state: &CatalogState, view: &LiveView, newest: Option<&RunRecord>, plain: Due, now: Micros) -> Option<Due> {
     if let Schedule::After(other) = view.definition.schedule.as_ref()? {
         // A run that another process's clock dates ahead is followed once: `scheduled_for` is its end.
         let last = newest.map_or(plain.since, |run| run.started_at.max(run.scheduled_for).unwrap_or_default());
