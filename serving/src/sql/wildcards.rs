@@ -142,29 +142,7 @@ impl Rewriter<'_> {
         if is_natural && with_named.len() > 1 {
             return Err(Error::input("NATURAL JOIN of streams whose system columns are named: expected JOIN .. USING or JOIN .. ON"));
         }
-        for item in &mut select.projection {
-            match item {
-                SelectItem::Wildcard(options) => match with_named.as_slice() {
-                    [] => {}
-                    [stream] => leave_out(options, &stream.system_columns()),
-                    several => {
-                        let aliases: Vec<String> = several.iter().map(|stream| format!("{}.*", stream.alias)).collect();
-                        return Err(Error::input(format!(
-                            "* over several streams whose system columns are named: expected {} instead of *",
-                            aliases.join(", ")
-                        )));
-                    }
-                },
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                    let stream = with_named.iter().find(|stream| last(name).as_ref() == Some(&stream.alias));
-                    if let Some(stream) = stream {
-                        leave_out(options, &stream.system_columns());
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        leave_out_of_wildcards(&mut select.projection, &with_named)
     }
 
     /// The stream that a relation is; `None` for all else.
@@ -194,6 +172,33 @@ impl FoundStream<'_> {
     fn system_columns(&self) -> Vec<String> {
         event_schema(self.definition).fields().iter().skip(self.definition.columns.len()).map(|field| field.name().clone()).collect()
     }
+}
+
+/// Leaves the system columns of these streams out of `*`.
+fn leave_out_of_wildcards(projection: &mut [SelectItem], streams: &[FoundStream<'_>]) -> Result<()> {
+    for item in projection {
+        match item {
+            SelectItem::Wildcard(options) => match streams {
+                [] => {}
+                [stream] => leave_out(options, &stream.system_columns()),
+                several => {
+                    let aliases: Vec<String> = several.iter().map(|stream| format!("{}.*", stream.alias)).collect();
+                    return Err(Error::input(format!(
+                        "* over several streams whose system columns are named: expected {} instead of *",
+                        aliases.join(", ")
+                    )));
+                }
+            },
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                let stream = streams.iter().find(|stream| last(name).as_ref() == Some(&stream.alias));
+                if let Some(stream) = stream {
+                    leave_out(options, &stream.system_columns());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// A stream's own columns as a relation of the same name.
