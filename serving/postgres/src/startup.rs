@@ -103,18 +103,20 @@ pub(crate) async fn greet(
                 let problem = Problem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
                 return Err(Unwelcome::Refused(stream, problem));
             }
-            let mut config = (*tls.config()).clone();
-            config.alpn_protocols = vec![ALPN.to_vec()];
-            let accepted = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
-            let Ok(encrypted) = accepted.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")) else {
-                return Err(Unwelcome::Done);
-            };
+            stream = encrypted(stream, tls).await?;
             certificate = end_point(&tls.certificate());
             is_encrypted = true;
-            stream = Box::new(encrypted);
         }
     }
     Err(Unwelcome::Refused(stream, Problem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message")))
+}
+
+async fn encrypted(stream: Box<dyn Stream>, tls: &ServerTls) -> Result<Box<dyn Stream>, Unwelcome> {
+    let mut config = (*tls.config()).clone();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let accepted = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
+    let encrypted = accepted.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed"));
+    Ok(Box::new(encrypted.map_err(|_| Unwelcome::Done)?))
 }
 
 /// The signature algorithms with SHA-256, RSA and ECDSA, as they stand in a certificate.
