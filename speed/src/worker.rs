@@ -9,18 +9,18 @@ use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
 use event_log::{Consumer, LogEvent};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
-use types::{Error, Result, failpoint};
+use tracing::warn;
+use types::{Error, Result};
 
 use crate::checkpoint::Checkpoint;
 use crate::decide::IdSpace;
 use crate::epoch::Epoch;
 use crate::layer::Speed;
-use crate::progress::Activity;
 use crate::sinks::WorkerSinks;
 use crate::stalls::Stall;
 use crate::views::Views;
 
+mod assignment;
 mod committing;
 mod definitions;
 mod taking_over;
@@ -160,35 +160,9 @@ impl<'a> Worker<'a> {
                     .increment(fetched.records.len() as u64);
                 self.epoch.take(&fetched, Instant::now())?;
             }
-            LogEvent::Assigned { partitions, start } => {
-                self.speed.progress.begin(Activity::TakingOver { partitions: partitions.len() });
-                let stop = self.stop.clone();
-                // Rereading the ids of a long `dedup_within` takes minutes.
-                let offsets = tokio::select! {
-                    offsets = self.take_over(&partitions) => offsets,
-                    () = stop.cancelled() => return Ok(Next::Stop),
-                };
-                let failed = offsets.as_ref().err().map(Error::copied);
-                let _ = start.send(offsets);
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                if let Some(sinks) = &mut self.sinks {
-                    sinks.partitions_assigned(&partitions);
-                }
-                self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
-            }
+            LogEvent::Assigned { partitions, start } => return self.assigned(&partitions, start).await,
             LogEvent::Revoked { partitions, done } => {
-                failpoint::hit("speed.revoke")?;
-                self.checkpoint().await?;
-                for partition in &partitions {
-                    self.epoch.assigned.remove(partition);
-                }
-                if let Some(sinks) = &mut self.sinks {
-                    sinks.partitions_revoked(&partitions);
-                }
-                self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
-                info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
+                self.revoked(&partitions).await?;
                 let _ = done.send(());
             }
             LogEvent::Lost { partitions, kept } => {

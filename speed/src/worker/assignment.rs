@@ -1,0 +1,52 @@
+//! Partitions that the log's consumer gives to a worker, and takes from it.
+
+use event_log::TopicPartition;
+use tokio::sync::oneshot;
+use tracing::info;
+use types::vector::Offset;
+use types::{Error, Result, failpoint};
+
+use super::{Next, Worker};
+use crate::progress::Activity;
+
+impl Worker<'_> {
+    /// Takes partitions over, and replies with the offsets at which they are to start.
+    pub(super) async fn assigned(
+        &mut self,
+        partitions: &[TopicPartition],
+        start: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
+    ) -> Result<Next> {
+        self.speed.progress.begin(Activity::TakingOver { partitions: partitions.len() });
+        let stop = self.stop.clone();
+        // Rereading the ids of a long `dedup_within` takes minutes.
+        let offsets = tokio::select! {
+            offsets = self.take_over(partitions) => offsets,
+            () = stop.cancelled() => return Ok(Next::Stop),
+        };
+        let failed = offsets.as_ref().err().map(Error::copied);
+        let _ = start.send(offsets);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Some(sinks) = &mut self.sinks {
+            sinks.partitions_assigned(partitions);
+        }
+        self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
+        Ok(Next::Continue)
+    }
+
+    /// Commits what is read of them, and lets them go.
+    pub(super) async fn revoked(&mut self, partitions: &[TopicPartition]) -> Result<()> {
+        failpoint::hit("speed.revoke")?;
+        self.checkpoint().await?;
+        for partition in partitions {
+            self.epoch.assigned.remove(partition);
+        }
+        if let Some(sinks) = &mut self.sinks {
+            sinks.partitions_revoked(partitions);
+        }
+        self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
+        info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
+        Ok(())
+    }
+}
