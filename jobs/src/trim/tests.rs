@@ -131,7 +131,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     catalog.commit(catalog::Commit { id: uuid::Uuid::now_v7(), add, ..Default::default() }).await.unwrap();
     let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
     let source = TopicPartition { topic: "in".into(), partition: 0 };
-    let output = event_log::Output { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
+    let output = event_log::LogOutput { group: "g".into(), sink: "short".into(), source, identity: "log".into() };
     let made = |offset: i64| vec![(Offset(offset), event_log::NewRecord { value: Some("{}".into()), ..Default::default() })];
     log.take_over_output(&output).await.unwrap();
     for topic in ["short", "default", "dropped", "other"] {

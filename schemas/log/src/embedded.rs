@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, LogSize, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, LogOutput, LogSize, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
@@ -85,11 +85,11 @@ impl Log for EmbeddedLog {
         self.writer.append(topic, records, Uuid::new_v4().as_u128() as u64).await
     }
 
-    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
         self.owned.take_over(self.store.write().await?, output).await
     }
 
-    async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
         records.iter().map(|(_, record)| record).try_for_each(store::check_size)?;
         if records.is_empty() {
             return Ok(());

@@ -14,7 +14,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::vector::Offset;
 use types::{Error, Result};
@@ -147,7 +147,7 @@ impl Log for KafkaLog {
         outcomes
     }
 
-    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
         let positions = positions_topic(&output.group);
         let name = positions.clone();
         if self.ask(move |cluster| cluster.partitions(&name)).await?.is_none() {
@@ -160,7 +160,7 @@ impl Log for KafkaLog {
         self.ask(move |cluster| outputs.take_over(cluster, &output)).await
     }
 
-    async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
         if records.is_empty() {
             return Ok(());
         }

@@ -22,5 +22,5 @@ pub use consumer::{Consumer, Fetched, LogEvent, Subscription};
 pub use log::Log;
 pub use mark::{check_mark, mark_of};
 pub use opening::open;
-pub use record::{MAX_OUTPUT_BYTES, NewRecord, Output};
+pub use record::{LogOutput, MAX_OUTPUT_BYTES, NewRecord};
 pub use topic::{LogSize, PartitionBounds, TopicPartition};

@@ -9,7 +9,7 @@ use types::vector::Offset;
 use types::{Error, Result};
 
 use crate::consumer::{Consumer, Fetched, Subscription};
-use crate::record::{NewRecord, Output};
+use crate::record::{LogOutput, NewRecord};
 use crate::topic::{LogSize, PartitionBounds, TopicPartition};
 
 /// A durable, partitioned log.
@@ -39,7 +39,7 @@ pub trait Log: Send + Sync + fmt::Debug {
 
     /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
     /// after the last event whose record was appended; `None` if there is none yet.
-    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
         Err(no_outputs(output))
     }
 
@@ -48,7 +48,7 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// called.
     ///
     /// Errors: `Conflict` if another process took the output over. After any error, take it over again.
-    async fn append_output(&self, _topic: &str, output: &Output, _records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append_output(&self, _topic: &str, output: &LogOutput, _records: Vec<(Offset, NewRecord)>) -> Result<()> {
         Err(no_outputs(output))
     }
 
@@ -90,6 +90,6 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 }
 
-fn no_outputs(output: &Output) -> Error {
+fn no_outputs(output: &LogOutput) -> Error {
     Error::internal("this log takes no records of sinks").with("sink", &output.sink)
 }

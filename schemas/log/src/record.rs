@@ -18,7 +18,7 @@ pub struct NewRecord {
 
 /// The records that a sink makes of the events of one partition. Each event gives at most one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Output {
+pub struct LogOutput {
     /// The consumer group whose workers make them.
     pub group: String,
     pub sink: Arc<str>,

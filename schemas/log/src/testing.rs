@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::{Log, LogEvent, NewRecord, Output, Subscription, TopicPartition};
+use super::{Log, LogEvent, LogOutput, NewRecord, Subscription, TopicPartition};
 use types::Error;
 use types::record::Record;
 use types::timed_out;
@@ -212,8 +212,8 @@ impl StoodStill {
 }
 
 /// The output of a sink over partition 0 of `topic`.
-pub fn output_of(topic: &str, group: &str) -> Output {
-    Output { group: group.to_owned(), sink: "scored".into(), source: source(topic, 0), identity: "a topic".to_owned() }
+pub fn output_of(topic: &str, group: &str) -> LogOutput {
+    LogOutput { group: group.to_owned(), sink: "scored".into(), source: source(topic, 0), identity: "a topic".to_owned() }
 }
 
 /// The records of these events, each with its number as text.
@@ -224,7 +224,7 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
 
 /// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still
 /// sends is refused: it would be of events that the second one has taken over.
-pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &Output) {
+pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &LogOutput) {
     assert_eq!(first.take_over_output(output).await.unwrap(), None);
     first.append_output(topic, output, made_of(0..10)).await.unwrap();
     first.append_output(topic, output, made_of(5..20)).await.unwrap();
@@ -247,8 +247,10 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     found.sort_unstable();
     assert_eq!(found, (0..60).collect::<Vec<_>>());
     // Another source, or a topic of that name that was made anew, begins for itself.
-    let others =
-        [Output { source: source(&output.source.topic, 1), ..output.clone() }, Output { identity: "another".into(), ..output.clone() }];
+    let others = [
+        LogOutput { source: source(&output.source.topic, 1), ..output.clone() },
+        LogOutput { identity: "another".into(), ..output.clone() },
+    ];
     for other in others {
         assert_eq!(second.take_over_output(&other).await.unwrap(), None);
     }

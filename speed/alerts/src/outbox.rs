@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use catalog::{AlertProgress, AlertTransition, AlertVersion, Catalog, Commit, Remove};
-use event_log::{NewRecord, Output, TopicPartition};
+use event_log::{LogOutput, NewRecord, TopicPartition};
 use tracing::warn;
 use types::tiles::Micros;
 use types::vector::{Offset, Vector};
@@ -135,7 +135,7 @@ struct AlertOutput<'a> {
     alerts: &'a Alerts,
     alert: AlertVersion,
     topic: &'a str,
-    output: Output,
+    output: LogOutput,
 }
 
 impl<'a> AlertOutput<'a> {
@@ -145,7 +145,7 @@ impl<'a> AlertOutput<'a> {
         let name = format!("alert/{}@{}", alert.0, alert.1);
         let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
         let identity = alerts.node.catalog().identity().to_owned();
-        let output = Output { group: alerts.group.clone(), sink: name.into(), source, identity };
+        let output = LogOutput { group: alerts.group.clone(), sink: name.into(), source, identity };
         alerts.log.create_topic(topic, alerts.partitions).await?;
         let taken = alerts.log.take_over_output(&output).await?;
         Ok((AlertOutput { alerts, alert, topic, output }, taken))

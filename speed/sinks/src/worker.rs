@@ -10,7 +10,7 @@ use committed::registry::{LiveSink, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
 use engine::sinks::SinkPlan;
-use event_log::{NewRecord, Output, TopicPartition};
+use event_log::{LogOutput, NewRecord, TopicPartition};
 use futures::future::{BoxFuture, join_all};
 use serving::{Node, ReadView};
 use speed::{Accepted, EventSinks, Stall, WorkerSinks};
@@ -74,7 +74,7 @@ struct PartitionEvents<'a> {
 struct OutputBatch {
     stream: Arc<str>,
     sink: LiveSink,
-    output: Output,
+    output: LogOutput,
     /// The records of earlier events are out already.
     from: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
@@ -248,9 +248,9 @@ impl PartitionEvents<'_> {
         (sink.name.clone(), self.accepted.source.clone())
     }
 
-    fn output(&self, sinks: &Sinks, sink: &LiveSink) -> Output {
+    fn output(&self, sinks: &Sinks, sink: &LiveSink) -> LogOutput {
         let (source, identity) = (self.accepted.source.clone(), self.accepted.identity.clone());
-        Output { group: sinks.settings.group.clone(), sink: sink.name.clone(), source, identity }
+        LogOutput { group: sinks.settings.group.clone(), sink: sink.name.clone(), source, identity }
     }
 }
 

@@ -10,7 +10,7 @@ use batch::RunTime;
 use catalog::{Add, Advance, AlertTransition, Commit, DefinitionKind, PauseRecord, Remove};
 use engine::fresh::Fresh;
 use event_alerts::{ALERT_HEADER, ALERT_STALLED, Alerts, StalledAlerts, alert_of};
-use event_log::{Log, NewRecord, Output, TopicPartition};
+use event_log::{Log, LogOutput, NewRecord, TopicPartition};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -494,7 +494,7 @@ async fn what_begins_after_the_catalog_was_restored_is_put_out() {
     let name = "alert/much@1";
     let source = TopicPartition { topic: name.into(), partition: 0 };
     let identity = harness.catalog.identity().to_owned();
-    let output = Output { group: "basestream".to_owned(), sink: name.into(), source, identity };
+    let output = LogOutput { group: "basestream".to_owned(), sink: name.into(), source, identity };
     harness.log.take_over_output(&output).await.unwrap();
     let headers = vec![(ALERT_HEADER.to_owned(), "much@1".into())];
     let value = json!({ "k": "k9", "_state": "began" }).to_string();

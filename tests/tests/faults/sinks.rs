@@ -15,7 +15,7 @@ use batch::{Known, RunTime};
 use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
-use event_log::{Consumer, Fetched, Log, NewRecord, Output, PartitionBounds, Subscription, TopicPartition};
+use event_log::{Consumer, Fetched, Log, LogOutput, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use event_sinks::{SinkSettings, Sinks, open_node, source_of};
 use jobs::outputs::OutputReader;
 use rand::rngs::StdRng;
@@ -224,11 +224,11 @@ impl Log for Flaky {
         self.log.append(topic, records).await
     }
 
-    async fn take_over_output(&self, output: &Output) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
         self.log.take_over_output(output).await
     }
 
-    async fn append_output(&self, topic: &str, output: &Output, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
         let Append { is_lost, is_repeated, has_no_reply } = (self.append)(topic);
         if !is_lost && is_repeated {
             self.log.append_output(topic, output, records.clone()).await?;

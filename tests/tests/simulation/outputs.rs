@@ -15,7 +15,7 @@ pub enum Guard {
     OwnerAndNumbers,
 }
 
-pub struct Output<R> {
+pub struct SimulatedOutput<R> {
     records: Vec<(Offset, R)>,
     guard: Guard,
     /// Grows with each takeover.
@@ -24,9 +24,9 @@ pub struct Output<R> {
     next: Option<Offset>,
 }
 
-impl<R: Clone> Output<R> {
+impl<R: Clone> SimulatedOutput<R> {
     pub fn new(guard: Guard) -> Self {
-        Output { records: Vec::new(), guard, owner: 0, next: None }
+        SimulatedOutput { records: Vec::new(), guard, owner: 0, next: None }
     }
 
     /// Takes it over: returns the name of the owner, and the number after that of the last record.

@@ -13,7 +13,7 @@ use types::{Error, Result};
 
 use crate::actor::Ctx;
 use crate::log::STREAMS;
-use crate::outputs::Output;
+use crate::outputs::SimulatedOutput;
 use crate::sabotage::Sabotage;
 use crate::world::{Fault, Position, Sim};
 
@@ -141,7 +141,7 @@ impl Sinks {
         if self.ctx.sim.fault(Fault::RequestLost, 10) {
             return Err(Error::unavailable("the log did not answer"));
         }
-        let (owner, next) = with_output(&self.ctx.sim, &part.partition, Output::take);
+        let (owner, next) = with_output(&self.ctx.sim, &part.partition, SimulatedOutput::take);
         self.owners.insert(part.partition.clone(), owner);
         if next.is_some_and(|next| next > part.start) {
             self.ctx.sim.fired(Fault::RecordsOut);
@@ -221,10 +221,10 @@ impl Sinks {
     }
 }
 
-fn with_output<T>(sim: &Sim, partition: &PartitionId, of: impl FnOnce(&mut Output<Version>) -> T) -> T {
+fn with_output<T>(sim: &Sim, partition: &PartitionId, of: impl FnOnce(&mut SimulatedOutput<Version>) -> T) -> T {
     let mut world = sim.world.borrow_mut();
     let guard = world.sink_guard;
-    of(world.sinks.entry(partition.clone()).or_insert_with(|| Output::new(guard)))
+    of(world.sinks.entry(partition.clone()).or_insert_with(|| SimulatedOutput::new(guard)))
 }
 
 /// The WHERE of a version.

@@ -21,7 +21,7 @@ use crate::actor::Kind;
 use crate::features::Features;
 use crate::group::Group;
 use crate::log::SimLog;
-use crate::outputs::{Guard, Output};
+use crate::outputs::{Guard, SimulatedOutput};
 use crate::sabotage::Sabotage;
 use crate::sinks::Version;
 use crate::views::VIEWS;
@@ -163,12 +163,12 @@ pub struct World {
     pub compacts: bool,
     pub has_alert: bool,
     /// The output of the alert, and whether what ceases is put out too.
-    pub alert: Output<AlertTransition>,
+    pub alert: SimulatedOutput<AlertTransition>,
     pub resolves: bool,
     pub has_sink: bool,
     /// The outputs of the sink, and what keeps a record from being in one twice: who lost it is always refused, as it
     /// may make records that are not there yet, by another version.
-    pub sinks: BTreeMap<PartitionId, Output<Version>>,
+    pub sinks: BTreeMap<PartitionId, SimulatedOutput<Version>>,
     pub sink_guard: Guard,
     /// By how much the clock was set back: nobody has set it right yet.
     pub set_back: Micros,
@@ -216,7 +216,7 @@ impl Sim {
             defined,
             compacts,
             has_alert,
-            alert: Output::new(alert_guard),
+            alert: SimulatedOutput::new(alert_guard),
             resolves,
             has_sink: has_sink || sabotage.is_some_and(Sabotage::is_of_sinks),
             sinks: BTreeMap::new(),

@@ -10,18 +10,18 @@ use sqlx::{Decode, Executor, Row, Sqlite, Transaction, Type};
 use uuid::Uuid;
 
 use super::store::failed;
-use crate::{Output, TopicPartition};
+use crate::{LogOutput, TopicPartition};
 use types::vector::Offset;
 use types::{Error, Result};
 
 /// The outputs that this process has taken over, each with the name under which it did.
 #[derive(Debug, Default)]
-pub(super) struct Owned(Mutex<HashMap<Output, Uuid>>);
+pub(super) struct Owned(Mutex<HashMap<LogOutput, Uuid>>);
 
 impl Owned {
     /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
     /// after the last event whose record was appended.
-    pub(super) async fn take_over(&self, mut write: Transaction<'static, Sqlite>, output: &Output) -> Result<Option<Offset>> {
+    pub(super) async fn take_over(&self, mut write: Transaction<'static, Sqlite>, output: &LogOutput) -> Result<Option<Offset>> {
         let owner = Uuid::new_v4();
         let sql = "INSERT INTO output_owner VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET owner = excluded.owner";
@@ -33,7 +33,7 @@ impl Owned {
     }
 
     /// Errors: `Conflict` if this process has not taken the output over.
-    pub(super) fn owner(&self, output: &Output) -> Result<Uuid> {
+    pub(super) fn owner(&self, output: &LogOutput) -> Result<Uuid> {
         let known = self.lock().get(output).copied();
         known.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))
     }
@@ -42,26 +42,26 @@ impl Owned {
         self.lock().retain(|output, _| output.source != *source);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Output, Uuid>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<LogOutput, Uuid>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether nobody took the output over since this owner did.
-pub(super) async fn is_owned<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, owner: Uuid) -> Result<bool> {
+pub(super) async fn is_owned<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &LogOutput, owner: Uuid) -> Result<bool> {
     let sql = "SELECT owner FROM output_owner WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
     let found: Option<String> = value(sql, connection, output).await?;
     Ok(found.is_some_and(|found| found == owner.to_string()))
 }
 
 /// Returns the offset after the last event whose record was appended.
-pub(super) async fn next_offset<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output) -> Result<Option<Offset>> {
+pub(super) async fn next_offset<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &LogOutput) -> Result<Option<Offset>> {
     let sql = "SELECT next_offset FROM output WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
     Ok(value(sql, connection, output).await?.map(Offset))
 }
 
 /// The only value of an output's row.
-async fn value<'c, T>(sql: &'static str, connection: impl Executor<'c, Database = Sqlite>, output: &Output) -> Result<Option<T>>
+async fn value<'c, T>(sql: &'static str, connection: impl Executor<'c, Database = Sqlite>, output: &LogOutput) -> Result<Option<T>>
 where
     T: for<'r> Decode<'r, Sqlite> + Type<Sqlite>,
 {
@@ -70,7 +70,7 @@ where
 }
 
 /// A statement whose first five parameters are the key of an output.
-fn of_output<'q>(sql: &'static str, output: &'q Output) -> Query<'q, Sqlite, SqliteArguments> {
+fn of_output<'q>(sql: &'static str, output: &'q LogOutput) -> Query<'q, Sqlite, SqliteArguments> {
     sqlx::query(sql)
         .bind(&output.group)
         .bind(&*output.sink)
@@ -79,13 +79,13 @@ fn of_output<'q>(sql: &'static str, output: &'q Output) -> Query<'q, Sqlite, Sql
         .bind(output.source.partition)
 }
 
-pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &Output, next: Offset) -> Result<()> {
+pub(super) async fn note<'c>(connection: impl Executor<'c, Database = Sqlite>, output: &LogOutput, next: Offset) -> Result<()> {
     let sql = "INSERT INTO output VALUES (?1, ?2, ?3, ?4, ?5, ?6)
         ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET next_offset = excluded.next_offset";
     of_output(sql, output).bind(next.0).execute(connection).await.map(drop).map_err(failed)
 }
 
 /// The error of an append to an output that another process has by now.
-pub(super) fn taken_by_another(output: &Output) -> Error {
+pub(super) fn taken_by_another(output: &LogOutput) -> Error {
     Error::conflict("another process has taken the output over").with("sink", &output.sink).with("partition", &output.source)
 }

@@ -11,7 +11,7 @@ use super::Clock;
 use super::output;
 use super::store::{self, Store};
 use crate::record::{partition_for, random_of};
-use crate::{NewRecord, Output};
+use crate::{LogOutput, NewRecord};
 use types::vector::Offset;
 use types::{Error, Result, failpoint, threads};
 
@@ -41,7 +41,7 @@ struct Request {
 /// Records of a sink.
 #[derive(Debug)]
 struct OfOutput {
-    output: Output,
+    output: LogOutput,
     /// Who appends them.
     owner: Uuid,
     /// The offset of each record's event.
@@ -63,7 +63,7 @@ impl Writer {
     /// Appends the records of events that have none in the topic yet.
     ///
     /// Errors: `Conflict` if another owner took the output over.
-    pub(super) async fn append_output(&self, topic: &str, output: (Output, Uuid), records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    pub(super) async fn append_output(&self, topic: &str, output: (LogOutput, Uuid), records: Vec<(Offset, NewRecord)>) -> Result<()> {
         let (offsets, records): (Vec<Offset>, Vec<NewRecord>) = records.into_iter().unzip();
         // Records without a key are spread evenly.
         let random = offsets.first().map_or(0, |first| first.0 as u64);

@@ -25,7 +25,7 @@ use super::producer::headers_of;
 use super::reader;
 use super::settings::{self, Settings};
 use crate::record::{partition_for, random_of};
-use crate::{NewRecord, Output, TopicPartition};
+use crate::{LogOutput, NewRecord, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
@@ -47,7 +47,7 @@ type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
 /// The outputs that this process has taken over.
 pub(super) struct Outputs {
     settings: Settings,
-    taken: Mutex<HashMap<Output, Arc<Taken>>>,
+    taken: Mutex<HashMap<LogOutput, Arc<Taken>>>,
     /// What was read of each topic of positions: it is read once, and then what was added.
     positions: Mutex<HashMap<Arc<str>, Positions>>,
 }
@@ -83,7 +83,7 @@ impl Outputs {
     }
 
     /// Blocks.
-    pub(super) fn take_over(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
+    pub(super) fn take_over(&self, cluster: &Cluster, output: &LogOutput) -> Result<Option<Offset>> {
         lock(&self.taken).remove(output);
         let mut config = self.settings.producer();
         config.set("transactional.id", format!("{} {} {}", output.group, output.sink, output.source));
@@ -97,7 +97,7 @@ impl Outputs {
     }
 
     /// Reads the topic of positions, which is compacted. Nobody else writes this output's any more.
-    fn position(&self, cluster: &Cluster, output: &Output) -> Result<Option<Offset>> {
+    fn position(&self, cluster: &Cluster, output: &LogOutput) -> Result<Option<Offset>> {
         let source = TopicPartition { topic: positions_topic(&output.group).into(), partition: 0 };
         self.wait_until_readable(cluster, &source)?;
         let bounds = cluster.bounds_of(&source)?;
@@ -145,13 +145,13 @@ impl Outputs {
     }
 
     /// What this process has of an output. Errors: `Conflict` if it has not taken it over.
-    pub(super) fn taken(&self, output: &Output) -> Result<Arc<Taken>> {
+    pub(super) fn taken(&self, output: &LogOutput) -> Result<Arc<Taken>> {
         let taken = lock(&self.taken).get(output).cloned();
         taken.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))
     }
 
     /// Blocks until the transaction is committed.
-    pub(super) fn append(&self, taken: &Arc<Taken>, output: &Output, appended: &Appended<'_>) -> Result<()> {
+    pub(super) fn append(&self, taken: &Arc<Taken>, output: &LogOutput, appended: &Appended<'_>) -> Result<()> {
         let mut next = lock(&taken.next);
         let skipped = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
         let records = &appended.records[skipped..];
@@ -175,7 +175,7 @@ impl Outputs {
     fn transaction(
         &self,
         client: &Client,
-        output: &Output,
+        output: &LogOutput,
         appended: &Appended<'_>,
         records: &[(Offset, NewRecord)],
         position: Offset,
@@ -194,7 +194,7 @@ impl Outputs {
     fn send_all(
         &self,
         client: &Client,
-        output: &Output,
+        output: &LogOutput,
         appended: &Appended<'_>,
         records: &[(Offset, NewRecord)],
         position: Offset,
@@ -212,7 +212,7 @@ impl Outputs {
         self.send(client, BaseRecord::<[u8], [u8]>::to(&topic).partition(0).key(key.as_bytes()).payload(value.as_bytes()), output)
     }
 
-    fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>, output: &Output) -> Result<()> {
+    fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>, output: &LogOutput) -> Result<()> {
         let began = Instant::now();
         loop {
             let error = match client.send(message) {
@@ -230,7 +230,7 @@ impl Outputs {
         }
     }
 
-    fn failed(&self, doing: &str, error: KafkaError, output: &Output) -> Error {
+    fn failed(&self, doing: &str, error: KafkaError, output: &LogOutput) -> Error {
         let code = error.rdkafka_error_code();
         let is_fenced =
             matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
@@ -243,11 +243,11 @@ impl Outputs {
     }
 }
 
-fn position_key(output: &Output) -> String {
+fn position_key(output: &LogOutput) -> String {
     format!("{} {} {}", output.sink, output.identity, output.source)
 }
 
-fn position_of(value: Option<&[u8]>, output: &Output) -> Result<Offset> {
+fn position_of(value: Option<&[u8]>, output: &LogOutput) -> Result<Offset> {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let offset = text.and_then(|text| text.parse().ok()).map(Offset);
     offset.ok_or_else(|| {

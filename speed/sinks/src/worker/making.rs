@@ -8,7 +8,7 @@ use committed::registry::{LiveSink, Registry};
 use engine::fresh::ViewVersion;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
-use event_log::{NewRecord, Output};
+use event_log::{LogOutput, NewRecord};
 use serving::{ReadView, ServingClock};
 use speed::Accepted;
 use tracing::warn;
@@ -71,7 +71,7 @@ impl SinkWorker {
 struct OutputBatchBuilder {
     sink: LiveSink,
     plan: Arc<SinkPlan>,
-    output: Output,
+    output: LogOutput,
     next: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
 }
