@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use catalog::{ArchiveBounds, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RedecodedFile, archive_files};
 use definitions::{Column, StreamDefinition, parse};
-use engine::events::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
+use engine::events::{Misfit, OnMisfit, RedecodedEvents, Redecoder, columns_to_decode};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use storage::{ArchiveFacts, ArchiveUpload, ArchiveVersions, ObjectStorage, ROW_GROUP_BYTES, archive_facts, read_archive};
@@ -300,8 +300,8 @@ impl FileDecoder<'_> {
             let redecoder = redecoder.clone();
             let redecode = move || redecoder.redecode(&batch).map(|redecoded| (redecoded, batch));
             let events = match tokio::task::spawn_blocking(redecode).await?.map_err(about)? {
-                (Redecoded::Events(events), _) | (Redecoded::AsBefore, events) => events,
-                (Redecoded::Misfits(found), _) => {
+                (RedecodedEvents::Events(events), _) | (RedecodedEvents::AsBefore, events) => events,
+                (RedecodedEvents::Misfits(found), _) => {
                     self.writes.store(false, Ordering::Relaxed);
                     misfits.add(&stream, found);
                     continue;

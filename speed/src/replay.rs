@@ -12,7 +12,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of};
 use definitions::{StreamDefinition, parse};
-use engine::events::{Decoder, EventBatchBuilder, OnMisfit, Redecoded, Redecoder};
+use engine::events::{Decoder, EventBatchBuilder, OnMisfit, RedecodedEvents, Redecoder};
 use event_log::{Log, TopicPartition};
 use storage::{ArchiveVersions, ObjectStorage, archive_facts};
 use types::vector::PartitionId;
@@ -155,9 +155,9 @@ impl Open {
         let events = self.events.finish()?;
         let Some(redecoder) = &self.redecoder else { return Ok(events) };
         match redecoder.redecode(&events)? {
-            Redecoded::Events(decoded) => Ok(decoded),
-            Redecoded::AsBefore => Ok(events),
-            Redecoded::Misfits(misfits) => {
+            RedecodedEvents::Events(decoded) => Ok(decoded),
+            RedecodedEvents::AsBefore => Ok(events),
+            RedecodedEvents::Misfits(misfits) => {
                 let reason = misfits.first().map(|misfit| misfit.reason.clone()).unwrap_or_default();
                 Err(Error::corrupt("a record of the log does not fit the version that decoded the archive").with("found", reason))
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::DefinitionStatus::{Active, Building, Redecoded as DecodedAgain, Retired};
+use catalog::DefinitionStatus::{Active, Building, Redecoded, Retired};
 use catalog::RunStatus;
 use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
@@ -166,7 +166,7 @@ async fn an_added_column_is_filled_and_views_that_do_not_read_it_stay() {
     let [survey] = &*changes.backfills else { panic!("{changes:?}") };
     assert_eq!((survey.files, survey.events, survey.without_raw), (files, 4, 0));
     assert_eq!(survey.columns, [ChangedColumn { column: "country".into(), change: "added".into() }]);
-    assert_eq!(bench.versions("pay").await, [(1, DecodedAgain), (2, Active)]);
+    assert_eq!(bench.versions("pay").await, [(1, Redecoded), (2, Active)]);
     assert_eq!((bench.versions("counts").await, bench.versions("sums").await), (vec![(1, Active)], vec![(1, Active)]));
     assert_eq!((bench.files(FileKind::Archive).await, bench.files(FileKind::Superseded).await), (files, files));
 
@@ -273,7 +273,7 @@ async fn a_column_left_empty_is_filled_later_and_its_readers_are_rebuilt() {
     assert_eq!(bench.query("SELECT * FROM by_country").await, ["NULL 2", "de 1"]);
     let (wanted, options) = archive_only(ApplyOptions::default());
     bench.installation.apply_with(wanted, options, &|_| {}).await.unwrap();
-    assert_eq!(bench.versions("pay").await, [(1, DecodedAgain), (2, Active)]);
+    assert_eq!(bench.versions("pay").await, [(1, Redecoded), (2, Active)]);
     assert_eq!(bench.versions("by_country").await, [(1, Retired), (2, Active)]);
     assert_eq!(bench.versions("counts").await, [(1, Active)]);
     assert_eq!(bench.query("SELECT * FROM by_country").await, ["de 3"]);

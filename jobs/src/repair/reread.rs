@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use catalog::{ArchiveBounds, CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, archive_files};
 use definitions::parse;
-use engine::events::{OnMisfit, Redecoded as Decoded, Redecoder};
+use engine::events::{OnMisfit, RedecodedEvents, Redecoder};
 use speed::{IdSpace, Redecide, Redecided, TakeRedecided};
 use storage::{ArchiveUpload, ArchiveVersions, DeadLettersUpload, ObjectStorage, archive_facts};
 use types::files::ObjectName;
@@ -138,9 +138,9 @@ impl Archive {
     fn decoded(&self, events: RecordBatch) -> Result<(u32, RecordBatch)> {
         let Some((version, redecoder)) = &self.again else { return Ok((self.decided_by, events)) };
         match redecoder.redecode(&events)? {
-            Decoded::Events(decoded) => Ok((*version, decoded)),
-            Decoded::AsBefore => Ok((self.decided_by, events)),
-            Decoded::Misfits(misfits) => {
+            RedecodedEvents::Events(decoded) => Ok((*version, decoded)),
+            RedecodedEvents::AsBefore => Ok((self.decided_by, events)),
+            RedecodedEvents::Misfits(misfits) => {
                 let reason = misfits.first().map(|misfit| misfit.reason.clone()).unwrap_or_default();
                 Err(Error::corrupt("a record of the log does not fit the version that decoded the archive").with("found", reason))
             }

@@ -35,7 +35,7 @@ pub use build::EventBatchBuilder;
 pub use decode::{DecodeError, Decoder, Event};
 pub use headers::{headers_from_json, headers_to_json};
 pub use interval::Interval;
-pub use redecode::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
+pub use redecode::{Misfit, OnMisfit, RedecodedEvents, Redecoder, columns_to_decode};
 pub use spelling::{asked_uuid, canonical_uuid, parse_boolean};
 pub use time::{TimeError, format_date, format_timestamp, parse_date, parse_timestamp};
 pub use value::{ColumnValue, canonical_text};

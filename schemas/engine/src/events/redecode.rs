@@ -48,7 +48,7 @@ pub struct Misfit {
 
 /// Events that were decoded again.
 #[derive(Debug)]
-pub enum Redecoded {
+pub enum RedecodedEvents {
     Events(RecordBatch),
     /// They hold what the new definition reads: nothing is to be decoded, or they have no raw records and lack columns
     /// that may be NULL.
@@ -92,18 +92,18 @@ impl Redecoder {
     }
 
     /// Decodes the events of a batch that has all columns of the archive. Rows and order stay as they are.
-    pub fn redecode(&self, events: &RecordBatch) -> Result<Redecoded> {
+    pub fn redecode(&self, events: &RecordBatch) -> Result<RedecodedEvents> {
         if self.columns.is_empty() {
-            return Ok(Redecoded::AsBefore);
+            return Ok(RedecodedEvents::AsBefore);
         }
         let decoded = match events.column_by_name(VALUE) {
             Some(raw) => self.decode(events, raw)?,
             None => self.without_raw(events)?,
         };
         match decoded {
-            Decoded::Columns(decoded) => self.rebuilt(events, decoded).map(Redecoded::Events),
-            Decoded::Nothing => Ok(Redecoded::AsBefore),
-            Decoded::Misfits(misfits) => Ok(Redecoded::Misfits(misfits)),
+            Decoded::Columns(decoded) => self.rebuilt(events, decoded).map(RedecodedEvents::Events),
+            Decoded::Nothing => Ok(RedecodedEvents::AsBefore),
+            Decoded::Misfits(misfits) => Ok(RedecodedEvents::Misfits(misfits)),
         }
     }
 

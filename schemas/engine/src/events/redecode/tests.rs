@@ -30,9 +30,9 @@ fn record(more: &str) -> String {
     format!(r#"{{"ts":"2026-01-01T00:00:00Z","id":"a"{more}}}"#)
 }
 
-fn events(redecoded: Redecoded) -> RecordBatch {
+fn events(redecoded: RedecodedEvents) -> RecordBatch {
     match redecoded {
-        Redecoded::Events(events) => events,
+        RedecodedEvents::Events(events) => events,
         other => panic!("expected events, found {other:?}"),
     }
 }
@@ -74,7 +74,7 @@ fn records_that_do_not_fit_are_listed_with_their_place() {
     let (before, after) = (stream_of(&[ColumnType::Text]), stream_of(&[ColumnType::BigInt]));
     let records = [r#","c0":"7""#, r#","c0":"x""#, r#","c0":"y""#].map(record);
     let archive = archived(&before, &records.each_ref().map(String::as_str));
-    let Redecoded::Misfits(misfits) = Redecoder::new(&before, &after, OnMisfit::Report).redecode(&archive).unwrap() else { panic!() };
+    let RedecodedEvents::Misfits(misfits) = Redecoder::new(&before, &after, OnMisfit::Report).redecode(&archive).unwrap() else { panic!() };
     let places: Vec<(i32, i64, &str)> = misfits.iter().map(|misfit| (misfit.partition, misfit.offset.0, &*misfit.column)).collect();
     assert_eq!(places, [(3, 10, "c0"), (3, 20, "c0")]);
     assert!(misfits[0].reason.starts_with("column c0 ($.c0): found \"x\", expected BIGINT"), "{}", misfits[0].reason);
@@ -85,7 +85,7 @@ fn records_that_do_not_fit_are_listed_with_their_place() {
 
     let mut strict = after.clone();
     strict.columns[2].nullable = false;
-    assert!(matches!(Redecoder::new(&before, &strict, OnMisfit::Null).redecode(&archive).unwrap(), Redecoded::Misfits(_)));
+    assert!(matches!(Redecoder::new(&before, &strict, OnMisfit::Null).redecode(&archive).unwrap(), RedecodedEvents::Misfits(_)));
 }
 
 #[test]
@@ -95,10 +95,12 @@ fn without_raw_records_an_added_column_stays_null_and_a_changed_one_does_not_fit
     let added = stream_of(&[ColumnType::Text, ColumnType::Double]);
     let redecoder = Redecoder::new(&before, &added, OnMisfit::Report);
     assert!(redecoder.lost_without_raw().is_empty());
-    assert!(matches!(redecoder.redecode(&archive).unwrap(), Redecoded::AsBefore));
+    assert!(matches!(redecoder.redecode(&archive).unwrap(), RedecodedEvents::AsBefore));
 
     let changed = stream_of(&[ColumnType::Double]);
-    let Redecoded::Misfits(misfits) = Redecoder::new(&before, &changed, OnMisfit::Report).redecode(&archive).unwrap() else { panic!() };
+    let RedecodedEvents::Misfits(misfits) = Redecoder::new(&before, &changed, OnMisfit::Report).redecode(&archive).unwrap() else {
+        panic!()
+    };
     assert!(misfits[0].reason.contains("keep_raw = false"), "{}", misfits[0].reason);
     let nulled = events(Redecoder::new(&before, &changed, OnMisfit::Null).redecode(&archive).unwrap());
     assert!(nulled.column_by_name("c0").unwrap().as_primitive::<Float64Type>().is_null(0));
