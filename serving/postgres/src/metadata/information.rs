@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(digits(&wire_type(DataType::Int64)), Some(Digits { precision: 64, radix: 2, scale: Some(0) }));
         assert_eq!(digits(&wire_type(DataType::Utf8)), None);
         let list = wire_type(DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))));
-        assert_eq!((data_type(&list), number(&list), list.pg_type().name()), ("ARRAY", None, "_int8"));
+        assert_eq!((data_type(&list), digits(&list), list.pg_type().name()), ("ARRAY", None, "_int8"));
         assert_eq!(fractional_digits(&wire_type(types::sql_types::timestamp_type())), Some(6));
     }
 }
