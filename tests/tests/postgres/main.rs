@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod encrypted;
 mod frames;
 mod limits;
 mod metadata;

@@ -1,28 +1,23 @@
-//! Who may connect and what it may read, where a principal is required; and encryption.
+//! Who may connect and what it may read, where a principal is required.
 
 use std::sync::Arc;
 
-use access::tls::{ServerTls, TlsFiles};
 use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::{Role, TokenRecord};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serving::http::Protection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, Error, NoTls};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::server::{Server, error_of, one, texts};
 
-fn token(name: &str, role: Role, views: &[&str]) -> (String, TokenRecord) {
+pub fn token(name: &str, role: Role, views: &[&str]) -> (String, TokenRecord) {
     let views = views.iter().map(ToString::to_string).collect();
     new_token(NewToken { name: name.into(), role, views, streams: Vec::new(), created_by: "tests".into(), expires_at: None }, 0).unwrap()
 }
 
-fn protection(records: Vec<TokenRecord>) -> Protection {
+pub fn protection(records: Vec<TokenRecord>) -> Protection {
     let keyring = Keyring::new().unwrap();
     keyring.set(records);
     Protection {
@@ -33,7 +28,7 @@ fn protection(records: Vec<TokenRecord>) -> Protection {
     }
 }
 
-async fn log_in(server: &Server, user: &str, password: &str) -> Result<Client, Error> {
+pub async fn log_in(server: &Server, user: &str, password: &str) -> Result<Client, Error> {
     let mut config = Config::new();
     config.host("127.0.0.1").port(server.address.port()).user(user).password(password).ssl_mode(SslMode::Disable);
     let (client, connection) = config.connect(NoTls).await?;
@@ -132,42 +127,5 @@ async fn before_the_login_a_client_takes_little() {
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).await.unwrap();
     assert!(String::from_utf8_lossy(&rest).contains("found a message of 16777216 bytes"), "{}", String::from_utf8_lossy(&rest));
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn where_tls_is_set_nothing_is_said_in_plain_text() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["node.test".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let files = TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem"), client_ca: None };
-    std::fs::write(&files.cert, certificate.pem()).unwrap();
-    std::fs::write(&files.key, key.serialize_pem()).unwrap();
-    let (secret, record) = token("all", Role::Reader, &[]);
-    let protection = Protection { tls: Some(ServerTls::load(files, &["http/1.1"]).unwrap()), ..protection(vec![record]) };
-    let server = Server::protected(&protection).await;
-
-    let refused = log_in(&server, "all", &secret).await.map(|_| ()).unwrap_err();
-    assert_eq!(error_of(&refused).0, "28000", "{refused:?}");
-
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone()).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let mut trusting = builder.with_root_certificates(roots).with_no_client_auth();
-    trusting.alpn_protocols = vec![b"postgresql".to_vec()];
-    let mut socket = TcpStream::connect(server.address).await.unwrap();
-    socket.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await.unwrap();
-    assert_eq!(socket.read_u8().await.unwrap(), b'S');
-    let encrypted = TlsConnector::from(Arc::new(trusting)).connect(ServerName::try_from("node.test").unwrap(), socket).await.unwrap();
-    let mut config = Config::new();
-    config.user("all").password(&secret).ssl_mode(SslMode::Disable);
-    let (client, connection) = config.connect_raw(encrypted, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    assert_eq!(one(&client, "SELECT count(*) FROM per_device").await, "0");
-    drop(client);
     server.stop().await;
 }
