@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+mod audit;
 mod examples;
 mod large_catalog;
 
