@@ -145,3 +145,6 @@ async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
     out.push(b'}');
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests;

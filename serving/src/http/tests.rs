@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::harness::{Harness, NOW, event};
 use crate::http::Protection;
+use crate::limits::ServingLimits;
 use crate::node::Node;
 use crate::{NodeSettings, WantedViews};
 
@@ -31,6 +32,13 @@ pub(super) struct Reply {
 impl Client {
     async fn new() -> Client {
         let harness = Harness::filled().await;
+        let node = harness.node.clone();
+        Client::of_node(harness, node).await
+    }
+
+    /// Of an empty node with these limits.
+    pub(super) async fn limited(limits: ServingLimits) -> Client {
+        let harness = Harness::with_settings(|settings| NodeSettings { limits, ..settings }).await;
         let node = harness.node.clone();
         Client::of_node(harness, node).await
     }

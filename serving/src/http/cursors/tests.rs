@@ -4,7 +4,6 @@ use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::Role;
 use serde_json::{Value, json};
 
-use crate::NodeSettings;
 use crate::harness::{Harness, NOW, event};
 use crate::http::Protection;
 use crate::http::tests::{Client, Reply};
@@ -12,12 +11,6 @@ use crate::limits::ServingLimits;
 
 /// Ten rows that are a column each of the same number.
 const TEN: &str = "SELECT value AS n FROM range(0, 10) ORDER BY n";
-
-async fn client(limits: ServingLimits) -> Client {
-    let harness = Harness::with_settings(|settings| NodeSettings { limits, ..settings }).await;
-    let node = harness.node.clone();
-    Client::of_node(harness, node).await
-}
 
 async fn first(client: &Client, query: &str, page_rows: usize) -> Reply {
     client.post("/v1/sql", &json!({ "query": query, "page_rows": page_rows }).to_string()).await
@@ -38,7 +31,7 @@ fn numbers(page: &Reply) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_all_rows_once_and_in_order() {
-    let client = client(ServingLimits::default()).await;
+    let client = Client::limited(ServingLimits::default()).await;
     for page_rows in [1, 3, 5, 9, 10, 11] {
         let mut page = first(&client, TEN, page_rows).await;
         let mut found = Vec::new();
@@ -78,7 +71,7 @@ async fn all_pages_stand_where_the_first_one_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_is_for_one_page_and_ends_with_a_reason() {
-    let client = client(ServingLimits::default()).await;
+    let client = Client::limited(ServingLimits::default()).await;
     let second = cursor_of(&first(&client, TEN, 4).await).unwrap();
     let third = cursor_of(&next(&client, &second).await).unwrap();
     // A client that repeats a request must not miss rows.
@@ -102,7 +95,7 @@ async fn a_cursor_is_for_one_page_and_ends_with_a_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_nobody_asks_for_ends() {
-    let client = client(ServingLimits { cursor_idle: Duration::from_millis(50), ..ServingLimits::default() }).await;
+    let client = Client::limited(ServingLimits { cursor_idle: Duration::from_millis(50), ..ServingLimits::default() }).await;
     let began = Instant::now();
     let problem = loop {
         // One that was asked for in time, because this machine is slow to end it, has another cursor.
@@ -119,7 +112,7 @@ async fn an_answer_that_nobody_asks_for_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_principal_no_more_answers_are_open_than_may_be() {
-    let client = client(ServingLimits { cursors_per_principal: 2, ..ServingLimits::default() }).await;
+    let client = Client::limited(ServingLimits { cursors_per_principal: 2, ..ServingLimits::default() }).await;
     let open = cursor_of(&first(&client, TEN, 4).await).unwrap();
     first(&client, TEN, 4).await;
     let refused = first(&client, TEN, 4).await;
@@ -133,7 +126,7 @@ async fn of_one_principal_no_more_answers_are_open_than_may_be() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_answer_takes_no_place_among_the_queries_that_run() {
     let one = ServingLimits { concurrent_queries: 1, queued_queries: 1, queue_wait: Duration::from_secs(10), ..ServingLimits::default() };
-    let client = client(one).await;
+    let client = Client::limited(one).await;
     let mut open = first(&client, TEN, 4).await;
     assert_eq!(first(&client, TEN, 20).await.status, 200);
     let mut pages = 1;
@@ -178,7 +171,7 @@ async fn an_answer_is_for_the_principal_that_asked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_of_json_and_of_a_size_that_can_be() {
-    let client = client(ServingLimits::default()).await;
+    let client = Client::limited(ServingLimits::default()).await;
     for page_rows in [0, 100_001] {
         assert_eq!(first(&client, TEN, page_rows).await.problem().0, 400);
     }
@@ -189,7 +182,7 @@ async fn pages_are_of_json_and_of_a_size_that_can_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_limit_of_rows_holds_for_all_pages_together() {
-    let client = client(ServingLimits { result_rows: Some(9), ..ServingLimits::default() }).await;
+    let client = Client::limited(ServingLimits { result_rows: Some(9), ..ServingLimits::default() }).await;
     let reply = client.post("/v1/sql", &json!({ "query": TEN }).to_string()).await;
     let (status, detail) = reply.problem();
     assert!(status == 413 && detail.contains("more than 9 rows"), "{status} {detail}");
