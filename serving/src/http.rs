@@ -23,6 +23,7 @@
 //! Errors are problem+json (RFC 9457). Who may ask for what is in `rights`.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -93,9 +94,11 @@ const MAX_WATCHERS: usize = 64;
 /// All bodies under way may have this many bytes together; more are answered with 429.
 const MAX_BODIES_BYTES: usize = 256 << 20;
 
-/// What every handler has at hand.
+/// What every handler has at hand. Cheap to clone: a request does so twice.
 #[derive(Clone)]
-struct App {
+struct App(Arc<AppParts>);
+
+struct AppParts {
     node: Node,
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
@@ -120,7 +123,7 @@ impl App {
         let (appends, scored, watchers) = (places(MAX_APPENDS), places(MAX_SCORED), places(MAX_WATCHERS));
         let room = places(MAX_BODIES_BYTES / input::ROOM_BYTES);
         let (cursors, alerts) = (Cursors::new(node.limits()), Subscriptions::new(node.clone(), stop.clone()));
-        Self { node, log, metrics, appends, scored, watchers, stop, room, cursors, alerts, protection }
+        Self(Arc::new(AppParts { node, log, metrics, appends, scored, watchers, stop, room, cursors, alerts, protection }))
     }
 
     /// What this process cannot do at the moment.
@@ -129,6 +132,14 @@ impl App {
         outages.extend(self.log.outages());
         outages.extend(self.protection.outages());
         outages
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         let keys = hot.iter().filter(|hot| hot.seen_in == seen_in).count();
         metrics::gauge!("basestream_serving_hot_keys", "seen_in" => seen_in.name()).set(keys as f64);
     }
-    rendered(app.outages().len(), app.metrics).await
+    rendered(app.outages().len(), app.metrics.clone()).await
 }
 
 /// Renders all metrics of this process, of which `outages` is one.
