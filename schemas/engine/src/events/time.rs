@@ -1,6 +1,6 @@
 //! Parses and formats times: microseconds since 1970-01-01 UTC, and days since 1970-01-01, in the years 0001 to 9999.
 
-use chrono::{DateTime, Datelike, NaiveDate};
+use chrono::{DateTime, Datelike, NaiveDate, Timelike};
 
 use types::tiles::Micros;
 
@@ -46,22 +46,55 @@ pub fn parse_date(text: &str) -> Option<i32> {
 
 /// Formats as RFC 3339 in UTC, with as many digits as needed: `2024-05-01T10:30:00.25Z`.
 pub fn format_timestamp(time: Micros) -> String {
-    match DateTime::from_timestamp_micros(time) {
-        Some(time) => {
-            let fraction = format!("{:06}", time.timestamp_subsec_micros());
-            let fraction = fraction.trim_end_matches('0');
-            let point = if fraction.is_empty() { "" } else { "." };
-            format!("{}{point}{fraction}Z", time.format("%Y-%m-%dT%H:%M:%S"))
-        }
-        None => format!("{time}us"),
+    let Some(at) = DateTime::from_timestamp_micros(time) else { return format!("{time}us") };
+    let mut text = String::with_capacity("2024-05-01T10:30:00.123456Z".len());
+    push_date(&mut text, at.date_naive());
+    for (mark, part) in [('T', at.hour()), (':', at.minute()), (':', at.second())] {
+        text.push(mark);
+        push_digits(&mut text, part, 2);
     }
+    let micros = at.timestamp_subsec_micros();
+    if micros > 0 {
+        text.push('.');
+        push_digits(&mut text, micros, 6);
+        let needed = text.trim_end_matches('0').len();
+        text.truncate(needed);
+    }
+    text.push('Z');
+    text
 }
 
 /// Formats as `YYYY-MM-DD`.
 pub fn format_date(days: i32) -> String {
     match NaiveDate::from_epoch_days(days) {
-        Some(date) => date.format("%Y-%m-%d").to_string(),
+        Some(date) => {
+            let mut text = String::with_capacity("2024-05-01".len());
+            push_date(&mut text, date);
+            text
+        }
         None => format!("{days}d"),
+    }
+}
+
+/// Appends `YYYY-MM-DD`. Not by chrono's formats, which are read anew for each time: an answer has three.
+fn push_date(text: &mut String, date: NaiveDate) {
+    match u32::try_from(date.year()) {
+        Ok(year @ 0..=9_999) => {
+            push_digits(text, year, 4);
+            for part in [date.month(), date.day()] {
+                text.push('-');
+                push_digits(text, part, 2);
+            }
+        }
+        // With a sign, and with as many digits as it needs.
+        _ => text.push_str(&date.format("%Y-%m-%d").to_string()),
+    }
+}
+
+fn push_digits(text: &mut String, number: u32, digits: u32) {
+    for place in (0..digits).rev() {
+        let digit = number / 10u32.pow(place) % 10;
+        text.push(char::from(b'0' + digit as u8));
     }
 }
 

@@ -75,6 +75,17 @@ proptest! {
     }
 
     #[test]
+    fn times_of_any_year_are_written_as_chrono_writes_them(time in any::<Micros>(), days in any::<i32>()) {
+        if let Some(at) = DateTime::from_timestamp_micros(time) {
+            let seconds = at.format("%Y-%m-%dT%H:%M:%S").to_string();
+            prop_assert!(format_timestamp(time).starts_with(&seconds), "{} instead of {seconds}", format_timestamp(time));
+        }
+        if let Some(date) = NaiveDate::from_epoch_days(days) {
+            prop_assert_eq!(format_date(days), date.format("%Y-%m-%d").to_string());
+        }
+    }
+
+    #[test]
     fn any_text_is_read_or_refused(text in ".{0,40}", times in "[-0-9T:.Zz+ ]{0,40}") {
         let _ = (parse_timestamp(&text), parse_date(&text), parse_timestamp(&times), parse_date(&times));
     }
