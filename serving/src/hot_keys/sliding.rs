@@ -101,8 +101,11 @@ impl Sliding {
     pub(super) fn is_hot(&self, key: &[u8], from: &HotFrom, now: Micros) -> bool {
         let (mut least, mut most) = (0, 0);
         for slot in self.slots_at(now) {
-            least += slot.sketch.lower_bound(key);
-            most += slot.sketch.estimate(key);
+            let counted = slot.sketch.lower_bound(key);
+            if counted > 0 {
+                least += counted;
+                most += counted + slot.sketch.maximum_error();
+            }
         }
         most > 0 && self.counted(now).is_hot(least, most, from)
     }
