@@ -21,19 +21,22 @@ pub(crate) struct QueryContext {
     pub(crate) as_of: Option<Micros>,
     pub(crate) estimated: Arc<EstimatedColumns>,
     pub(crate) errors: Arc<ValueErrors>,
+    /// True if none of its views needs the archive, which is found out once.
+    is_from_layers: bool,
 }
 
 impl QueryContext {
     /// The context of a query of these views. If one of them must be computed from the archive, which holds what is
     /// committed, all of them are answered at the committed vector: an answer has one position.
     pub(crate) fn new(read_view: ReadView, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
-        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated: Arc::default(), errors: Arc::default() };
+        let (estimated, errors) = (Arc::default(), Arc::default());
+        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated, errors, is_from_layers: false };
         let mut archive = false;
         for view in views {
             archive |= context.needs_archive(context.read_view.view(view.as_ref())?);
         }
         if !archive {
-            return Ok(context);
+            return Ok(QueryContext { is_from_layers: !views.is_empty(), ..context });
         }
         Ok(QueryContext { read_view: Arc::new(context.read_view.committed()), ..context })
     }
@@ -59,6 +62,9 @@ impl QueryContext {
 
     /// Also without `as_of`, when the snapshot was made for a later time (by another clock).
     pub(crate) fn needs_archive(&self, view: &LoadedView) -> bool {
+        if self.is_from_layers {
+            return false;
+        }
         match self.as_of {
             Some(t) => !view.answers_at(t, self.read_view.max_event_time(&view.live)),
             None => !view.keeps(self.t(&view.live)),

@@ -221,7 +221,12 @@ impl ReadView {
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
-        self.complete_to_by_partition(view).into_values().min().flatten()
+        let reads = |id: &PartitionId| view.plan.reads(&id.stream);
+        let committed = &self.loaded.state.partitions;
+        let of_committed = committed.iter().filter(|(id, _)| reads(id));
+        let of_committed = of_committed.map(|(id, known)| known.complete_to.max(self.complete_to.get(id).copied()));
+        let of_others = self.complete_to.iter().filter(|(id, _)| reads(id) && !committed.contains_key(*id));
+        of_committed.chain(of_others.map(|(_, time)| Some(*time))).min().flatten()
     }
 
     /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one
