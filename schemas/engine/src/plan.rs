@@ -115,6 +115,8 @@ pub struct StateExpr {
     pub sql: String,
     pub function: String,
     pub aggregate: Arc<AggregateFunctionExpr>,
+    /// Whether the aggregate has an accumulator for many groups. To ask the aggregate takes longer than to merge a row.
+    pub(crate) has_groups: bool,
     pub filter: Option<Arc<dyn PhysicalExpr>>,
     /// Whether its argument is the event time, unchanged.
     pub is_of_event_time: bool,

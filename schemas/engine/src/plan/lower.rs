@@ -322,6 +322,7 @@ impl StateLowering<'_> {
             nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
             sql: state.sql.clone(),
             function: state.function.clone(),
+            has_groups: lowered.aggregate.groups_accumulator_supported(),
             aggregate: lowered.aggregate,
             filter: lowered.filter,
             fields: fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect(),

@@ -18,12 +18,16 @@ use types::{Error, Result};
 
 /// Creates an accumulator for a state's groups.
 pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator>> {
-    groups_accumulator(&state.aggregate)
+    accumulator_for(&state.aggregate, state.has_groups)
 }
 
 /// Creates an accumulator for groups of an aggregate.
 pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
-    if aggregate.groups_accumulator_supported() {
+    accumulator_for(aggregate, aggregate.groups_accumulator_supported())
+}
+
+fn accumulator_for(aggregate: &Arc<AggregateFunctionExpr>, has_groups: bool) -> Result<Box<dyn GroupsAccumulator>> {
+    if has_groups {
         return Ok(aggregate.create_groups_accumulator()?);
     }
     let aggregate = aggregate.clone();

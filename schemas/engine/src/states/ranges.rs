@@ -160,7 +160,7 @@ impl<'a> Merged<'a> {
     /// Whether groups are merged one by one: the aggregate has no accumulator for groups, and each group's rows are
     /// adjacent. DataFusion's adapter would collect them once more.
     fn is_merged_one_by_one(&self) -> bool {
-        !self.state.aggregate.groups_accumulator_supported() && self.rows.len() <= ROWS_AT_ONCE && self.groups.is_sorted()
+        !self.state.has_groups && self.rows.len() <= ROWS_AT_ONCE && self.groups.is_sorted()
     }
 
     fn one_by_one(&self) -> Result<ArrayRef> {
