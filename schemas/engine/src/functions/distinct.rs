@@ -108,8 +108,9 @@ fn is_ours(data_type: &DataType) -> bool {
 struct DistinctCounts {
     value_type: DataType,
     converter: RowConverter,
-    /// Values in row format, with the number of each.
-    numbers: ArrowBytesMap<i64, u32>,
+    /// Values in row format, with the number of each. Made for the first value: it begins with 16 KiB, and many
+    /// accumulators are made that are given none.
+    numbers: Option<ArrowBytesMap<i64, u32>>,
     seen: HashSet<(u32, u32)>,
     /// The number of different values of each group.
     counts: Vec<i64>,
@@ -130,11 +131,10 @@ struct UnemittedValues {
 impl DistinctCounts {
     fn new(value_type: DataType) -> Result<Self> {
         let converter = RowConverter::new(vec![SortField::new(value_type.clone())])?;
-        let numbers = ArrowBytesMap::new(OutputType::Binary);
         Ok(Self {
             value_type,
             converter,
-            numbers,
+            numbers: None,
             seen: HashSet::default(),
             counts: Vec::new(),
             bytes: 0,
@@ -152,6 +152,7 @@ impl DistinctCounts {
 
     fn insert_encoded(&mut self, values: &ArrayRef, mut groups: impl Iterator<Item = usize>) -> Result<()> {
         let Self { numbers, seen, counts, bytes, .. } = self;
+        let numbers = numbers.get_or_insert_with(no_numbers);
         let lengths = values.as_binary::<i64>().value_offsets().windows(2);
         let mut lengths = lengths.map(|value| (value[1] - value[0]) as usize);
         let (mut next, mut fits) = (numbers.len(), true);
@@ -167,7 +168,7 @@ impl DistinctCounts {
                 *bytes += length;
             }
         });
-        match fits && u32::try_from(self.numbers.len()).is_ok() {
+        match fits && u32::try_from(numbers.len()).is_ok() {
             true => Ok(()),
             false => Err(Error::limit(format!("count(DISTINCT ..) has more than {} values or groups at once", u32::MAX)).into()),
         }
@@ -200,7 +201,8 @@ impl DistinctCounts {
             numbers[*place] = number;
             *place += 1;
         }
-        UnemittedValues { encoded: self.numbers.take().into_state(), numbers, from: 0 }
+        let encoded = self.numbers.take().unwrap_or_else(no_numbers).into_state();
+        UnemittedValues { encoded, numbers, from: 0 }
     }
 
     /// Returns the values of the first groups, group by group, and the end of each group. The rest stays in
@@ -298,8 +300,13 @@ impl GroupsAccumulator for DistinctCounts {
         let seen = self.seen.capacity() * (size_of::<(u32, u32)>() + 1);
         let waiting =
             self.unemitted.as_ref().map_or(0, |values| values.encoded.get_array_memory_size() + values.numbers.len() * size_of::<u32>());
-        size_of_val(self) + self.numbers.size() + seen + self.counts.capacity() * size_of::<i64>() + self.bytes + waiting
+        let numbers = self.numbers.as_ref().map_or(0, ArrowBytesMap::size);
+        size_of_val(self) + numbers + seen + self.counts.capacity() * size_of::<i64>() + self.bytes + waiting
     }
+}
+
+fn no_numbers() -> ArrowBytesMap<i64, u32> {
+    ArrowBytesMap::new(OutputType::Binary)
 }
 
 fn groups_of(emit_to: EmitTo, all: usize) -> usize {

@@ -161,6 +161,18 @@ fn what_was_handed_on_is_held_no_more() {
 }
 
 #[test]
+fn an_accumulator_without_values_holds_next_to_nothing() {
+    let mut counts = DistinctCounts::new(DataType::Utf8).unwrap();
+    assert!(counts.size() < 1 << 10, "{} bytes", counts.size());
+    let states = counts.state(EmitTo::All).unwrap();
+    assert_eq!(states[0].len(), 0);
+    let text: ArrayRef = Arc::new(StringArray::from_iter_values(["a", "b", "a"]));
+    counts.update_batch(&[text], &[0, 0, 1], None, 2).unwrap();
+    assert_eq!(counts.evaluate(EmitTo::All).unwrap().as_ref(), &Int64Array::from(vec![2, 1]));
+    assert!(counts.size() < 1 << 10, "{} bytes after the counts were handed on", counts.size());
+}
+
+#[test]
 fn more_than_a_list_holds_asks_for_more_memory_than_there_is() {
     let texts = |from: usize| -> ArrayRef { Arc::new(StringArray::from_iter_values((from..from + 100).map(|at| format!("text {at}")))) };
     let mut counts = DistinctCounts { most_at_once: 150, ..DistinctCounts::new(DataType::Utf8).unwrap() };
