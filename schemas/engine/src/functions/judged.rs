@@ -35,8 +35,10 @@ fn fields(value: &DataType) -> Fields {
 
 /// Returns values with a flaw where `failed` says so. Those values are NULL.
 pub(crate) fn judged(values: &ArrayRef, failed: &BooleanArray, flaw: Flaw) -> Result<ArrayRef> {
-    let values = if failed.true_count() > 0 { nullif(values, failed)? } else { values.clone() };
-    let flaws: Int8Array = failed.iter().map(|failed| (failed == Some(true)).then_some(flaw as i8)).collect();
+    let (values, flaws) = match failed.true_count() {
+        0 => (values.clone(), Int8Array::new_null(failed.len())),
+        _ => (nullif(values, failed)?, failed.iter().map(|failed| (failed == Some(true)).then_some(flaw as i8)).collect()),
+    };
     Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(flaws)], None)?))
 }
 
