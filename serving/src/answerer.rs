@@ -35,6 +35,14 @@ pub(crate) trait Answerer: Send + Sync {
     /// These keys as bytes. Different keys have different bytes.
     fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray>;
 
+    /// The keys asked as bytes.
+    fn encoded(&self, asked: &AskedKeys<'_>) -> Result<BinaryArray> {
+        match asked.encoded {
+            Some(known) => Ok(known.clone()),
+            None => self.encode(asked.columns, asked.keys),
+        }
+    }
+
     /// The buckets of a snapshot that the rows of these keys are made of.
     fn needed_buckets(&self, columns: &[ArrayRef], keys: usize) -> Result<NeededBuckets>;
 
@@ -73,6 +81,8 @@ pub(crate) fn answerer(view: &LiveView) -> Box<dyn Answerer + '_> {
 pub(crate) struct AskedKeys<'a> {
     /// One for each key of the view, in the order of its keys.
     pub(crate) columns: &'a [ArrayRef],
+    /// What [`Answerer::encode`] returned for them, if it was asked before.
+    pub(crate) encoded: Option<&'a BinaryArray>,
     pub(crate) keys: usize,
     pub(crate) t: Micros,
     /// Indices of the plan's columns.

@@ -46,7 +46,7 @@ impl Answerer for Grouped<'_> {
     }
 
     fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers> {
-        let encoded = self.encode(asked.columns, asked.keys)?;
+        let encoded = self.encoded(asked)?;
         let keys = self.keys(source, asked, &encoded, cancel_check)?;
         self.answer(asked, &keys, cancel_check)
     }
@@ -55,7 +55,7 @@ impl Answerer for Grouped<'_> {
         if asked.keys > QUICK_KEYS {
             return Ok(None);
         }
-        let encoded = self.encode(asked.columns, asked.keys)?;
+        let encoded = self.encoded(asked)?;
         let keys = self.keys(source, asked, &encoded, &|| Ok(()))?;
         match keys.iter().map(|key| key.cost).fold(0, usize::saturating_add) <= QUICK_VALUES {
             true => self.answer(asked, &keys, &|| Ok(())).map(Some),
@@ -65,7 +65,7 @@ impl Answerer for Grouped<'_> {
 
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>> {
         match asked.keys {
-            1 => self.encode(asked.columns, 1).map(|encoded| Some(self.name_of(encoded.value(0)))),
+            1 => self.encoded(asked).map(|encoded| Some(self.name_of(encoded.value(0)))),
             _ => Ok(None),
         }
     }
@@ -75,7 +75,7 @@ impl Answerer for Grouped<'_> {
         if matches!(source, StateSource::Archive(_)) || asked.keys != 1 || plan.reads_time(asked.wanted) {
             return Ok(Standing::NotCacheable);
         }
-        let encoded = self.encode(asked.columns, 1)?;
+        let encoded = self.encoded(asked)?;
         let mut pieces = Pieces::default();
         self.add_keys(source, &[Probe::new(encoded.value(0))], &mut pieces)?;
         let rows = pieces.rows().map(|(batch, rows)| Part::Rows { column: batch.column(plan.state_offset(0)), rows });

@@ -110,7 +110,7 @@ impl Linked<'_> {
 
     /// The keys asked as the edges hold them.
     fn groups(&self, asked: &AskedKeys<'_>) -> Result<Vec<ArrayRef>> {
-        let encoded = self.encode(asked.columns, asked.keys)?;
+        let encoded = self.encoded(asked)?;
         self.view.codec.nodes()?.groups_of(&encoded.iter().flatten().collect::<Vec<_>>())
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, BinaryArray};
 use datafusion::common::ScalarValue;
 use engine::walk::CancelCheck;
 use tokio_util::task::AbortOnDropHandle;
@@ -34,11 +34,18 @@ pub(crate) struct KeyRows {
     pub(crate) paths: WantedPaths,
 }
 
+/// The keys as columns.
+pub(crate) struct KeyColumns {
+    columns: Vec<ArrayRef>,
+    /// Each key as bytes, where the keys were counted.
+    encoded: Option<BinaryArray>,
+}
+
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
-        let columns = self.key_columns()?;
+        let mut columns = self.key_columns()?;
         let needs_archive = self.context.needs_archive(self.context.read_view.known_view(&self.view)?);
-        let name = self.hot_row(&columns, runtime)?.filter(|_| !needs_archive);
+        let name = self.hot_row(&mut columns, runtime)?.filter(|_| !needs_archive);
         let Some(name) = name else { return self.answer_anew(columns, needs_archive, runtime).await };
         let known = runtime.rows().get(&name);
         let standing = self.ask(&columns, None, None, |answerer, source, asked| {
@@ -57,18 +64,19 @@ impl KeyRows {
     }
 
     /// Counts the keys that are asked for. Returns the name of the row in the cache, if it is the row of a hot key.
-    fn hot_row(&self, columns: &[ArrayRef], runtime: &QueryRuntime) -> Result<Option<RowName>> {
+    fn hot_row(&self, columns: &mut KeyColumns, runtime: &QueryRuntime) -> Result<Option<RowName>> {
         if self.keys.len() > MAX_COUNTED_KEYS {
             return Ok(None);
         }
         let live = &self.context.read_view.known_view(&self.view)?.live;
-        let (view, keys) = ((live.name.clone(), live.version), answerer(live).encode(columns, self.keys.len())?);
-        let is_hot = runtime.hot().count_lookup(&view, &keys, self.context.read_view.now)?;
+        let view = (live.name.clone(), live.version);
+        let keys = columns.encoded.insert(answerer(live).encode(&columns.columns, self.keys.len())?);
+        let is_hot = runtime.hot().count_lookup(&view, keys, self.context.read_view.now)?;
         let is_kept = is_hot && self.paths.most == 0 && self.context.as_of.is_none() && runtime.rows().is_used();
         Ok(is_kept.then(|| RowName { key: KeyName { view, key: keys.value(0).into() }, columns: self.columns.as_slice().into() }))
     }
 
-    async fn answer_anew(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
+    async fn answer_anew(self, columns: KeyColumns, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
         if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept_keys())? {
             return Ok(answers);
         }
@@ -78,7 +86,7 @@ impl KeyRows {
     }
 
     /// Answers what takes longer, away from the threads that answer HTTP.
-    async fn answer_apart(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
+    async fn answer_apart(self, columns: KeyColumns, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
         let archive = match needs_archive {
             true => {
                 let view = self.context.read_view.known_view(&self.view)?;
@@ -113,15 +121,16 @@ impl KeyRows {
         }
     }
 
-    pub(crate) fn key_columns(&self) -> Result<Vec<ArrayRef>> {
-        keys::columns(self.context.read_view.known_view(&self.view)?.live.plan.answer_keys(), &self.keys)
+    pub(crate) fn key_columns(&self) -> Result<KeyColumns> {
+        let columns = keys::columns(self.context.read_view.known_view(&self.view)?.live.plan.answer_keys(), &self.keys)?;
+        Ok(KeyColumns { columns, encoded: None })
     }
 
-    fn kept_key(&self, columns: &[ArrayRef]) -> Result<Option<KeyName>> {
+    fn kept_key(&self, columns: &KeyColumns) -> Result<Option<KeyName>> {
         self.ask(columns, None, None, |answerer, _, asked| answerer.kept_key(asked))
     }
 
-    fn rows_if_quick(&self, columns: &[ArrayRef], kept: &KeptKeys) -> Result<Option<Answers>> {
+    fn rows_if_quick(&self, columns: &KeyColumns, kept: &KeptKeys) -> Result<Option<Answers>> {
         self.ask(columns, None, Some(kept), |answerer, source, asked| answerer.rows_if_quick(source, asked))
             .and_then(|answers| answers.map(|answers| self.noted(answers)).transpose())
     }
@@ -129,7 +138,7 @@ impl KeyRows {
     /// Answers the rows. It ends with the error of `cancel_check`, if that returns one.
     pub(crate) fn rows(
         &self,
-        columns: &[ArrayRef],
+        columns: &KeyColumns,
         archive: Option<&ArchiveLayer>,
         kept: Option<&KeptKeys>,
         cancel_check: &CancelCheck<'_>,
@@ -140,7 +149,7 @@ impl KeyRows {
 
     fn ask<T>(
         &self,
-        columns: &[ArrayRef],
+        columns: &KeyColumns,
         archive: Option<&ArchiveLayer>,
         kept: Option<&KeptKeys>,
         answer: impl FnOnce(&dyn Answerer, &StateSource<'_>, &AskedKeys<'_>) -> Result<T>,
@@ -149,7 +158,8 @@ impl KeyRows {
         let loaded = read_view.known_view(&self.view)?;
         let source = StateSource::new(read_view, loaded, archive);
         let (keys, t) = (self.keys.len(), self.context.t(&loaded.live));
-        let asked = AskedKeys { columns, keys, t, wanted: &self.columns, paths: self.paths, kept };
+        let KeyColumns { columns, encoded } = columns;
+        let asked = AskedKeys { columns, encoded: encoded.as_ref(), keys, t, wanted: &self.columns, paths: self.paths, kept };
         answer(&*answerer(&loaded.live), &source, &asked)
     }
 

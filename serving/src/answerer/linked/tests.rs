@@ -17,7 +17,7 @@ async fn a_walk_of_one_key_over_the_budget_of_edges_is_not_answered_at_once() {
     let source = StateSource::new(&read_view, loaded, None);
     let linked = Linked { view: &loaded.live, links: loaded.live.plan.links().unwrap() };
     let columns: [ArrayRef; 1] = [Arc::new(StringArray::from(vec!["a"]))];
-    let asked = AskedKeys { columns: &columns, keys: 1, t: NOW, wanted: &[0, 1], paths: WantedPaths::default(), kept: None };
+    let asked = AskedKeys { columns: &columns, encoded: None, keys: 1, t: NOW, wanted: &[0, 1], paths: WantedPaths::default(), kept: None };
     let found = |answers: Option<Answers>| answers.map(|answers| answers.found);
     assert_eq!(found(linked.rows_if_quick(&source, &asked).unwrap()), Some(vec![true]));
     assert_eq!(found(linked.rows_within(2, &source, &asked).unwrap()), None);
