@@ -1,6 +1,8 @@
 //! Merges states over ranges. For few keys one accumulator serves all ranges, because a lookup merges little but would
 //! create many accumulators.
 
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
 use arrow::compute::{cast, concat, interleave, take};
 use datafusion::common::ScalarValue;
@@ -178,8 +180,29 @@ impl<'a> Merged<'a> {
     }
 
     fn fields_of(&self, rows: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
-        self.fields.iter().map(|arrays| Ok(interleave(arrays, rows)?)).collect()
+        let together = consecutive(rows);
+        let field = |arrays: &Vec<&dyn Array>| -> Result<ArrayRef> {
+            match &together {
+                Some((batch, range)) if self.are_copied(arrays[*batch]) => Ok(arrays[*batch].slice(range.start, range.len())),
+                _ => Ok(interleave(arrays, rows)?),
+            }
+        };
+        self.fields.iter().map(field).collect()
     }
+
+    /// Whether accumulators copy what they keep of these values. One that keeps a list as it was given (`first_value`)
+    /// would keep the memory of the whole layer with it.
+    fn are_copied(&self, values: &dyn Array) -> bool {
+        !values.data_type().is_nested() || self.state.aggregate.is_distinct()
+    }
+}
+
+/// The array that these rows are in, and their range, if they follow one another: then they need not be copied. So do
+/// most keys' rows, which are few and in one layer.
+fn consecutive(rows: &[(usize, usize)]) -> Option<(usize, Range<usize>)> {
+    let (batch, from) = *rows.first()?;
+    let is_next = |(place, row): (usize, &(usize, usize))| *row == (batch, from + place);
+    rows.iter().enumerate().all(is_next).then(|| (batch, from..from + rows.len()))
 }
 
 /// For each field of a state, its arrays in the batches of these pieces.
@@ -188,3 +211,6 @@ pub(super) fn fields_of<'a>(plan: &ViewPlan, state: usize, pieces: &'a Pieces<'_
     let columns = from..from + plan.states[state].fields.len();
     columns.map(|column| pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect()).collect()
 }
+
+#[cfg(test)]
+mod tests;
