@@ -49,6 +49,8 @@ pub(super) fn values_of(term: &Expr, column: &str, data_type: &DataType) -> Opti
             let values = list.iter().map(|item| literal(item, data_type)).collect::<Option<Vec<_>>>()?;
             values.into_iter().filter(|value| !value.is_null()).collect()
         }
+        // `IN ('a', NULL)` is `column = 'a' OR NULL`, which holds where its first part does.
+        Expr::Literal(value, _) if value.is_null() => Vec::new(),
         Expr::IsNull(expr) if is_column(expr) => vec![ScalarValue::try_new_null(data_type).ok()?],
         Expr::Not(expr) | Expr::IsFalse(expr) if is_column(expr) => vec![ScalarValue::Boolean(Some(false))],
         Expr::IsTrue(expr) if is_column(expr) => vec![ScalarValue::Boolean(Some(true))],

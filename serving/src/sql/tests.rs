@@ -55,6 +55,8 @@ async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
         ("SELECT * FROM velocity WHERE device IN ('a', 'nobody', 'a')", 2, 1),
         ("SELECT * FROM velocity WHERE device IN ('a', 'b', 'c<&', 'd', 'e', 'f')", 6, 2),
         ("SELECT * FROM velocity WHERE device IS NULL OR device = 'a'", 2, 2),
+        ("SELECT * FROM velocity WHERE device IN ('a', NULL)", 1, 1),
+        ("SELECT * FROM velocity WHERE device = ANY (ARRAY['a', NULL, 'c<&'])", 2, 2),
         ("SELECT * FROM pairs WHERE device = 'a' AND status IN ('ok', 'no')", 2, 1),
         ("SELECT * FROM totals", 1, 1),
     ];
