@@ -37,6 +37,7 @@ mod lookup;
 mod meta;
 mod node;
 mod open_alerts;
+mod plain_lookup;
 mod query_context;
 mod query_memory;
 mod query_runtime;

@@ -1,6 +1,8 @@
 //! Finding the keys that a WHERE names: when it pins every key column to values, a lookup answers and nothing is
 //! scanned.
 
+use std::collections::HashSet;
+
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
@@ -19,12 +21,17 @@ pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<Sc
         let column = plan.columns.iter().find(|column| is_key(&column.kind))?;
         let terms = filters.iter().flat_map(split_conjunction);
         let values = terms.filter_map(|term| values_of(term, column.field.name(), field.data_type())).min_by_key(Vec::len)?;
-        if keys.len().saturating_mul(values.len()) > MAX_KEYS {
-            return None;
-        }
-        keys = keys.iter().flat_map(|key| values.iter().map(move |value| key.iter().chain([value]).cloned().collect())).collect();
+        keys = with_values(&keys, &values)?;
     }
     Some(keys)
+}
+
+/// Each of the keys with each of the next column's values; `None` if these are too many for a lookup.
+pub(super) fn with_values(keys: &[Vec<ScalarValue>], values: &[ScalarValue]) -> Option<Vec<Vec<ScalarValue>>> {
+    if keys.len().saturating_mul(values.len()) > MAX_KEYS {
+        return None;
+    }
+    Some(keys.iter().flat_map(|key| values.iter().map(move |value| key.iter().chain([value]).cloned().collect())).collect())
 }
 
 /// The values, each once, that `term` leaves to a column; `None` when it leaves others too.
@@ -57,9 +64,15 @@ pub(super) fn values_of(term: &Expr, column: &str, data_type: &DataType) -> Opti
         expr if is_column(expr) => vec![ScalarValue::Boolean(Some(true))],
         _ => return None,
     };
-    let mut seen = std::collections::HashSet::new();
-    values.retain(|value| seen.insert(value.clone()));
+    each_once(&mut values);
     Some(values)
+}
+
+pub(super) fn each_once(values: &mut Vec<ScalarValue>) {
+    if values.len() > 1 {
+        let mut seen = HashSet::new();
+        values.retain(|value| seen.insert(value.clone()));
+    }
 }
 
 /// A literal as a value of the key's type, when it is one exactly.

@@ -1,39 +1,33 @@
-//! The plainest questions are read and planned here: columns of one view, where its keys have these values.
+//! Plans the plainest questions ([`PlainLookup`]): DataFusion takes far longer to plan one than the node to answer it.
 //!
-//! ```text
-//! SELECT { * | column, .. } FROM view WHERE key = { 'text' | 1 | $1 } [AND ..] [;]
-//! ```
-//!
-//! A column may have the view's name in front. Each key is named once, with a value of its own type.
-//!
-//! Applications ask little else, thousands of times a second, and DataFusion takes far longer to plan such a question
-//! than the node to answer it. A question in any other form, or with a mistake, is left to DataFusion, which gives the
-//! same answers and says what is wrong.
+//! Each key is named once, with values that are of its type or become so without a doubt. A question in any other form,
+//! or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::Principal;
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
-use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, ObjectNamePart, SelectItem, TableFactor, Value};
 use engine::keys::parse_key;
 use engine::plan::{ColumnKind, UuidColumns, ViewPlan};
 use serde_json::Value as Json;
 use types::Result;
+use types::sql_errors::constants_as_sql;
 
+use super::equality::{each_once, with_values};
 use super::rights::may_read;
 use super::statement::{self, ParsedQuery};
 use super::view::ViewTable;
 use super::{Params, QueryText, Ready};
 use crate::meta::{AskedView, Meta};
+use crate::plain_lookup::{AskedColumn, AskedValues, Constant, ConstantValue, PlainLookup};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 
 /// In a longer text it is not looked for.
-const MAX_TEXT_BYTES: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Plans a question of this form; `None` for any other.
 pub(super) fn ready(
@@ -43,199 +37,213 @@ pub(super) fn ready(
     text: QueryText<'_>,
     params: &Params,
 ) -> Result<Option<Ready>> {
-    let Some(lookup) = PlainLookup::read(text.sql) else { return Ok(None) };
+    let Some(lookup) = plain_lookup(text.sql) else { return Ok(None) };
     let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
-    let is_at_hand = loaded.copying().is_none() && live.plan.links().is_none();
-    if !is_at_hand || !may_read(principal, &read_view.loaded.registry, &lookup.view) {
+    if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !names_all(&lookup, params) {
         return Ok(None);
     }
     let view_schema = live.plan.output_schema();
-    let (Some(columns), Some(key)) = (lookup.columns(&view_schema), lookup.key(&live.plan, params)) else { return Ok(None) };
+    let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
+    let Some(keys) = keys(&lookup, &live.plan, params) else { return Ok(None) };
     let context = QueryContext::new(read_view.clone(), text.as_of, &[&*live.name])?.on_value_error(text.on_value_error);
     let loaded = context.read_view.view(&live.name)?;
     if context.needs_archive(loaded) {
         return Ok(None);
     }
-    let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
-    let schema = Arc::new(view_schema.project(&columns)?);
+    if let Some(copy) = &loaded.snapshot {
+        copy.note_asked();
+    }
+    let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&places) }], &[]);
     let mut uuids = UuidColumns::default();
     uuids.add_view(&live.name, &live.plan);
-    let uuids = uuids.in_table(&live.name, &schema);
+    let uuids = uuids.in_table(&live.name, &view_schema.project(&places)?);
     let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() };
-    let physical = table.lookup(vec![key], columns, schema);
+    let physical = table.lookup(keys, places, shown);
     Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, uuids }))
 }
 
-/// What a text of this form asks.
-#[derive(Debug)]
-struct PlainLookup {
-    view: String,
-    /// `None`: all.
-    columns: Option<Vec<String>>,
-    keys: Vec<(String, Asked)>,
+fn plain_lookup(sql: &str) -> Option<PlainLookup> {
+    if sql.len() > MAX_TEXT_BYTES {
+        return None;
+    }
+    let ParsedQuery { as_of: None, statement } = statement::read(sql).ok()? else { return None };
+    PlainLookup::from_statement(&statement)
 }
 
-/// What a key is compared with.
-#[derive(Debug)]
-enum Asked {
-    Text(String),
-    Number(String),
-    /// By its number, from 1 on.
-    Parameter(usize),
+/// Whether it names these parameters and no others.
+fn names_all(lookup: &PlainLookup, params: &Params) -> bool {
+    let count = match params {
+        Params::Json(values) => values.len(),
+        Params::Typed(values) => values.len(),
+    };
+    let named: BTreeSet<usize> = lookup.parameters().collect();
+    named.into_iter().eq(1..=count)
 }
 
-impl PlainLookup {
-    fn read(sql: &str) -> Option<PlainLookup> {
-        if sql.len() > MAX_TEXT_BYTES {
+/// The columns of an answer.
+struct AnswerColumns {
+    /// Indices of the view's.
+    places: Vec<usize>,
+    /// With their names in the answer.
+    shown: SchemaRef,
+}
+
+impl AnswerColumns {
+    /// `None` where one is not there, or is named twice, or shares its name with another.
+    fn find(lookup: &PlainLookup, view_schema: &SchemaRef) -> Result<Option<AnswerColumns>> {
+        let Some(asked) = &lookup.columns else {
+            let can_be_shown = view_schema.fields().iter().all(|field| is_as_written(field.name()));
+            let places = (0..view_schema.fields().len()).collect();
+            return Ok(can_be_shown.then(|| AnswerColumns { places, shown: view_schema.clone() }));
+        };
+        let Some(places) = asked.iter().map(|column| view_schema.index_of(&column.name).ok()).collect::<Option<Vec<usize>>>() else {
+            return Ok(None);
+        };
+        let is_repeated = (1..places.len()).any(|at| {
+            let has_same_name = asked[..at].iter().any(|earlier| earlier.shown_as == asked[at].shown_as);
+            has_same_name || places[..at].contains(&places[at])
+        });
+        if is_repeated || !asked.iter().all(|column| is_as_written(&column.shown_as)) {
+            return Ok(None);
+        }
+        let schema = view_schema.project(&places)?;
+        if asked.iter().all(|column| column.shown_as == column.name) {
+            return Ok(Some(AnswerColumns { places, shown: Arc::new(schema) }));
+        }
+        let renamed = |(field, column): (&FieldRef, &AskedColumn)| field.as_ref().clone().with_name(&column.shown_as);
+        let fields: Vec<Field> = schema.fields().iter().zip(asked).map(renamed).collect();
+        Ok(Some(AnswerColumns { places, shown: Arc::new(Schema::new_with_metadata(fields, schema.metadata)) }))
+    }
+}
+
+/// Whether an answer's column can have this name: some are shown as SQL instead.
+fn is_as_written(name: &str) -> bool {
+    !name.contains('(') || constants_as_sql(name) == name
+}
+
+/// The keys that are asked for, if all of the view's keys are named and nothing else.
+fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params) -> Option<Vec<Vec<ScalarValue>>> {
+    let answer_keys = plan.answer_keys();
+    if lookup.keys.len() != answer_keys.len() {
+        return None;
+    }
+    let mut keys = vec![Vec::new()];
+    for (index, field) in answer_keys.iter().enumerate() {
+        let column = plan.columns.iter().find(|column| matches!(column.kind, ColumnKind::Key(key) if key == index))?;
+        let (_, asked) = lookup.keys.iter().find(|(name, _)| name == column.field.name())?;
+        let key = Key { data_type: field.data_type(), is_uuid: plan.is_uuid(index) };
+        keys = with_values(&keys, &key.values(asked, params)?)?;
+    }
+    Some(keys)
+}
+
+/// A key of the view.
+struct Key<'a> {
+    data_type: &'a DataType,
+    is_uuid: bool,
+}
+
+impl Key<'_> {
+    /// The values that it may have, each once; `None` if there are none, or if it is not clear what DataFusion makes of
+    /// one. Nothing equals NULL.
+    fn values(&self, asked: &AskedValues, params: &Params) -> Option<Vec<ScalarValue>> {
+        // What a float equals is not decided here.
+        if self.data_type.is_floating() {
             return None;
         }
-        let ParsedQuery { as_of: None, statement: Statement::Statement(statement) } = statement::read(sql).ok()? else { return None };
-        let ast::Statement::Query(query) = *statement else { return None };
-        let ast::SetExpr::Select(select) = &*query.body else { return None };
-        let ([from], Some(condition)) = (select.from.as_slice(), &select.selection) else { return None };
-        let items = select.projection.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let plain = format!("SELECT {} FROM {} WHERE {condition}", items.join(", "), from.relation);
-        // There is nothing else in it, whatever else SQL allows there.
-        if items.is_empty() || plain != query.to_string() {
-            return None;
-        }
-        let view = only_name(&from.relation)?;
-        let columns = match items.as_slice() {
-            [all] if all == "*" => None,
-            _ => Some(select.projection.iter().map(|item| item_column(item, &view)).collect::<Option<_>>()?),
+        let mut values = match asked {
+            AskedValues::OneOf(constants) => {
+                let value = |constant: &Constant| {
+                    let value = given(&constant.value, params)?;
+                    self.value(cast(value, constant.cast.as_ref())?)
+                };
+                constants.iter().map(value).collect::<Option<Vec<_>>>()?
+            }
+            AskedValues::ItemOf { parameter, cast: to } => {
+                let item = |item: ScalarValue| {
+                    let item = cast(item, to.as_ref())?;
+                    // An array of texts is compared with nothing but texts.
+                    let is_alike = item.data_type() == *self.data_type || item.data_type().is_integer();
+                    self.value(item).filter(|_| is_alike)
+                };
+                items(*parameter, params)?.into_iter().map(item).collect::<Option<Vec<_>>>()?
+            }
         };
-        let mut keys = Vec::new();
-        add_keys(condition, &view, &mut keys)?;
-        Some(PlainLookup { view, columns, keys })
+        values.retain(|value| !value.is_null());
+        each_once(&mut values);
+        (!values.is_empty()).then_some(values)
     }
 
-    /// The places of the columns, unless one is not there or is named twice.
-    fn columns(&self, schema: &Schema) -> Option<Vec<usize>> {
-        let Some(names) = &self.columns else { return Some((0..schema.fields().len()).collect()) };
-        let columns = names.iter().map(|name| schema.index_of(name).ok()).collect::<Option<Vec<usize>>>()?;
-        let is_repeated = (1..columns.len()).any(|at| columns[..at].contains(&columns[at]));
-        (!is_repeated).then_some(columns)
-    }
-
-    /// The values of the view's keys, if it names all of them and nothing else.
-    fn key(&self, plan: &ViewPlan, params: &Params) -> Option<Vec<ScalarValue>> {
-        let keys = plan.answer_keys();
-        if self.keys.len() != keys.len() || !self.names_all(params) {
-            return None;
-        }
-        let value = |(index, field): (usize, &FieldRef)| {
-            let column = plan.columns.iter().find(|column| matches!(column.kind, ColumnKind::Key(key) if key == index))?;
-            let (_, asked) = self.keys.iter().find(|(name, _)| name == column.field.name())?;
-            asked.value(field.data_type(), plan.is_uuid(index), params)
-        };
-        keys.iter().enumerate().map(value).collect()
-    }
-
-    /// Whether it names these parameters and no others.
-    fn names_all(&self, params: &Params) -> bool {
-        let count = match params {
-            Params::Json(values) => values.len(),
-            Params::Typed(values) => values.len(),
-        };
-        let number = |asked: &Asked| match asked {
-            Asked::Parameter(number) => Some(*number),
+    fn value(&self, value: ScalarValue) -> Option<ScalarValue> {
+        match (value, self.data_type) {
+            (ScalarValue::Null, _) => Some(ScalarValue::Null),
+            (ScalarValue::Utf8(Some(text)), DataType::Utf8) if self.is_uuid => parse_key(&text, self.data_type, true),
+            (value, to) if value.data_type() == *to => Some(value),
+            (value, _) if value.is_null() => None,
+            (value, to) if value.data_type().is_integer() && to.is_integer() => value.cast_to(to).ok(),
+            (value @ ScalarValue::Utf8(_), DataType::Date32) => exactly(&value, &DataType::Date32),
+            (value @ ScalarValue::Utf8(_), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
+                let finer = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+                exactly(&value.cast_to(&finer).ok()?, self.data_type)
+            }
+            (value, to) if is_timestamp_like(&value.data_type(), to) => exactly(&value, to),
             _ => None,
-        };
-        let named: BTreeSet<usize> = self.keys.iter().filter_map(|(_, asked)| number(asked)).collect();
-        named.into_iter().eq(1..=count)
-    }
-}
-
-impl Asked {
-    /// The value of a key of this type. What a NULL or a float equals is not decided here.
-    fn value(&self, data_type: &DataType, is_uuid: bool, params: &Params) -> Option<ScalarValue> {
-        let value = match (self, params) {
-            (Asked::Text(text), _) => ScalarValue::Utf8(Some(text.clone())),
-            (Asked::Number(digits), _) => ScalarValue::Int64(Some(digits.parse().ok()?)),
-            (Asked::Parameter(number), Params::Typed(values)) => values.get(number.checked_sub(1)?)?.clone(),
-            (Asked::Parameter(number), Params::Json(values)) => match values.get(number.checked_sub(1)?)? {
-                Json::String(text) => ScalarValue::Utf8(Some(text.clone())),
-                Json::Number(number) => ScalarValue::Int64(Some(number.as_i64()?)),
-                _ => return None,
-            },
-        };
-        let value = match value.data_type().is_integer() && data_type.is_integer() {
-            true => value.cast_to(data_type).ok()?,
-            false => value,
-        };
-        if value.is_null() || value.data_type() != *data_type || data_type.is_floating() {
-            return None;
-        }
-        match value {
-            ScalarValue::Utf8(Some(text)) if is_uuid => parse_key(&text, data_type, true),
-            value => Some(value),
         }
     }
 }
 
-/// The name of a table that stands alone: without a schema, an alias or anything else.
-fn only_name(table: &TableFactor) -> Option<String> {
-    match table {
-        TableFactor::Table { name, .. } if table.to_string() == name.to_string() => match name.0.as_slice() {
-            [ObjectNamePart::Identifier(name)] => identifier(name),
+/// The value of a constant without its cast.
+fn given(value: &ConstantValue, params: &Params) -> Option<ScalarValue> {
+    match value {
+        ConstantValue::Null => Some(ScalarValue::Null),
+        ConstantValue::Text(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
+        ConstantValue::Integer(integer) => Some(ScalarValue::Int64(Some(*integer))),
+        ConstantValue::Parameter(number) => parameter(*number, params),
+    }
+}
+
+fn parameter(number: usize, params: &Params) -> Option<ScalarValue> {
+    let index = number.checked_sub(1)?;
+    match params {
+        Params::Typed(values) => values.get(index).cloned(),
+        Params::Json(values) => match values.get(index)? {
+            Json::Null => Some(ScalarValue::Null),
+            Json::String(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
+            Json::Number(number) => Some(ScalarValue::Int64(Some(number.as_i64()?))),
             _ => None,
         },
+    }
+}
+
+/// The items of a parameter that is an array. JSON has none.
+fn items(number: usize, params: &Params) -> Option<Vec<ScalarValue>> {
+    match parameter(number, params)? {
+        ScalarValue::List(list) => ScalarValue::convert_array_to_scalar_vec(&*list).ok()?.pop()?,
         _ => None,
     }
 }
 
-fn item_column(item: &SelectItem, view: &str) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => column(expr, view),
-        _ => None,
+/// A value as CAST has it, for casts whose outcome is beyond doubt.
+fn cast(value: ScalarValue, to: Option<&DataType>) -> Option<ScalarValue> {
+    let Some(to) = to else { return Some(value) };
+    let from = value.data_type();
+    let is_plain = from == DataType::Utf8 || from == *to || (from.is_integer() && to.is_integer()) || is_timestamp_like(&from, to);
+    if value.is_null() || !is_plain {
+        return None;
     }
+    value.cast_to(to).ok()
 }
 
-/// The column of `column` or `view.column`.
-fn column(expr: &Expr, view: &str) -> Option<String> {
-    match expr {
-        Expr::Identifier(name) => identifier(name),
-        Expr::CompoundIdentifier(names) => match names.as_slice() {
-            [of, name] if identifier(of)? == view => identifier(name),
-            _ => None,
-        },
-        _ => None,
-    }
+fn is_timestamp_like(from: &DataType, to: &DataType) -> bool {
+    matches!((from, to), (DataType::Timestamp(_, Some(from)), DataType::Timestamp(_, Some(to))) if from == to)
 }
 
-/// A name as DataFusion reads it.
-fn identifier(name: &Ident) -> Option<String> {
-    match name.quote_style {
-        None => Some(name.value.to_ascii_lowercase()),
-        Some('"') => Some(name.value.clone()),
-        Some(_) => None,
-    }
-}
-
-/// Adds the columns and values of `column = value AND ..`.
-fn add_keys(condition: &Expr, view: &str, keys: &mut Vec<(String, Asked)>) -> Option<()> {
-    match condition {
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            add_keys(left, view, keys)?;
-            add_keys(right, view, keys)
-        }
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            keys.push((column(left, view)?, asked(right)?));
-            Some(())
-        }
-        _ => None,
-    }
-}
-
-fn asked(expr: &Expr) -> Option<Asked> {
-    let Expr::Value(value) = expr else { return None };
-    match &value.value {
-        Value::SingleQuotedString(text) => Some(Asked::Text(text.clone())),
-        Value::Number(digits, false) => Some(Asked::Number(digits.clone())),
-        Value::Placeholder(name) => name.strip_prefix('$')?.parse().ok().map(Asked::Parameter),
-        _ => None,
-    }
+/// The value in another type, if nothing of it is lost.
+fn exactly(value: &ScalarValue, to: &DataType) -> Option<ScalarValue> {
+    let cast = value.cast_to(to).ok()?;
+    let back = cast.cast_to(&value.data_type()).ok()?;
+    (back == *value).then_some(cast)
 }
 
 #[cfg(test)]

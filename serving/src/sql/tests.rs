@@ -57,6 +57,7 @@ async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
         ("SELECT * FROM velocity WHERE device IS NULL OR device = 'a'", 2, 2),
         ("SELECT * FROM velocity WHERE device IN ('a', NULL)", 1, 1),
         ("SELECT * FROM velocity WHERE device = ANY (ARRAY['a', NULL, 'c<&'])", 2, 2),
+        ("SELECT v.device AS d, n_7d FROM velocity v WHERE v.device = 'a'::text", 1, 1),
         ("SELECT * FROM pairs WHERE device = 'a' AND status IN ('ok', 'no')", 2, 1),
         ("SELECT * FROM totals", 1, 1),
     ];

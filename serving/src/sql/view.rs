@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use committed::registry::LiveView;
@@ -72,19 +72,19 @@ impl NodeTable for ViewTable {
 }
 
 impl ViewTable {
-    /// The rows of these keys. `columns` are indices of the plan's.
+    /// The rows of these keys. `columns` are indices of the plan's, and `schema` has their names in the answer.
     pub(super) fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
         let archive = self.archive_note();
         let detail = format!("view={} keys={}{archive}", self.live.name, keys.len());
         let (rows, is_light) = (keys.len(), archive.is_empty() && keys.len() <= FEW_KEYS);
-        let (runtime, context, view) = (self.runtime.clone(), self.context.clone(), self.live.name.clone());
+        let (runtime, context, view, shown) = (self.runtime.clone(), self.context.clone(), self.live.name.clone(), schema.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
             let (context, view, keys, columns) = (context.clone(), view.clone(), keys.clone(), columns.clone());
             let key_rows = KeyRows { context, view, keys, columns, paths: WantedPaths::default() };
-            let runtime = runtime.clone();
+            let (runtime, shown) = (runtime.clone(), shown.clone());
             stream::once(async move {
                 let answers = key_rows.answer(&runtime).await?;
-                Ok(filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?)
+                named_as(&shown, filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?)
             })
             .boxed()
         };
@@ -154,6 +154,16 @@ impl Scan {
         self.context.errors.take(&self.live, &scanned.failed)?;
         Ok(scanned.rows)
     }
+}
+
+/// The rows with the names of a schema for their columns.
+fn named_as(schema: &SchemaRef, rows: RecordBatch) -> Result<RecordBatch> {
+    let mut columns = rows.schema_ref().fields().iter().zip(schema.fields());
+    if columns.all(|(column, shown)| column.name() == shown.name()) {
+        return Ok(rows);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &options)?)
 }
 
 fn pieces(batch: Result<RecordBatch>) -> Vec<Result<RecordBatch>> {
