@@ -9,6 +9,9 @@
 //! A constant is a text, an integer, NULL or a parameter, or one of them cast to a text, an integer, a date or a time
 //! with a zone. The parameter of ANY may be cast to an array of these.
 
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -308,6 +311,28 @@ fn cast_type(data_type: &ast::DataType) -> Option<DataType> {
         }
         _ => return None,
     })
+}
+
+/// What texts with parameters ask. They are asked again and again, each is parsed once.
+#[derive(Debug, Default)]
+pub(crate) struct PlainLookups(RwLock<HashMap<Box<str>, Arc<PlainLookup>>>);
+
+impl PlainLookups {
+    /// Applications have fewer. One that has more writes values into its texts, which do not come again.
+    const MOST: usize = 256;
+
+    pub(crate) fn get(&self, sql: &str) -> Option<Arc<PlainLookup>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
+    }
+
+    /// Keeps what a text asks. When there are too many, it begins anew.
+    pub(crate) fn put(&self, sql: &str, lookup: Arc<PlainLookup>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= Self::MOST {
+            known.clear();
+        }
+        known.insert(sql.into(), lookup);
+    }
 }
 
 #[cfg(test)]

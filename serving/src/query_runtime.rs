@@ -19,6 +19,7 @@ use crate::blocking_pool::BlockingPool;
 use crate::hot_keys::{HotKeySettings, HotKeys};
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
+use crate::plain_lookup::PlainLookups;
 use crate::query_memory::QueryMemory;
 use crate::row_cache::RowCache;
 use crate::spill_folder::SpillFolder;
@@ -47,6 +48,7 @@ pub(crate) struct QueryRuntime {
     kept_keys: Arc<KeptKeys>,
     hot: Arc<HotKeys>,
     rows: Arc<RowCache>,
+    plain_lookups: Arc<PlainLookups>,
 }
 
 impl QueryRuntime {
@@ -89,6 +91,7 @@ impl QueryRuntime {
             kept_keys,
             hot,
             rows,
+            plain_lookups: Arc::default(),
         })
     }
 
@@ -165,6 +168,11 @@ impl QueryRuntime {
     /// Which keys are hot.
     pub(crate) fn hot(&self) -> &Arc<HotKeys> {
         &self.hot
+    }
+
+    /// The texts of SQL that are not parsed again.
+    pub(crate) fn plain_lookups(&self) -> &PlainLookups {
+        &self.plain_lookups
     }
 
     /// Where walks, and lookups that merge much, are answered.

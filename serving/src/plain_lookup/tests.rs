@@ -127,3 +127,15 @@ fn constants_and_their_casts_are_read() {
     assert_eq!(values("= ANY ($1)"), AskedValues::ItemOf { parameter: 1, cast: None });
     assert_eq!(values("= ANY ($3::text[])"), AskedValues::ItemOf { parameter: 3, cast: Some(DataType::Utf8) });
 }
+
+#[test]
+fn as_many_texts_are_kept_as_applications_have() {
+    let (lookups, kept) = (PlainLookups::default(), Arc::new(read("SELECT a FROM v WHERE k = $1").unwrap()));
+    assert!(lookups.get("0").is_none());
+    for number in 0..PlainLookups::MOST {
+        lookups.put(&number.to_string(), kept.clone());
+    }
+    assert!(lookups.get("0").is_some_and(|found| Arc::ptr_eq(&found, &kept)));
+    lookups.put("one more", kept);
+    assert!(lookups.get("0").is_none() && lookups.get("one more").is_some());
+}

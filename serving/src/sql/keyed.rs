@@ -37,7 +37,7 @@ pub(super) fn ready(
     text: QueryText<'_>,
     params: &Params,
 ) -> Result<Option<Ready>> {
-    let Some(lookup) = plain_lookup(text.sql) else { return Ok(None) };
+    let Some(lookup) = plain_lookup(runtime, text.sql) else { return Ok(None) };
     let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
     if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !names_all(&lookup, params) {
@@ -63,7 +63,20 @@ pub(super) fn ready(
     Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, uuids }))
 }
 
-fn plain_lookup(sql: &str) -> Option<PlainLookup> {
+/// What a text asks. One with parameters is parsed only once.
+fn plain_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<PlainLookup>> {
+    let kept = runtime.plain_lookups();
+    if let Some(known) = kept.get(sql) {
+        return Some(known);
+    }
+    let lookup = Arc::new(parsed(sql)?);
+    if lookup.parameters().next().is_some() {
+        kept.put(sql, lookup.clone());
+    }
+    Some(lookup)
+}
+
+fn parsed(sql: &str) -> Option<PlainLookup> {
     if sql.len() > MAX_TEXT_BYTES {
         return None;
     }

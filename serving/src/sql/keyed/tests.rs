@@ -11,20 +11,20 @@ mod law;
 
 #[test]
 fn a_text_is_one_question_without_a_time() {
-    assert!(plain_lookup("SELECT a FROM v WHERE k = 'a';").is_some());
+    assert!(parsed("SELECT a FROM v WHERE k = 'a';").is_some());
     for sql in [
         "",
         "SELECT a FROM v WHERE k = 'a'; SELECT 1",
         "SET as_of = '2026-03-02T11:00:00Z'; SELECT a FROM v WHERE k = 'a'",
         &format!("SELECT a FROM v WHERE k = '{}'", "a".repeat(MAX_TEXT_BYTES)),
     ] {
-        assert!(plain_lookup(sql).is_none(), "{sql}");
+        assert!(parsed(sql).is_none(), "{sql}");
     }
 }
 
 /// What a key of this type may be.
 fn values(condition: &str, (data_type, is_uuid): (DataType, bool), params: Vec<ScalarValue>) -> Option<Vec<ScalarValue>> {
-    let lookup = plain_lookup(&format!("SELECT a FROM v WHERE k {condition}")).unwrap_or_else(|| panic!("{condition}"));
+    let lookup = parsed(&format!("SELECT a FROM v WHERE k {condition}")).unwrap_or_else(|| panic!("{condition}"));
     Key { data_type: &data_type, is_uuid }.values(&lookup.keys[0].1, &Params::Typed(params))
 }
 
@@ -173,6 +173,21 @@ async fn the_answer_is_the_one_of_datafusion() {
         assert_eq!(answered.rows.len(), found, "{plain}");
         assert_eq!(answered, answer(&harness, &other, &params).await.unwrap(), "{plain}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_with_parameters_is_parsed_once() {
+    let harness = Harness::filled().await;
+    let runtime = harness.node.runtime();
+    let (with, without) = ("SELECT * FROM velocity WHERE device = $1", "SELECT * FROM velocity WHERE device = 'a'");
+    for (device, found) in [("a", 1), ("nobody", 0), ("c<&", 1)] {
+        let answered = answer(&harness, with, &Params::Json(vec![json!(device)])).await.unwrap();
+        assert_eq!(answered.rows.len(), found, "{device}");
+    }
+    answer(&harness, without, &Params::Json(Vec::new())).await.unwrap();
+    let kept = runtime.plain_lookups().get(with).unwrap();
+    assert!(Arc::ptr_eq(&kept, &plain_lookup(runtime, with).unwrap()));
+    assert!(runtime.plain_lookups().get(without).is_none(), "it may never come again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
