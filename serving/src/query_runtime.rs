@@ -31,24 +31,30 @@ const SCHEMA: &str = "public";
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryRuntime {
+    shared: Arc<Shared>,
+    runtime: Arc<RuntimeEnv>,
+    /// The memory of one query, where this is for one.
+    of_query: Option<Arc<QueryMemory>>,
+}
+
+/// What is the same for each query.
+#[derive(Debug)]
+struct Shared {
     functions: Functions,
     catalog: Catalog,
     storage: ObjectStorage,
     /// Of sessions.
     config: SessionConfig,
-    runtime: Arc<RuntimeEnv>,
     spill: SpillFolder,
     memory_limit_bytes: usize,
-    limits: Arc<ServingLimits>,
+    limits: ServingLimits,
     admission: Admission,
-    /// The memory of one query, where this is for one.
-    of_query: Option<Arc<QueryMemory>>,
     lookups: BlockingPool,
     scans: BlockingPool,
-    kept_keys: Arc<KeptKeys>,
+    kept_keys: KeptKeys,
     hot: Arc<HotKeys>,
-    rows: Arc<RowCache>,
-    plain_lookups: Arc<PlainLookups>,
+    rows: RowCache,
+    plain_lookups: PlainLookups,
 }
 
 impl QueryRuntime {
@@ -69,74 +75,68 @@ impl QueryRuntime {
             .build_arc()
             .map_err(|error| spill.named(error))?;
         storage.register(&runtime);
-        let (functions, catalog, storage) = (functions.clone(), catalog.clone(), storage.clone());
-        let kept_keys = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
-        let (lookups, scans) = (BlockingPool::new(&threads::QUESTIONS), BlockingPool::new(&threads::SCANS));
-        let (admission, limits) = (Admission::new(limits), Arc::new(limits.clone()));
-        let rows = Arc::new(RowCache::new(hot.row_cache_bytes, &runtime.memory_pool));
-        let hot = Arc::new(HotKeys::new(hot));
-        Ok(Self {
-            functions,
-            catalog,
-            storage,
+        let shared = Shared {
+            functions: functions.clone(),
+            catalog: catalog.clone(),
+            storage: storage.clone(),
             config: config(),
-            runtime,
             spill,
             memory_limit_bytes,
-            limits,
-            admission,
-            of_query: None,
-            lookups,
-            scans,
-            kept_keys,
-            hot,
-            rows,
-            plain_lookups: Arc::default(),
-        })
+            limits: limits.clone(),
+            admission: Admission::new(limits),
+            lookups: BlockingPool::new(&threads::QUESTIONS),
+            scans: BlockingPool::new(&threads::SCANS),
+            kept_keys: KeptKeys::new(memory_limit_bytes, &runtime.memory_pool),
+            hot: Arc::new(HotKeys::new(hot)),
+            rows: RowCache::new(hot.row_cache_bytes, &runtime.memory_pool),
+            plain_lookups: PlainLookups::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), runtime, of_query: None })
     }
 
     /// The same for one query, which has its share of the memory.
     pub(crate) fn for_query(&self) -> Self {
-        let share = self.limits.query_memory_bytes.unwrap_or(self.memory_limit_bytes / 2).min(self.memory_limit_bytes);
-        let memory = Arc::new(QueryMemory::new(share, self.runtime.memory_pool.clone(), self.memory_limit_bytes));
+        let most = self.shared.memory_limit_bytes;
+        let share = self.shared.limits.query_memory_bytes.unwrap_or(most / 2).min(most);
+        let memory = Arc::new(QueryMemory::new(share, self.runtime.memory_pool.clone(), most));
         let runtime = Arc::new(RuntimeEnv { memory_pool: memory.clone(), ..(*self.runtime).clone() });
-        Self { runtime, of_query: Some(memory), ..self.clone() }
+        Self { shared: self.shared.clone(), runtime, of_query: Some(memory) }
     }
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let state = asking_session_builder().with_config(self.config.clone()).with_runtime_env(self.runtime.clone()).build();
+        let state = asking_session_builder().with_config(self.shared.config.clone()).with_runtime_env(self.runtime.clone()).build();
         let session = SessionContext::new_with_state(state);
-        self.functions.register(&session)?;
+        self.shared.functions.register(&session)?;
         Ok(session)
     }
 
     /// What a plan runs in that calls no function by its name.
     pub(crate) fn task_context(&self) -> Arc<TaskContext> {
-        let (config, runtime) = (self.config.clone(), self.runtime.clone());
+        let (config, runtime) = (self.shared.config.clone(), self.runtime.clone());
         let (scalars, higher_order, aggregates, windows) = Default::default();
         Arc::new(TaskContext::new(None, String::new(), config, scalars, higher_order, aggregates, windows, runtime))
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
-        &self.catalog
+        &self.shared.catalog
     }
 
     pub(crate) fn storage(&self) -> &ObjectStorage {
-        &self.storage
+        &self.shared.storage
     }
 
     pub(crate) fn memory_limit_bytes(&self) -> usize {
-        self.memory_limit_bytes
+        self.shared.memory_limit_bytes
     }
 
     pub(crate) fn limits(&self) -> &ServingLimits {
-        &self.limits
+        &self.shared.limits
     }
 
     /// Whose turn it is.
     pub(crate) fn admission(&self) -> &Admission {
-        &self.admission
+        &self.shared.admission
     }
 
     /// The memory of the query that this is for.
@@ -146,7 +146,7 @@ impl QueryRuntime {
 
     /// Where queries spill to.
     pub(crate) fn spill_folder(&self) -> &SpillFolder {
-        &self.spill
+        &self.shared.spill
     }
 
     /// What queries hold at the moment.
@@ -157,32 +157,32 @@ impl QueryRuntime {
 
     /// What was merged of hot keys.
     pub(crate) fn kept_keys(&self) -> &KeptKeys {
-        &self.kept_keys
+        &self.shared.kept_keys
     }
 
     /// The rows of hot keys.
     pub(crate) fn rows(&self) -> &RowCache {
-        &self.rows
+        &self.shared.rows
     }
 
     /// Which keys are hot.
     pub(crate) fn hot(&self) -> &Arc<HotKeys> {
-        &self.hot
+        &self.shared.hot
     }
 
     /// The texts of SQL that are not parsed again.
     pub(crate) fn plain_lookups(&self) -> &PlainLookups {
-        &self.plain_lookups
+        &self.shared.plain_lookups
     }
 
     /// Where walks, and lookups that merge much, are answered.
     pub(crate) fn lookups(&self) -> &BlockingPool {
-        &self.lookups
+        &self.shared.lookups
     }
 
     /// Where parts are scanned: not where lookups are answered, which would wait for whole parts.
     pub(crate) fn scans(&self) -> &BlockingPool {
-        &self.scans
+        &self.shared.scans
     }
 }
 
