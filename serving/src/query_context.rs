@@ -28,9 +28,9 @@ pub(crate) struct QueryContext {
 impl QueryContext {
     /// The context of a query of these views. If one of them must be computed from the archive, which holds what is
     /// committed, all of them are answered at the committed vector: an answer has one position.
-    pub(crate) fn new(read_view: ReadView, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
+    pub(crate) fn new(read_view: impl Into<Arc<ReadView>>, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
         let (estimated, errors) = (Arc::default(), Arc::default());
-        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated, errors, is_from_layers: false };
+        let context = QueryContext { read_view: read_view.into(), as_of, estimated, errors, is_from_layers: false };
         let mut archive = false;
         for view in views {
             archive |= context.needs_archive(context.read_view.view(view.as_ref())?);

@@ -221,27 +221,22 @@ impl ReadView {
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
-        let reads = |id: &PartitionId| view.plan.reads(&id.stream);
-        let committed = &self.loaded.state.partitions;
-        let of_committed = committed.iter().filter(|(id, _)| reads(id));
-        let of_committed = of_committed.map(|(id, known)| known.complete_to.max(self.complete_to.get(id).copied()));
-        let of_others = self.complete_to.iter().filter(|(id, _)| reads(id) && !committed.contains_key(*id));
-        of_committed.chain(of_others.map(|(_, time)| Some(*time))).min().flatten()
+        self.complete_partitions(view).map(|(_, complete_to)| complete_to).min().flatten()
     }
 
     /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one
     /// that it follows, reads. The log may have others. `None`: not known.
     pub fn complete_to_by_partition(&self, view: &LiveView) -> BTreeMap<PartitionId, Option<Micros>> {
-        let reads = |id: &PartitionId| view.plan.reads(&id.stream);
-        let committed = self.loaded.state.partitions.values().filter(|known| reads(&known.id));
-        let mut complete_to: BTreeMap<PartitionId, Option<Micros>> = committed.map(|known| (known.id.clone(), known.complete_to)).collect();
+        self.complete_partitions(view).map(|(id, complete_to)| (id.clone(), complete_to)).collect()
+    }
+
+    fn complete_partitions<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = (&'a PartitionId, Option<Micros>)> {
+        let (partitions, reads) = (&self.loaded.state.partitions, move |id: &PartitionId| view.plan.reads(&id.stream));
         // What is read is further than what is committed, unless the partition has gone to a process that is not
         // followed.
-        for (id, time) in self.complete_to.iter().filter(|(id, _)| reads(id)) {
-            let known = complete_to.entry(id.clone()).or_default();
-            *known = (*known).max(Some(*time));
-        }
-        complete_to
+        let committed = partitions.values().map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
+        let others = self.complete_to.iter().filter(move |(id, _)| !partitions.contains_key(*id)).map(|(id, time)| (id, Some(*time)));
+        committed.chain(others).filter(move |(id, _)| reads(id))
     }
 }
 

@@ -99,7 +99,6 @@ impl QueryResponse {
 }
 
 /// What a query asks.
-#[derive(Clone)]
 pub(crate) struct Query<'a> {
     pub(crate) sql: &'a str,
     pub(crate) params: Params,
@@ -153,7 +152,7 @@ pub(crate) async fn query(
     loop {
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        match begin(follower, runtime, log, read_view, asked.clone()).await {
+        match begin(follower, runtime, log, read_view, &asked).await {
             // Found while it was planned: no row was answered yet.
             Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
             outcome => return follower.report_damage(outcome).await,
@@ -169,7 +168,7 @@ pub(crate) async fn query_at(
     read_view: ReadView,
     asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let outcome = begin(follower, runtime, log, read_view, asked).await;
+    let outcome = begin(follower, runtime, log, read_view, &asked).await;
     follower.report_damage(outcome).await
 }
 
@@ -178,20 +177,22 @@ async fn begin(
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
     read_view: ReadView,
-    Query { sql, params, as_of, on_value_error, principal }: Query<'_>,
+    asked: &Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
     let runtime = &runtime.for_query();
-    let text = QueryText { sql, as_of, on_value_error };
-    let ready = match keyed::ready(runtime, &principal, &read_view, text, &params)? {
+    let read_view = Arc::new(read_view);
+    let Query { sql, params, as_of, on_value_error, principal } = asked;
+    let text = QueryText { sql, as_of: *as_of, on_value_error: *on_value_error };
+    let ready = match keyed::ready(runtime, principal, &read_view, text, params)? {
         Some(ready) => ready,
-        None => Box::pin(ready(runtime, TableReader { principal: &principal, log }, read_view, text, params)).await?,
+        None => Box::pin(ready(runtime, TableReader { principal, log }, read_view, text, params.clone())).await?,
     };
     let Ready { context, physical, task, meta, uuids } = ready;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let schema = physical.schema();
     let held = MemoryConsumer::new("answer").register(task.memory_pool());
-    let (batches, turn) = running::run(runtime, &principal, physical, task).await?;
+    let (batches, turn) = running::run(runtime, principal, physical, task).await?;
     let follower = follower.clone();
     let reported = batches.then(move |batch| {
         let _until_dropped = &timer;
@@ -219,7 +220,13 @@ struct Ready {
 }
 
 /// Plans a query of any form by DataFusion.
-async fn ready(runtime: &QueryRuntime, reader: TableReader<'_>, read_view: ReadView, text: QueryText<'_>, params: Params) -> Result<Ready> {
+async fn ready(
+    runtime: &QueryRuntime,
+    reader: TableReader<'_>,
+    read_view: Arc<ReadView>,
+    text: QueryText<'_>,
+    params: Params,
+) -> Result<Ready> {
     let types: Vec<Option<DataType>> = match &params {
         Params::Json(_) => Vec::new(),
         // A NULL may have no type.
@@ -248,7 +255,7 @@ struct Planned {
 async fn plan(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
-    read_view: ReadView,
+    read_view: Arc<ReadView>,
     text: QueryText<'_>,
     types: &[Option<DataType>],
 ) -> Result<Planned> {
@@ -257,7 +264,7 @@ async fn plan(
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
-    let read_view = if named.has_streams { read_view.committed() } else { read_view };
+    let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
 

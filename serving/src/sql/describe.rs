@@ -45,7 +45,7 @@ pub(crate) async fn describe(
     given: &[Option<DataType>],
 ) -> Result<Described> {
     let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
-    let planned = plan(runtime, reader, read_view, text, given).await?;
+    let planned = plan(runtime, reader, Arc::new(read_view), text, given).await?;
     let types = params::types(&planned.plan, given)?;
     let names = planned.columns.parameters(&planned.plan)?;
     let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();

@@ -33,7 +33,7 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 pub(super) fn ready(
     runtime: &QueryRuntime,
     principal: &Principal,
-    read_view: &ReadView,
+    read_view: &Arc<ReadView>,
     text: QueryText<'_>,
     params: &Params,
 ) -> Result<Option<Ready>> {
@@ -46,8 +46,7 @@ pub(super) fn ready(
     let view_schema = live.plan.output_schema();
     let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
     let Some(keys) = keys(&lookup, &live.plan, params) else { return Ok(None) };
-    let context = QueryContext::new(read_view.clone(), text.as_of, &[&*live.name])?.on_value_error(text.on_value_error);
-    let loaded = context.read_view.view(&live.name)?;
+    let context = QueryContext::new(read_view.clone(), text.as_of, &[] as &[&str])?.on_value_error(text.on_value_error);
     if context.needs_archive(loaded) {
         return Ok(None);
     }

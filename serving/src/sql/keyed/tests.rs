@@ -96,7 +96,7 @@ fn of_a_list_each_value_counts_once_and_null_never() {
 }
 
 fn is_planned_here(harness: &Harness, principal: &Principal, sql: &str, params: &Params) -> bool {
-    let read_view = harness.node.read_view().unwrap();
+    let read_view = Arc::new(harness.node.read_view().unwrap());
     let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
     ready(harness.node.runtime(), principal, &read_view, text, params).unwrap().is_some()
 }
