@@ -159,6 +159,38 @@ async fn keys_that_are_parameters_take_the_lookup_path() {
     server.stop().await;
 }
 
+/// In brackets, a condition is planned by DataFusion.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_that_is_not_planned_answers_as_one_that_is() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let units: [Uuid; 2] = [UNIT.parse().unwrap(), Uuid::nil()];
+    let (units, big) = (units.as_slice(), 9_007_199_254_740_993i64);
+    let bigs = [big, 1, big];
+    let (names, bigs) = (["b", "nobody", "a", "b"].as_slice(), bigs.as_slice());
+    let asked: [(&str, &str, &[&(dyn ToSql + Sync)], usize); 5] = [
+        ("SELECT v.device AS \"Name\", n FROM per_device v", "v.device = ANY($1)", &[&names], 2),
+        ("SELECT * FROM per_device", "device IN ($1, $2::text)", &[&"a", &"b"], 2),
+        ("SELECT amount x, n FROM per_device", "device = CAST('a' AS TEXT)", &[], 1),
+        ("SELECT n, unit FROM per_unit", "unit = ANY($1) AND big = ANY($2::bigint[])", &[&units, &bigs], 1),
+        ("SELECT n, big FROM per_unit AS u", "u.unit = $1 AND u.big IN (7, $2)", &[&units[0], &big], 1),
+    ];
+    for (head, condition, params, found) in asked {
+        let mut answers = Vec::new();
+        for sql in [format!("{head} WHERE {condition}"), format!("{head} WHERE ({condition})")] {
+            let statement = client.prepare(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            let columns: Vec<_> = statement.columns().iter().map(|column| (column.name().to_owned(), column.type_().clone())).collect();
+            let rows = client.query(&statement, params).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            let mut counts: Vec<i64> = rows.iter().map(|row| row.get("n")).collect();
+            counts.sort_unstable();
+            answers.push((columns, counts));
+        }
+        assert_eq!(answers[0].1.len(), found, "{condition}");
+        assert_eq!(answers[0], answers[1], "{condition}");
+    }
+    server.stop().await;
+}
+
 /// As by drivers that send a UUID as a text.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_a_uuid_is_found_in_each_spelling_of_a_parameter() {
