@@ -6,10 +6,12 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 /// Whether a name stands for itself everywhere in a SELECT: it is no word of SQL, and needs no quotes.
 pub(crate) fn is_plain(name: &str) -> bool {
-    let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT {name}, sum({name}) AS {name} FROM {name} GROUP BY {name}"));
+    let select = format!("SELECT {name}, sum({name}) AS {name}, {name} FROM {name} GROUP BY {name}, {name}");
+    let parsed = Parser::parse_sql(&GenericDialect {}, &select);
     let Ok([Statement::Query(query)]) = parsed.as_deref() else { return false };
     let SetExpr::Select(select) = &*query.body else { return false };
-    matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name)
+    let is_name = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(found)) if found.value == name);
+    matches!(&select.projection[..], [first, _, last] if is_name(first) && is_name(last))
 }
 
 /// Returns a name as SQL text, quoted if it would otherwise mean something else.

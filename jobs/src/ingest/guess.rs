@@ -16,6 +16,7 @@ use seen::FirstOfKind;
 
 use super::input::Shape;
 use super::numbers::NumberFormat;
+use crate::sql_names::quoted;
 
 /// How many records are sampled.
 const SAMPLE_RECORDS: usize = 1_000;
@@ -273,7 +274,7 @@ fn zones(columns: &[Guess], event_time: &Guess) -> Vec<String> {
 
 /// `is_whole`: the columns were guessed from all records, so that what is never null is NOT NULL.
 fn statement(name: &str, columns: &[Guess], event_time: &Guess, id: Option<&Guess>, is_whole: bool) -> String {
-    let name_width = columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
+    let name_width = columns.iter().map(|column| quoted(&column.name).len()).max().unwrap_or(0);
     let is_not_null = |column: &Guess| column.name == event_time.name || (is_whole && !column.nullable);
     let lines: Vec<String> = columns.iter().map(|column| column_line(column, is_not_null(column), name_width)).collect();
     let id = id.map(|id| format!(", id = '{}'", id.name)).unwrap_or_default();
@@ -297,7 +298,8 @@ fn column_line(column: &Guess, is_not_null: bool, name_width: usize) -> String {
         options.push(format!("unit = '{unit}'"));
     }
     let options = if options.is_empty() { String::new() } else { format!(" OPTIONS ({})", options.join(", ")) };
-    format!("  {:name_width$}  {}{not_null}{options}", column.name, column.column_type)
+    // A CREATE STREAM takes any word, but a SELECT does not: the name stands here as it is written there.
+    format!("  {:name_width$}  {}{not_null}{options}", quoted(&column.name), column.column_type)
 }
 
 #[cfg(test)]

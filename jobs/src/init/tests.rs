@@ -122,6 +122,21 @@ async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() 
 }
 
 #[tokio::test]
+async fn words_that_end_a_list_of_columns_are_quoted() {
+    let csv = "ts,view,offset\n2024-05-01,home,1\n2024-05-02,home,2\n2024-05-03,cart,3\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, csv).unwrap();
+    let project = folder.path().join("p");
+    init(&project, Some(&file), Shape::default()).unwrap();
+    let view = std::fs::read_to_string(project.join("views/a_by_view.sql")).unwrap();
+    for part in ["SELECT \"view\",\n", "sum(\"offset\") AS \"offset\"", "GROUP BY \"view\";"] {
+        assert!(view.contains(part), "{view}");
+    }
+    sound(&project).await;
+}
+
+#[tokio::test]
 async fn a_file_without_a_key_gives_one_row() {
     let (made, keys, _) =
         fitted_to("t.jsonl", "{\"ts\":\"2024-01-01T00:00:00Z\",\"v\":1.5}\n{\"ts\":\"2024-01-01T00:00:01Z\",\"v\":2.5}\n").await;

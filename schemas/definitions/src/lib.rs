@@ -5,6 +5,7 @@ mod alert;
 pub mod depth;
 mod diagnostics;
 pub mod durations;
+pub mod keywords;
 mod origin;
 mod parameter;
 pub mod parse;

@@ -10,6 +10,7 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use definitions::depth::check_depth;
+use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
 use types::tiles::Micros;
@@ -28,7 +29,8 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     check_depth(sql)?;
     let mut as_of = None;
     let mut query = None;
-    for statement in DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build()?.parse_statements()? {
+    let parsed = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements());
+    for statement in parsed.map_err(|error| keywords::refusal(sql).unwrap_or_else(|| error.into()))? {
         if query.is_some() {
             return Err(Error::input("more than one query: expected one SELECT, with SET as_of = '..' in front of it"));
         }
@@ -172,6 +174,16 @@ mod tests {
         }
         for text in ["WITH \"insert\" AS (SELECT 'delete' AS \"from\") SELECT \"from\" FROM \"insert\"", "SELECT a AS delete FROM v t"] {
             assert!(read(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_reported_with_the_word_that_is_to_blame() {
+        for (text, expected) in [
+            ("SELECT a, offset FROM v", "the SQL is not understood: \"offset\" is a keyword"),
+            ("SELECT a FROM v v v", "the SQL is not understood: expected end of statement, found v"),
+        ] {
+            assert_eq!(read(text).err().map(|error| error.message().to_owned()).as_deref(), Some(expected), "{text}");
         }
     }
 

@@ -46,6 +46,16 @@ fn a_stream_is_guessed_from_json_lines() {
 }
 
 #[test]
+fn columns_that_need_quotes_in_a_select_have_them() {
+    let (text, parsed) = guessed("p.csv", "ts,view,end,offset,note\n2024-05-01,a,b,1,c\n");
+    for line in ["  \"view\"    TEXT NOT NULL,\n", "  \"end\"     TEXT NOT NULL,\n", "  \"offset\"  BIGINT NOT NULL,\n", "  note      TEXT"]
+    {
+        assert!(text.contains(line), "{text}");
+    }
+    assert_eq!(parsed.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["ts", "view", "end", "offset", "note"]);
+}
+
+#[test]
 fn a_stream_is_guessed_from_csv() {
     let text = "Order Id,Placed At,day,price,lat,zip,count,uid,flag,empty,meta\n\
         1,2024-05-01 12:00:00,2024-05-01,9.99,52.5200081,01234,5,0123abcd-4567-89ab-cdef-0123456789ab,TRUE,,{}\n\

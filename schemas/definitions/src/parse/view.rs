@@ -11,6 +11,7 @@ use super::found::{Found, Head};
 use super::options::{Entry, Options};
 use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
+use crate::keywords::{KeywordAsName, help, keywords_as_names};
 use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::Strategy;
 use types::sql_errors::parser_text;
@@ -114,33 +115,43 @@ pub(super) fn select(what: &str, cursor: &mut Cursor<'_>, problems: &mut Diagnos
     }
     let at = cursor.place();
     let tokens = cursor.rest();
-    if let Some(problem) = syntax_error(cursor) {
-        problems.push(problem);
+    let wrong = syntax_errors(cursor);
+    if !wrong.is_empty() {
+        problems.extend(wrong);
         return None;
     }
     Some((at, cursor.text_of(tokens).to_owned()))
 }
 
 /// Returns what DataFusion's parser does not understand in the rest of the statement, at its place in the file.
-fn syntax_error(cursor: &Cursor<'_>) -> Option<Diagnostic> {
+fn syntax_errors(cursor: &Cursor<'_>) -> Vec<Diagnostic> {
     let tokens: Vec<TokenWithSpan> = cursor.rest().iter().map(|lexeme| lexeme.token.clone()).collect();
     let end = cursor.rest().last().map_or(cursor.place(), |last| last.end_place());
-    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
-    let error = match parser.parse_query() {
+    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.clone());
+    let problem = match parser.parse_query() {
         Ok(_) => {
             let next = parser.peek_token();
             if next.token == Token::EOF {
-                return None;
+                return Vec::new();
             }
             let at = TextPosition::from(next.span.start);
-            return Some(at.error(format!("found '{}' after the SELECT", next.token)).help("expected ';' or the end of the file"));
+            at.error(format!("found '{}' after the SELECT", next.token)).help("expected ';' or the end of the file")
         }
-        Err(error) => error.to_string(),
+        Err(error) => {
+            let text = error.to_string();
+            let (message, at) = parser_text(text.strip_prefix("sql parser error: ").unwrap_or(&text));
+            let at = at.map_or(end, |(line, column)| TextPosition { line, column });
+            at.error(format!("the SELECT is not understood: {message}"))
+        }
     };
-    let text = error.strip_prefix("sql parser error: ").unwrap_or(&error);
-    let (message, at) = parser_text(text);
-    let at = at.map_or(end, |(line, column)| TextPosition { line, column });
-    Some(at.error(format!("the SELECT is not understood: {message}")))
+    let keywords = keywords_as_names(&tokens);
+    if keywords.is_empty() { vec![problem] } else { keywords.iter().map(keyword_as_name).collect() }
+}
+
+fn keyword_as_name(keyword: &KeywordAsName) -> Diagnostic {
+    let (line, column) = keyword.place;
+    let name = format!("\"{}\"", keyword.name);
+    TextPosition { line, column }.error(format!("the SELECT is not understood: {name} is a keyword")).help(help(&name))
 }
 
 fn windows(options: &Options, problems: &mut Diagnostics) -> Vec<NamedWindow> {

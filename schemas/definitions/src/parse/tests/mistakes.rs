@@ -367,3 +367,17 @@ fn a_definition_without_end_is_a_mistake_with_its_place() {
     let problem = &problems.0[0];
     assert_eq!((problem.line, problem.message.as_str()), (2, "found more than 1024 words and symbols in a row"));
 }
+
+#[test]
+fn keywords_in_the_places_of_names_are_named_each_at_its_place() {
+    assert_eq!(
+        problems("CREATE VIEW v AS SELECT k,\n  view, offset, count(*) AS n\nFROM s GROUP BY k, view, offset;\nCREATE STREM t;"),
+        "\
+2:3: error: the SELECT is not understood: \"view\" is a keyword
+  help: to name a column, write it in double quotes: \"view\"
+2:9: error: the SELECT is not understood: \"offset\" is a keyword
+  help: to name a column, write it in double quotes: \"offset\"
+4:8: error: found CREATE 'STREM'
+  help: did you mean STREAM?"
+    );
+}

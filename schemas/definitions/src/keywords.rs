@@ -1,0 +1,113 @@
+//! Keywords in the places of names. The parser takes `offset` behind a comma for the clause, and its error is about
+//! whatever follows: here the word itself is found, so that an error can say to write it in double quotes.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+
+use types::Error;
+use types::sql_errors::{SqlPlace, parser_text};
+
+/// At most this many words are tried, and named: each is one more parse.
+const MOST: usize = 8;
+/// A text with more words and symbols is not parsed again.
+const LONGEST: usize = 2_000;
+/// Words and symbols behind which an expression begins.
+const BEFORE_A_NAME: [&str; 11] = ["select", "distinct", "by", "where", "having", "and", "or", "not", "on", "when", "then"];
+
+/// A keyword that would be a name in double quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeywordAsName {
+    /// As the name is written in double quotes.
+    pub(crate) name: String,
+    pub(crate) place: SqlPlace,
+}
+
+/// Returns the error for a text that cannot be parsed because keywords stand in the places of names; `None` where
+/// quotes would not help.
+pub fn refusal(sql: &str) -> Option<Error> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
+    let found = keywords_as_names(&tokens);
+    let (line, column) = found.first()?.place;
+    let names: Vec<String> = found.iter().map(|keyword| format!("\"{}\"", keyword.name)).collect();
+    let names = names.join(", ");
+    let are = if found.len() == 1 { "is a keyword" } else { "are keywords" };
+    Some(
+        Error::input(format!("the SQL is not understood: {names} {are}"))
+            .with("line", line)
+            .with("column", column)
+            .with("help", help(&names)),
+    )
+}
+
+/// `names`: in double quotes.
+pub(crate) fn help(names: &str) -> String {
+    format!("to name a column, write it in double quotes: {names}")
+}
+
+/// Returns the keywords of statements that cannot be parsed: with each of them in double quotes, the parser gets
+/// further. None for statements that can be parsed.
+pub(crate) fn keywords_as_names(tokens: &[TokenWithSpan]) -> Vec<KeywordAsName> {
+    let is_read = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_) | Token::EOF);
+    let mut tokens: Vec<TokenWithSpan> = tokens.iter().filter(is_read).cloned().collect();
+    let mut found = Vec::new();
+    if tokens.len() > LONGEST {
+        return found;
+    }
+    while let Some(stopped) = stopped_at(&tokens) {
+        let gets_further = |at: &usize| stopped_at(&with_quotes(&tokens, *at)).is_none_or(|later| later > stopped);
+        let next = candidates(&tokens, stopped).into_iter().find(gets_further);
+        let Some(at) = next.filter(|_| found.len() < MOST) else { break };
+        let place = place(&tokens[at]);
+        found.push(KeywordAsName { name: tokens[at].token.to_string().to_lowercase(), place });
+        tokens = with_quotes(&tokens, at);
+    }
+    found.sort_by_key(|keyword| keyword.place);
+    found
+}
+
+/// Where the parser stops; the largest place for the end of the text.
+fn stopped_at(tokens: &[TokenWithSpan]) -> Option<SqlPlace> {
+    let error = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.to_vec()).parse_statements().err()?;
+    Some(parser_text(&error.to_string()).1.unwrap_or((usize::MAX, usize::MAX)))
+}
+
+/// The keywords without quotes that may be names, up to the place at which the parser stops: the last ones.
+fn candidates(tokens: &[TokenWithSpan], stopped: SqlPlace) -> Vec<usize> {
+    let may_be_name = |at: &usize| {
+        let is_keyword =
+            matches!(&tokens[*at].token, Token::Word(Word { quote_style: None, keyword, .. }) if *keyword != Keyword::NoKeyword);
+        let begins = at.checked_sub(1).is_some_and(|before| begins_an_expression(&tokens[before].token));
+        // A call, or a text that ends with the word.
+        let ends = tokens.get(at + 1).is_none_or(|next| next.token == Token::LParen);
+        is_keyword && begins && !ends
+    };
+    let reached = tokens.partition_point(|token| place(token) <= stopped);
+    let candidates: Vec<usize> = (0..reached).filter(may_be_name).collect();
+    candidates[candidates.len().saturating_sub(MOST)..].to_vec()
+}
+
+fn begins_an_expression(token: &Token) -> bool {
+    match token {
+        Token::Word(Word { value, quote_style: None, .. }) => BEFORE_A_NAME.iter().any(|word| value.eq_ignore_ascii_case(word)),
+        Token::Comma | Token::LParen | Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq => true,
+        Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod | Token::StringConcat => true,
+        _ => false,
+    }
+}
+
+fn with_quotes(tokens: &[TokenWithSpan], at: usize) -> Vec<TokenWithSpan> {
+    let mut tokens = tokens.to_vec();
+    if let Token::Word(word) = &mut tokens[at].token {
+        *word = Word { value: word.value.to_lowercase(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+    }
+    tokens
+}
+
+fn place(token: &TokenWithSpan) -> SqlPlace {
+    (token.span.start.line as usize, token.span.start.column as usize)
+}
+
+#[cfg(test)]
+mod tests;
