@@ -9,6 +9,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::depth::check_depth;
 use definitions::keywords;
 use definitions::syntax::SyntaxNode;
@@ -30,7 +31,7 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     let mut as_of = None;
     let mut query = None;
     let parsed = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements());
-    for statement in parsed.map_err(|error| keywords::refusal(sql).unwrap_or_else(|| error.into()))? {
+    for statement in parsed.map_err(|error| refusal(sql).unwrap_or_else(|| error.into()))? {
         if query.is_some() {
             return Err(Error::input("more than one query: expected one SELECT, with SET as_of = '..' in front of it"));
         }
@@ -43,6 +44,25 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
         Some(statement) => Ok(ParsedQuery { as_of, statement }),
         None => Err(Error::input("no query: expected a SELECT")),
     }
+}
+
+/// What is wrong with a text that is not understood, where the parser's own error would mislead.
+fn refusal(sql: &str) -> Option<Error> {
+    lock_of_postgresql(sql).map(found_within).or_else(|| keywords::refusal(sql))
+}
+
+/// The locks that only PostgreSQL has, which the parser does not know.
+fn lock_of_postgresql(sql: &str) -> Option<&'static str> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().ok()?;
+    let words: Vec<String> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).map(Token::to_string).collect();
+    ["FOR NO KEY UPDATE", "FOR KEY SHARE"].into_iter().find(|lock| {
+        let lock: Vec<&str> = lock.split(' ').collect();
+        words.windows(lock.len()).any(|words| words.iter().zip(&lock).all(|(word, expected)| word.eq_ignore_ascii_case(expected)))
+    })
+}
+
+fn found_within(write: &str) -> Error {
+    Error::input(format!("only queries are supported here: found {write} within one"))
 }
 
 /// The views that a query reads: all for one that reads a system table, which describes them.
@@ -110,7 +130,7 @@ fn checked(statement: Statement) -> Result<Statement> {
     if let Statement::Statement(inner) = &statement
         && let Some(write) = write_within(inner)
     {
-        return Err(Error::input(format!("only queries are supported here: found {write} within one")));
+        return Err(found_within(write));
     }
     Ok(statement)
 }
@@ -164,6 +184,8 @@ mod tests {
             ("WITH a AS (SELECT 1) INSERT INTO v SELECT * FROM a", "INSERT"),
             ("SELECT a FROM v WHERE a IN (SELECT a FROM w FOR UPDATE)", "FOR UPDATE"),
             ("SELECT a FROM v FOR SHARE", "FOR SHARE"),
+            ("SELECT a FROM v FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
+            ("SELECT a FROM v WHERE a IN (SELECT a FROM w for key\n share of w nowait)", "FOR KEY SHARE"),
         ] {
             let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(&format!("only queries are supported here: found {found} within one")), "{text}: {error}");
@@ -181,7 +203,8 @@ mod tests {
     fn what_is_not_understood_is_reported_with_the_word_that_is_to_blame() {
         for (text, expected) in [
             ("SELECT a, offset FROM v", "the SQL is not understood: \"offset\" is a keyword"),
-            ("SELECT a FROM v v v", "the SQL is not understood: expected end of statement, found v"),
+            ("SELECT 'for key share' FROM v v v", "the SQL is not understood: expected end of statement, found v"),
+            ("SELECT \"for\" key share FROM v", "the SQL is not understood: expected end of statement, found share"),
         ] {
             assert_eq!(read(text).err().map(|error| error.message().to_owned()).as_deref(), Some(expected), "{text}");
         }
