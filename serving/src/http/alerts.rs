@@ -21,7 +21,7 @@ use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
-use super::input::{EVENT_STREAM, accepts_events, json_bytes};
+use super::input::{EVENT_STREAM, accepts_events, json_bytes, parameters};
 use super::problem::Problem;
 use crate::open_alerts::{OpenAlertName, OpenAlerts};
 
@@ -71,9 +71,9 @@ struct AlertsQuery {
 impl AlertsQuery {
     fn read(query: &str) -> Result<AlertsQuery> {
         let mut asked = AlertsQuery::default();
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in parameters(query)? {
             match &*name {
-                "alert" => asked.alert = Some(value.into_owned()),
+                "alert" => asked.alert = Some(value),
                 "limit" => {
                     let wrong = || Error::input(format!("limit is '{value}': expected 1 to {MAX_LIMIT}"));
                     asked.limit = Some(value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)).ok_or_else(wrong)?);

@@ -79,6 +79,40 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b Body, expected: &str) -> R
         .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
 }
 
+/// Takes a query string apart: the names and values of its parameters, in their order.
+pub(super) fn parameters(query: &str) -> Result<Vec<(String, String)>, Error> {
+    let parameter = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let expected = "expected each character as its bytes in UTF-8, such as %C3%A4 for ä";
+        let name = decoded(name).ok_or_else(|| Error::input(format!("the name of the parameter \"{name}\" is not UTF-8: {expected}")))?;
+        let value = decoded(value).ok_or_else(|| Error::input(format!("the parameter \"{name}\" is not UTF-8: {expected}")))?;
+        Ok((name, value))
+    };
+    query.split('&').filter(|part| !part.is_empty()).map(parameter).collect()
+}
+
+/// Decodes `%C3%A4` and `+`; `None` for what is not UTF-8 then. A `%` without two digits stands for itself.
+fn decoded(text: &str) -> Option<String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        let escaped = match (first, tail) {
+            (b'%', [high, low, after @ ..]) => digit(*high).zip(digit(*low)).map(|(high, low)| ((high << 4) | low, after)),
+            _ => None,
+        };
+        match escaped {
+            Some((byte, after)) => {
+                bytes.push(byte);
+                rest = after;
+            }
+            None => bytes.push(if *first == b'+' { b' ' } else { *first }),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// Reads a position: that of an append, or the cut of an answer.
 pub(super) fn position(text: &str) -> Result<Vector, Error> {
     let wrong =
@@ -100,4 +134,26 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
 
 pub(super) fn json_bytes(body: Vec<u8>) -> Response {
     ([(axum::http::header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_strings_are_taken_apart_as_forms_are() {
+        for query in ["", "k=a", "k=a&k=b+c&&_of", "k=%C3%a4=%3D&%6b=100%&x=%zz%4", "=v&k=", "k=%F0%9F%90%9A%2B+"] {
+            let expected: Vec<(String, String)> =
+                url::form_urlencoded::parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+            assert_eq!(parameters(query).unwrap(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_refused_with_its_name() {
+        let refused = |query: &str| parameters(query).unwrap_err().message().to_owned();
+        assert!(refused("a=1&k=x%FFy").starts_with("the parameter \"k\" is not UTF-8: expected each character"));
+        assert!(refused("k=%C3").starts_with("the parameter \"k\" is not UTF-8"), "a character that is cut off");
+        assert!(refused("%FE=1").starts_with("the name of the parameter \"%FE\" is not UTF-8"));
+    }
 }

@@ -24,7 +24,7 @@ use types::{Error, Result};
 use super::App;
 use super::apart::apart;
 use super::events::{not_appended, record_of, texts};
-use super::input::{Body, Json, Name, json_bytes};
+use super::input::{Body, Json, Name, json_bytes, parameters};
 use super::problem::Problem;
 use crate::read_view::ReadView;
 use crate::scoring::{EventOutcome, First, Scorer, StoredEvent};
@@ -173,7 +173,7 @@ struct Options {
 impl Options {
     fn read(query: &str) -> Result<Options> {
         let mut options = Options { store: false, within: PATIENCE };
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in parameters(query)? {
             match (&*name, &*value) {
                 ("store", "true") => options.store = true,
                 ("store", "false") => options.store = false,

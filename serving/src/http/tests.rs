@@ -513,6 +513,8 @@ async fn mistakes_are_answered_as_problems() {
         ("GET", "/v1/views/%FF", "", 400),
         ("GET", "/v1/views/velocity/row", "", 400),
         ("GET", "/v1/views/velocity/row?device=a&_as_off=1", "", 400),
+        ("GET", "/v1/views/velocity/row?device=%FF", "", 400),
+        ("GET", "/v1/alerts?alert=%FF", "", 400),
         ("GET", "/v1/views/velocity/row?device=a&_as_of=2026-03-01", "", 400),
         ("POST", "/v1/views/velocity/row?device=a", "", 405),
         ("POST", "/v1/views/velocity/rows", "{\"keys\": 7}", 400),

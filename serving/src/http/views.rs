@@ -22,7 +22,7 @@ use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
-use super::input::{Body, Json, Name, json_bytes, parse, position};
+use super::input::{Body, Json, Name, json_bytes, parameters, parse, position};
 use super::problem::Problem;
 use crate::json::{write_row, write_rows};
 use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
@@ -175,7 +175,7 @@ struct AskedRow {
 /// The key columns of a query string; what begins with `_` is ours.
 fn key_of(query: &str) -> Result<AskedRow> {
     let mut asked = AskedRow::default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+    for (name, value) in parameters(query)? {
         match &*name {
             "_as_of" => asked.as_of = Some(parse_as_of(&with_zones_plus(&value))?),
             "_after" => asked.after = Some(position(&value)?),
@@ -183,13 +183,13 @@ fn key_of(query: &str) -> Result<AskedRow> {
                 let wrong = |_| Error::input(format!("_paths is \"{value}\": expected a whole number, the most paths to return"));
                 asked.paths.most = value.parse().map_err(wrong)?;
             }
-            "_of" => asked.paths.of = Some(value.into_owned()),
+            "_of" => asked.paths.of = Some(value),
             name if name.starts_with('_') => {
                 return Err(Error::input(format!(
                     "unknown parameter \"{name}\": expected the view's keys, _as_of, _after, _paths and _of"
                 )));
             }
-            _ => asked.key.push((name.into_owned(), value.into_owned())),
+            _ => asked.key.push((name, value)),
         }
     }
     Ok(asked)
