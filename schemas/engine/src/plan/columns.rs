@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 
-use crate::plan::written::{qualified_sql_of, sql_of};
+use crate::plan::written::{ordered_sql_of, qualified_ordered_sql_of, sql_of};
 use crate::plan::{Use, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
@@ -36,7 +36,10 @@ pub(super) struct Columns {
 pub(super) struct StateCall {
     /// The aggregate call without `within`. Its ORDER BY is not completed yet.
     pub(super) call: Expr,
+    /// The call as its fields are named: without ORDER BY, unless another has the name then.
     pub(super) sql: String,
+    /// The call as it is shown.
+    pub(super) shown: String,
     pub(super) function: String,
     pub(super) approximate: bool,
 }
@@ -91,7 +94,7 @@ pub(super) fn fan_out(
 /// Returns the state that every row has: the number of its events.
 pub(super) fn events_state() -> StateCall {
     let call = datafusion::functions_aggregate::expr_fn::count(datafusion::prelude::lit(1i64));
-    StateCall { call, sql: EVENTS.into(), function: "count".into(), approximate: false }
+    StateCall { call, sql: EVENTS.into(), shown: EVENTS.into(), function: "count".into(), approximate: false }
 }
 
 /// Takes an aggregate of the SELECT apart into its range and its state, which is added to `states` unless an equal one
@@ -123,9 +126,11 @@ fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
     if let Some(known) = states.iter().position(|state| state.call == call) {
         return known;
     }
-    let sql = sql_of(&call);
+    let (sql, shown) = (sql_of(&call), ordered_sql_of(&call));
+    // Two calls that differ in their order alone.
+    let sql = if states.iter().any(|state| state.sql == sql) { shown.clone() } else { sql };
     let approximate = is_approximate(&name);
-    states.push(StateCall { call, sql, function: name, approximate });
+    states.push(StateCall { call, sql, shown, function: name, approximate });
     states.len() - 1
 }
 
@@ -306,7 +311,7 @@ impl<R: Reach> Fan<'_, R> {
     }
 
     fn sql_of(&self, expr: &Expr) -> String {
-        if is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
+        if is_linked(self.aggregate) { qualified_ordered_sql_of(expr) } else { ordered_sql_of(expr) }
     }
 
     /// Returns the index of the Aggregate's output that an expression above it names.

@@ -234,3 +234,6 @@ fn collect(plan: &LogicalPlan, sources: &mut Vec<String>, filters: &mut Vec<Stri
         other => other.inputs().into_iter().for_each(|input| collect(input, sources, filters)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -320,7 +320,7 @@ impl StateLowering<'_> {
             is_judged,
             types_before,
             nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
-            sql: state.sql.clone(),
+            sql: state.shown.clone(),
             function: state.function.clone(),
             has_groups: lowered.aggregate.groups_accumulator_supported(),
             aggregate: lowered.aggregate,

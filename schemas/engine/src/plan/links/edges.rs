@@ -223,7 +223,7 @@ impl<'a> Edges<'a> {
         if function == "count" && sql == "count(*)" {
             return 0;
         }
-        self.states.push(StateCall { call, sql, function, approximate: false });
+        self.states.push(StateCall { call, shown: sql.clone(), sql, function, approximate: false });
         self.states.len() - 1
     }
 }
