@@ -94,7 +94,7 @@ pub(crate) fn ours(error: impl std::fmt::Display) -> DataFusionError {
 
 /// Why an event fails. A cast's error repeats the value that it found, which can be as long as an event.
 pub(crate) fn reason(error: &DataFusionError) -> String {
-    let reason = error.find_root().strip_backtrace();
+    let reason = Error::plain_message(error);
     match reason.char_indices().nth(REASON_CHARACTERS) {
         Some((end, _)) => format!("{} ..", &reason[..end]),
         None => reason,

@@ -125,6 +125,11 @@ impl Error {
         }
     }
 
+    /// Returns what a DataFusion error says, in plain words: why an expression fails on an event, say.
+    pub fn plain_message(error: &datafusion::error::DataFusionError) -> String {
+        Error::inside(error).map_or_else(|| crate::sql_errors::plain(error).0, |ours| ours.to_string())
+    }
+
     /// Returns a copy of this error with its source as text, for an error that is returned to several callers.
     pub fn copied(&self) -> Error {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());

@@ -46,7 +46,13 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => "division by zero".into(),
             ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => in_our_types(text),
-            ArrowError::ArithmeticOverflow(text) => format!("a number is too large: {}", in_our_types(text)),
+            ArrowError::ArithmeticOverflow(text) => {
+                format!("a number is too large: {}", in_our_types(text.strip_prefix("Overflow happened on: ").unwrap_or(text)))
+            }
+            ArrowError::InvalidArgumentError(text) => match too_many_digits(text) {
+                Some(number) => format!("a number is too large: {number} has more digits than its type"),
+                None => in_our_types(text),
+            },
             other => other.to_string(),
         },
         DataFusionError::Execution(text) => {
@@ -56,6 +62,12 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         _ => error.strip_backtrace(),
     };
     (first_lower(message), place)
+}
+
+/// Returns the number of `123 is too large to store in a Decimal128 of precision 2. ..`, or of one that is too small.
+fn too_many_digits(text: &str) -> Option<&str> {
+    let (number, rest) = text.split_once(" is too ")?;
+    rest.contains(" to store in a Decimal").then_some(number)
 }
 
 /// Returns the parser's own message (`expected an expression, found FROM`) and the place that was at its end.

@@ -47,7 +47,7 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
         let shares = read_view.view("shares").unwrap();
         read_view.failures_of(shares).flat_map(|part| part.listed()).map(|failure| failure.to_string()).collect::<Vec<_>>()
     };
-    let reason = ["the event at offset 1 of s/1 fails: Arrow error: Divide by zero error"];
+    let reason = ["the event at offset 1 of s/1 fails: division by zero"];
     assert_eq!((table(&node, "shares"), failed(&node)), (vec!["a 2".to_owned(), "b 10".to_owned()], reason.map(str::to_owned).to_vec()));
     harness.batch("shares", RunTime::EventClock).await.unwrap();
     harness.batch("counts", RunTime::EventClock).await.unwrap();

@@ -1,3 +1,5 @@
+use datafusion::arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 
 use crate::{Error, ErrorKind};
@@ -78,6 +80,19 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         let error = refused(sql).await;
         assert_eq!((error.fact("line"), error.fact("column")), (Some(line), Some(column)), "{error}");
     }
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
+    let of_arrow = |error: ArrowError| Error::plain_message(&DataFusionError::ArrowError(Box::new(error), None));
+    let overflow = ArrowError::ArithmeticOverflow("Overflow happened on: 1 + 9223372036854775807".into());
+    assert_eq!(of_arrow(overflow), "a number is too large: 1 + 9223372036854775807");
+    let digits = ArrowError::InvalidArgumentError("-10.0 is too small to store in a Decimal128 of precision 2. Min is -9.9".into());
+    assert_eq!(of_arrow(digits), "a number is too large: -10.0 has more digits than its type");
+    let other = ArrowError::InvalidArgumentError("Column of Int64".into());
+    assert_eq!(of_arrow(other), "column of BIGINT");
+    let ours = DataFusionError::from(Error::input("the window is unknown"));
+    assert_eq!(Error::plain_message(&ours), "the window is unknown");
 }
 
 #[tokio::test]
