@@ -424,6 +424,24 @@ async fn a_number_does_not_make_a_value_past_all_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn constants_whose_integers_overflow_are_errors_where_they_are_evaluated() {
+    let harness = Harness::filled().await;
+    for (sql, found) in [
+        ("SELECT 9223372036854775807 + 1 AS n", "9223372036854775807 + 1"),
+        ("SELECT 9223372036854775806 + 1 + 1 AS n", "9223372036854775807 + 1"),
+        ("SELECT -9223372036854775807 - 2 AS n", "-9223372036854775807 - 2"),
+        ("SELECT -(-9223372036854775807 - 1) AS n", "-(-9223372036854775808)"),
+        ("SELECT CAST(2147483647 AS INT) * CAST(2 AS INT) AS n", "2147483647 * 2"),
+        ("SELECT device FROM velocity WHERE n_1h < 4611686018427387904 * 2", "4611686018427387904 * 2"),
+    ] {
+        assert_eq!(refusal(&harness, sql).await, format!("a number is too large: {found}"), "{sql}");
+    }
+    let guarded = "SELECT CASE WHEN n_1h < 0 THEN 9223372036854775807 + 1 ELSE 2 + 3 END AS n FROM velocity WHERE device = 'a'";
+    assert_eq!(lines(&harness, guarded).await, [r#"{"n":5}"#]);
+    assert_eq!(lines(&harness, "SELECT CAST(2147483647 AS INT) * 2").await, [r#"{"2147483647 * 2":4294967294}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn functions_under_a_bound_are_answered_below_it() {
     let harness = Harness::filled().await;
     let sql = "SELECT lpad(CAST(n_7d AS TEXT), 4, '0') AS padded, repeat(device, 3) AS thrice, array_repeat(n_7d, 2) AS twice, \
