@@ -75,17 +75,24 @@ fn stopped_at(tokens: &[TokenWithSpan]) -> Option<SqlPlace> {
 
 /// The keywords without quotes that may be names, up to the place at which the parser stops: the last ones.
 fn candidates(tokens: &[TokenWithSpan], stopped: SqlPlace) -> Vec<usize> {
-    let may_be_name = |at: &usize| {
-        let is_keyword =
-            matches!(&tokens[*at].token, Token::Word(Word { quote_style: None, keyword, .. }) if *keyword != Keyword::NoKeyword);
-        let begins = at.checked_sub(1).is_some_and(|before| begins_an_expression(&tokens[before].token));
-        // A call, or a text that ends with the word.
-        let ends = tokens.get(at + 1).is_none_or(|next| next.token == Token::LParen);
-        is_keyword && begins && !ends
-    };
     let reached = tokens.partition_point(|token| place(token) <= stopped);
-    let candidates: Vec<usize> = (0..reached).filter(may_be_name).collect();
+    let candidates: Vec<usize> = (1..reached).filter(|at| may_be_name(tokens, *at)).collect();
     candidates[candidates.len().saturating_sub(MOST)..].to_vec()
+}
+
+/// `at`: not the first.
+fn may_be_name(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let Token::Word(Word { quote_style: None, keyword, .. }) = &tokens[at].token else { return false };
+    let before = &tokens[at - 1].token;
+    let next = tokens.get(at + 1).map(|next| &next.token);
+    let is_in_list = *before == Token::Comma || next == Some(&Token::Comma);
+    match keyword {
+        Keyword::NoKeyword => false,
+        // Before these a column may simply be missing.
+        Keyword::FROM | Keyword::SELECT if !is_in_list => false,
+        // Neither a call, nor the end of the text.
+        _ => begins_an_expression(before) && next.is_some_and(|next| *next != Token::LParen),
+    }
 }
 
 fn begins_an_expression(token: &Token) -> bool {

@@ -8,13 +8,14 @@ fn found(sql: &str) -> Vec<(String, usize)> {
 
 #[test]
 fn keywords_in_the_places_of_names_are_found() {
-    let cases: [(&str, &[(&str, usize)]); 8] = [
+    let cases: [(&str, &[(&str, usize)]); 9] = [
         ("SELECT n, end FROM a", &[("end", 11)]),
         ("SELECT n, Offset FROM a", &[("offset", 11)]),
         ("SELECT n, offset, count(*) AS c FROM a GROUP BY n, offset", &[("offset", 11)]),
         ("SELECT n, view, offset FROM a", &[("view", 11), ("offset", 17)]),
         ("SELECT view, limit FROM a WHERE limit > 3", &[("limit", 14)]),
         ("SELECT id, from, to FROM mails", &[("from", 12)]),
+        ("SELECT from, to FROM mails", &[("from", 8)]),
         ("SELECT struct FROM a", &[("struct", 8)]),
         ("SELECT a FROM t WHERE exists = 1", &[("exists", 23)]),
     ];
@@ -33,6 +34,8 @@ fn what_quotes_do_not_mend_is_no_keyword_as_a_name() {
         "SELECT sum(n FROM a",
         "SELECT FROM a WHERE",
         "SELECT FROM",
+        "SELECT DISTINCT FROM a",
+        "SELECT n FROM a WHERE n IN (SELECT)",
         "SELECT n FROM a GROUP n",
         "SELECT n FROM a LIMIT 5 WHERE n = 1",
         "SELECT n FROM a WHERE GROUP BY n",
