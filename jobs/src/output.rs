@@ -35,6 +35,11 @@ impl Printer {
     }
 }
 
+/// Prints a note to standard error, where standard output has nothing but records.
+pub fn print_note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "note: {text}");
+}
+
 /// Writes a line to standard output; does nothing once the reader has closed it.
 fn print_line(text: &str) -> Result<()> {
     OutputWriter::default().write(format!("{text}\n").as_bytes())

@@ -9,7 +9,7 @@ use catalog::{CatalogState, DefinitionKind};
 use committed::names::{live_names, not_defined};
 use definitions::{AlertDefinition, SinkDefinition, parse};
 use event_alerts::alert_of;
-use event_log::{Log, TopicPartition};
+use event_log::{Log, PartitionBounds, TopicPartition};
 use event_sinks::sink_of;
 use types::record::Record;
 use types::vector::Offset;
@@ -23,6 +23,8 @@ pub use switches::SwitchReport;
 
 /// Records that are read at once.
 const AT_ONCE: usize = 4_096;
+/// At most this many partitions are listed.
+const LISTED: usize = 5;
 /// How often a reader that follows looks for new records.
 const FOLLOW: Duration = Duration::from_millis(200);
 
@@ -65,6 +67,12 @@ impl<'a> OutputReader<'a> {
         Self { log, name: &alert.name, topic: alert.topic.clone(), output_of: alert_of, next: BTreeMap::new() }
     }
 
+    /// Says from which records on the topic is there, if older ones were deleted.
+    pub async fn deleted(&self) -> Result<Option<String>> {
+        let bounds = self.log.bounds(&self.topic).await?;
+        Ok(deleted(&self.topic, &bounds))
+    }
+
     /// Passes on the records that were appended since the last call. `take` returns whether it wants more.
     pub async fn read(&mut self, take: &mut dyn FnMut(&Record) -> Result<bool>) -> Result<bool> {
         for bounds in self.log.bounds(&self.topic).await? {
@@ -98,5 +106,34 @@ impl<'a> OutputReader<'a> {
             tokio::time::sleep(FOLLOW).await;
         }
         Ok(())
+    }
+}
+
+fn deleted(topic: &str, bounds: &[PartitionBounds]) -> Option<String> {
+    let begins = bounds.iter().filter(|bounds| bounds.begin > Offset(0));
+    let mut begins: Vec<String> = begins.map(|bounds| format!("offset {} of partition {}", bounds.begin.0, bounds.partition)).collect();
+    if begins.len() > LISTED {
+        begins.truncate(LISTED);
+        begins.push("..".to_owned());
+    }
+    let why = "older records were deleted after their retention (its own, or else that of [log]; on Kafka the topic's)";
+    (!begins.is_empty()).then(|| format!("the topic \"{topic}\" begins at {}: {why}", begins.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_says_where_it_begins_once_records_are_deleted() {
+        let bounds = |begins: &[i64]| -> Vec<PartitionBounds> {
+            let bounds = |(partition, begin): (i32, &i64)| PartitionBounds { partition, begin: Offset(*begin), end: Offset(90) };
+            (0..).zip(begins).map(bounds).collect()
+        };
+        assert_eq!(deleted("t", &bounds(&[0, 0])), None);
+        let text = deleted("t", &bounds(&[0, 12, 90])).unwrap();
+        assert!(text.starts_with("the topic \"t\" begins at offset 12 of partition 1, offset 90 of partition 2: older records"), "{text}");
+        let text = deleted("t", &bounds(&[1; 40])).unwrap();
+        assert!(text.contains("offset 1 of partition 4, ..: older records"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use types::Result;
 use types::record::Record;
 
 use super::{Context, Done};
+use crate::output::print_note;
 use crate::outputs::OutputReader;
 
 #[derive(Debug, Args)]
@@ -22,6 +23,9 @@ pub(super) struct Reading {
 
 /// Prints records, one JSON object a line. With `--json` each has its place and these headers as well.
 pub(super) async fn print(context: &Context, mut reader: OutputReader<'_>, how: &Reading, headers: &[(&str, &str)]) -> Result<Done> {
+    if let Some(deleted) = reader.deleted().await? {
+        print_note(&deleted);
+    }
     let (mut out, mut left) = (std::io::stdout().lock(), how.limit.unwrap_or(u64::MAX));
     let with_place = context.output.json;
     let mut take = |record: &Record| {

@@ -144,8 +144,13 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
         log.append("other", vec![made(offset).remove(0).1]).await.unwrap();
     }
     let trimming = |clock| trimming(&catalog, &log, clock);
+    let sink = parse_sink("CREATE SINK short WITH (topic = 'short', retention = '1h') AS SELECT * FROM s").unwrap();
+    let reader = crate::outputs::OutputReader::of_sink(&*log, &sink);
+    assert_eq!(reader.deleted().await.unwrap(), None);
     assert_eq!(trimming(hours(1)).trim().await.unwrap(), 0, "the other sink of the topic keeps them for two hours");
     assert_eq!(trimming(hours(3)).trim().await.unwrap(), 5, "a sink that was dropped does not keep them for longer");
+    let deleted = reader.deleted().await.unwrap().unwrap();
+    assert!(deleted.starts_with("the topic \"short\" begins at offset 5 of partition 0: "), "{deleted}");
     assert_eq!(trimming(hours(4)).trim().await.unwrap(), 5, "the sink of that topic was dropped");
     assert_eq!(log.take_over_output(&output).await.unwrap(), Some(Offset(5)), "no record is made again");
     assert_eq!(trimming(hours(6)).trim().await.unwrap(), 5, "what no sink and no stream has stays");
