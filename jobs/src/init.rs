@@ -131,6 +131,7 @@ fn comment(file: &str, guessed: &Guessed) -> String {
         lines.push(format!("-- The file writes numbers as {numbers}: ingest it with --numbers \"{numbers}\"."));
     }
     lines.extend(guessed.mixed.iter().map(|mixed| format!("-- {mixed}.")));
+    lines.extend(guessed.odd.iter().map(|odd| format!("-- {}.", odd.replace("; ", ";\n--   "))));
     if let Some(id) = &guessed.proposed_id {
         lines.push(format!("-- Proposal: id = '{id}', if no two events have the same {id}."));
     }
@@ -174,6 +175,7 @@ fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<St
     picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
     let choose = "choose a type, and records with a value that is not of it will be dead letters";
     picked.extend(guessed.mixed.iter().map(|mixed| format!("type        {mixed}; {choose}")));
+    picked.extend(guessed.odd.iter().map(|odd| format!("type        {odd}")));
     picked
         .extend(guessed.numbers.iter().map(|numbers| format!("numbers     written as {numbers}; `ingest` has to be given that, as below")));
     picked.extend(guessed.doubts.iter().map(|said| format!("numbers     {said}")));

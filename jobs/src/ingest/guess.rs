@@ -30,6 +30,8 @@ pub struct Guessed {
     pub types: Vec<String>,
     /// Columns that are JSON because their values are of several kinds, each with an example of every kind.
     pub mixed: Vec<String>,
+    /// Columns with a few values of another kind or in another spelling, each with their number and an example.
+    pub odd: Vec<String>,
     /// How many records were read.
     pub records: usize,
     /// The columns were guessed from all records of the file.
@@ -76,6 +78,7 @@ pub(crate) fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Gues
         sql: statement(&name, &columns, event_time, id, is_whole),
         types: final_types(&columns),
         mixed: mixed(&columns),
+        odd: odd(&columns),
         records,
         is_whole,
         numbers: numbers.format,
@@ -106,6 +109,7 @@ struct Guess {
     places: Option<usize>,
     /// The first value of each kind, if it is of a JSON lines file.
     kinds: Vec<FirstOfKind>,
+    oddity: Option<String>,
 }
 
 impl Guess {
@@ -131,6 +135,7 @@ fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
         guesses.push(Guess {
             name,
             path: column.path,
+            oddity: column.seen.oddity(&column_type, column.from_text),
             column_type,
             unit,
             nullable: column.nullable,
@@ -185,6 +190,11 @@ fn mixed(columns: &[Guess]) -> Vec<String> {
         Some(format!("{} JSON: {} and {last}", column.name, first.join(", ")))
     });
     said.collect()
+}
+
+/// Returns which columns have a few values that are unlike the others.
+fn odd(columns: &[Guess]) -> Vec<String> {
+    columns.iter().filter_map(|column| Some(format!("{} {}: {}", column.name, column.column_type, column.oddity.as_ref()?))).collect()
 }
 
 /// Names of event ids, best first.

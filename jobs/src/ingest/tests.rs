@@ -238,6 +238,9 @@ async fn numbers_of_another_format_are_refused_until_it_is_named_and_read_exactl
     let error = bench.ingest(&path).await.unwrap_err();
     assert_eq!(error.message(), "the numbers of the column \"amount\" are not written as 1234.56: found 6.027,90");
     assert_eq!(error.fact("expected"), Some("--numbers \"1.234,56\""));
+    let rows: String = (0..9).map(|i| format!("{i};2024-05-01;1,{i}5\n")).collect();
+    let error = bench.ingest(&bench.write("d.csv", format!("event_id;ts;amount\nx;2024-05-01;n/a\n{rows}"))).await.unwrap_err();
+    assert_eq!(error.message(), "the numbers of the column \"amount\" are not written as 1234.56: found 1,05", "a text is no excuse");
     assert!(bench.log.values().is_empty(), "nothing was appended");
 
     bench.options.shape.numbers = Some(NumberFormat::PointComma);

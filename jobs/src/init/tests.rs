@@ -185,6 +185,21 @@ async fn a_column_of_numbers_and_strings_is_among_what_was_picked_and_in_the_com
 }
 
 #[tokio::test]
+async fn a_column_with_a_few_texts_is_among_what_was_picked_and_in_the_comment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, "ts,price\n2024-05-01,1.5\n2024-05-01,2.5\n2024-05-01,n/a\n2024-05-01,3.5\n2024-05-01,4.5\n").unwrap();
+    let project = folder.path().join("p");
+    let text = init(&project, Some(&file), Shape::default()).unwrap().text();
+    let (said, change) =
+        ("price TEXT: 4 of 5 values are numbers, 1 is not, the first \"n/a\" on line 4", "if all should be numbers, declare it");
+    assert!(text.contains(&format!("\n  type        {said}; {change} DECIMAL(18,4), and records")), "{text}");
+    let stream = std::fs::read_to_string(project.join("streams/a.sql")).unwrap();
+    assert!(stream.contains(&format!("\n-- {said};\n--   {change} DECIMAL(18,4), and records")), "{stream}");
+    sound(&project).await;
+}
+
+#[tokio::test]
 async fn a_column_that_repeats_in_a_few_records_is_among_what_was_picked() {
     let row = |i: usize| format!("{},2024-05-01,9.5\n", i.max(1));
     let csv = "payment_id,ts,price\n".to_owned() + &(0..50).map(row).collect::<String>();

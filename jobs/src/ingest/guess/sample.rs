@@ -119,7 +119,7 @@ impl Member {
             true => serde_json::from_str::<Members<'_>>(json).ok(),
             false => None,
         };
-        let Some(Members(members)) = members else { return self.seen.add_json(json) };
+        let Some(Members(members)) = members else { return self.seen.add_json(json, Some(line)) };
         self.objects += 1;
         for (name, value) in members {
             if self.children.len() > MOST_MEMBERS && depth > 0 {
@@ -144,7 +144,7 @@ impl Member {
         }
         let nullable = self.seen.values() + self.objects < records;
         if self.objects > 0 {
-            self.seen.add_json("{}");
+            self.seen.add_json("{}", None);
         }
         columns.push(Sampled { path, seen: self.seen, nullable, known_type: None, from_text: false, is_without_zone: false });
     }
@@ -177,10 +177,11 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
 
 fn csv(input: &Input, shape: Shape, limit: usize) -> Result<Sample> {
     let mut file = CsvFile::open(input.source()?.reader, shape.delimiter)?;
-    let mut rows: Vec<ByteRecord> = Vec::new();
+    let (mut rows, mut lines): (Vec<ByteRecord>, Vec<usize>) = Default::default();
     let mut row = ByteRecord::new();
     while rows.len() < limit && file.read(&mut row)? {
         rows.push(row.clone());
+        lines.push(file.line as usize);
     }
     // A fault after the sample is found when the file is read.
     let is_whole = rows.len() < limit || !file.read(&mut row).unwrap_or(true);
@@ -195,9 +196,9 @@ fn csv(input: &Input, shape: Shape, limit: usize) -> Result<Sample> {
     let format = numbers.format.unwrap_or(NumberFormat::Plain);
     let columns = file.names.iter().enumerate().map(|(index, name)| {
         let (mut seen, mut nullable) = (Seen::default(), false);
-        for cell in cells(index) {
+        for (cell, line) in cells(index).zip(&lines) {
             match cell {
-                Some(cell) => seen.add_cell(&cell, format),
+                Some(cell) => seen.add_cell(&cell, *line, format),
                 None => nullable = true,
             }
         }
@@ -247,7 +248,7 @@ fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &
         json.clear();
         let is_value = arrays.iter().all(|array| !array.is_null(row)) && write_value(array, row, None, &mut json).map_err(Error::input)?;
         match std::str::from_utf8(&json) {
-            Ok(json) if is_value => column.seen.add_json(json),
+            Ok(json) if is_value => column.seen.add_json(json, None),
             _ => column.nullable = true,
         }
     }

@@ -1,14 +1,16 @@
 //! Summarises the values of one column and guesses the type that fits them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
 use definitions::{ColumnType, TimeUnit};
-use engine::events::{parse_date, parse_timestamp};
+use engine::events::{canonical_uuid, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
 use super::names::{names_a_time, words};
 use crate::ingest::cell::{is_json, is_json_number, time_text};
+use crate::ingest::number_detection::is_mostly;
 use crate::ingest::numbers::NumberFormat;
 
 /// A summary of a column's values.
@@ -35,6 +37,17 @@ pub(super) struct Seen {
     /// Of the times, those of a CSV file without a zone.
     without_zone: usize,
     uuids: usize,
+    /// Of the UUIDs, those that are not in lower case with hyphens, and those that are digits alone.
+    respelled: usize,
+    bare: usize,
+    /// Strings of digits that are no numbers, such as `01234`.
+    codes: usize,
+    /// The first text, the first that is neither a time nor a date, the first that is no UUID, and the first UUID that
+    /// is respelled.
+    first_text: Option<Found>,
+    first_undated: Option<Found>,
+    first_no_uuid: Option<Found>,
+    first_respelled: Option<Found>,
     /// Strings that are numbers with a decimal point.
     decimals: usize,
     /// The first value; a string without its quotes.
@@ -58,6 +71,33 @@ impl fmt::Display for FirstOfKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on line {} ({})", self.kind, self.line, self.value)
     }
+}
+
+/// An example, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    line: Option<usize>,
+    value: String,
+}
+
+impl Found {
+    fn new(value: &str, line: Option<usize>) -> Found {
+        Found { line, value: shortened(value) }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.value)?;
+        self.line.map_or(Ok(()), |line| write!(f, " on line {line}"))
+    }
+}
+
+/// Returns the beginning of a value on one line.
+fn shortened(value: &str) -> String {
+    let shown = value.chars().map(|character| if character.is_control() { ' ' } else { character }).take(SHOWN);
+    let end = if value.chars().nth(SHOWN).is_some() { " .." } else { "" };
+    shown.collect::<String>() + end
 }
 
 /// The most characters of an example that are shown.
@@ -108,9 +148,7 @@ impl Seen {
             _ => "a number",
         };
         if self.kinds.iter().all(|known| known.kind != kind) {
-            let shown = json.chars().map(|character| if character.is_control() { ' ' } else { character }).take(SHOWN);
-            let end = if json.chars().nth(SHOWN).is_some() { " .." } else { "" };
-            self.kinds.push(FirstOfKind { kind, line, value: shown.collect::<String>() + end });
+            self.kinds.push(FirstOfKind { kind, line, value: shortened(json) });
         }
     }
 
@@ -124,17 +162,17 @@ impl Seen {
         self.values() - self.distinct.len()
     }
 
-    /// Adds a JSON value that is not null.
-    pub(super) fn add_json(&mut self, json: &str) {
-        self.distinct.insert(json.to_string());
+    /// Adds a JSON value that is not null. `line`: where it is in a file of lines.
+    pub(super) fn add_json(&mut self, json: &str, line: Option<usize>) {
+        self.add_distinct(json, json.trim_matches('"'));
         self.first.get_or_insert_with(|| serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()));
         match json.as_bytes().first() {
             Some(b't' | b'f') => self.booleans += 1,
             Some(b'{') => self.objects += 1,
-            Some(b'[') => self.add_array(json),
+            Some(b'[') => self.add_array(json, line),
             Some(b'"') => match serde_json::from_str::<String>(json) {
                 Ok(text) => {
-                    self.add_text(&text, parse_timestamp(&text).is_ok());
+                    self.add_text(&text, parse_timestamp(&text).is_ok(), line);
                     if is_json_number(&text) && text.contains('.') && !text.contains(['e', 'E']) {
                         self.decimals += 1;
                         self.measure(&text);
@@ -147,13 +185,13 @@ impl Seen {
     }
 
     /// Adds a CSV cell that is not empty, of a file that writes numbers like this.
-    pub(super) fn add_cell(&mut self, cell: &str, numbers: NumberFormat) {
+    pub(super) fn add_cell(&mut self, cell: &str, line: usize, numbers: NumberFormat) {
         let text = cell.trim();
         let number = match numbers {
             NumberFormat::Plain => Some(text.to_owned()),
             _ => numbers.plain(text),
         };
-        self.distinct.insert(cell.to_string());
+        self.add_distinct(cell, text);
         self.first.get_or_insert_with(|| text.to_owned());
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             self.booleans += 1;
@@ -162,11 +200,11 @@ impl Seen {
         } else if text.starts_with('{') && is_json(text) {
             self.objects += 1;
         } else if text.starts_with('[') && is_json(text) {
-            self.add_array(text);
+            self.add_array(text, Some(line));
         } else {
             let is_time = parse_date(text).is_none() && time_text(text).is_some();
             self.without_zone += usize::from(is_time && !text.ends_with(" UTC") && parse_timestamp(text).is_err());
-            self.add_text(text, is_time);
+            self.add_text(text, is_time, Some(line));
         }
     }
 
@@ -184,7 +222,8 @@ impl Seen {
             ColumnType::Date
         } else if from_text && all(self.times + self.dates) {
             ColumnType::TimestampTz
-        } else if all(self.uuids) {
+        } else if all(self.uuids) && self.bare < self.uuids {
+            // Digits alone may be the hash of something.
             ColumnType::Uuid
         } else if self.are_amounts() && !words(name).iter().any(|word| word == "version") {
             // A string in JSON loses no digit. Some producers write amounts as numbers where they can.
@@ -199,6 +238,44 @@ impl Seen {
             ColumnType::Json
         };
         (column_type, None)
+    }
+
+    /// Returns what is odd about the values of a column with the type that was guessed, and what to do about it.
+    pub(super) fn oddity(&self, column_type: &ColumnType, from_text: bool) -> Option<String> {
+        let values = self.values();
+        match column_type {
+            ColumnType::Uuid => {
+                let first = self.first_respelled.as_ref()?;
+                let respelled = self.respelled;
+                Some(format!(
+                    "{respelled} of {values} values are spelled in another way, such as {first}; each is the same UUID in every spelling"
+                ))
+            }
+            ColumnType::Text => {
+                let (count, kind, other_type, first) = self.mostly(from_text)?;
+                let first = first.as_ref().map_or(String::new(), |first| format!(", the first {first}"));
+                let (others, are) = (values - count, if values - count == 1 { "is" } else { "are" });
+                Some(format!(
+                    "{count} of {values} values are {kind}, {others} {are} not{first}; \
+                     if all should be {kind}, declare it {other_type}, and records with another value will be dead letters"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// What most values of a TEXT column are, the type that these have, and the first of the others.
+    fn mostly(&self, from_text: bool) -> Option<(usize, &'static str, ColumnType, &Option<Found>)> {
+        let (times, time_type) = match self.times {
+            0 => (self.dates, ColumnType::Date),
+            times => (if from_text { times + self.dates } else { times }, ColumnType::TimestampTz),
+        };
+        let kinds = [
+            (if from_text && self.codes == 0 { self.numbers } else { 0 }, "numbers", self.guess_number("").0, &self.first_text),
+            (times, "times", time_type, &self.first_undated),
+            (if self.bare < self.uuids { self.uuids } else { 0 }, "UUIDs", ColumnType::Uuid, &self.first_no_uuid),
+        ];
+        kinds.into_iter().find(|(count, ..)| *count < self.values() && *count > 0 && is_mostly(*count, self.values()))
     }
 
     fn guess_number(&self, name: &str) -> (ColumnType, Option<TimeUnit>) {
@@ -256,6 +333,11 @@ impl Seen {
         }
     }
 
+    /// A UUID is the same value in every spelling.
+    fn add_distinct(&mut self, value: &str, text: &str) {
+        self.distinct.insert(canonical_uuid(text).map_or_else(|| value.to_owned(), Cow::into_owned));
+    }
+
     fn add_number(&mut self, text: &str) {
         let value: f64 = text.parse().unwrap_or_default();
         self.smallest = if self.numbers == 0 { value } else { self.smallest.min(value) };
@@ -275,18 +357,36 @@ impl Seen {
         self.closing_zeros += usize::from(fraction.ends_with('0'));
     }
 
-    fn add_text(&mut self, text: &str, is_time: bool) {
+    fn add_text(&mut self, text: &str, is_time: bool, line: Option<usize>) {
+        let is_date = parse_date(text).is_some();
         self.texts += 1;
         self.times += usize::from(is_time);
-        self.dates += usize::from(parse_date(text).is_some());
-        self.uuids += usize::from(text.len() == 36 && uuid::Uuid::try_parse(text).is_ok());
+        self.dates += usize::from(is_date);
+        self.codes += usize::from(text.bytes().all(|byte| byte.is_ascii_digit()));
+        self.first_text.get_or_insert_with(|| Found::new(text, line));
+        if !is_time && !is_date {
+            self.first_undated.get_or_insert_with(|| Found::new(text, line));
+        }
+        match canonical_uuid(text) {
+            None => {
+                self.first_no_uuid.get_or_insert_with(|| Found::new(text, line));
+            }
+            Some(uuid) => {
+                self.uuids += 1;
+                self.bare += usize::from(text.len() == 32);
+                if *uuid != *text {
+                    self.respelled += 1;
+                    self.first_respelled.get_or_insert_with(|| Found::new(text, line));
+                }
+            }
+        }
     }
 
-    fn add_array(&mut self, json: &str) {
+    fn add_array(&mut self, json: &str, line: Option<usize>) {
         self.arrays += 1;
         for item in serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default() {
             if item.get() != "null" {
-                self.items.get_or_insert_default().add_json(item.get());
+                self.items.get_or_insert_default().add_json(item.get(), line);
             }
         }
     }

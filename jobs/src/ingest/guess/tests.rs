@@ -121,6 +121,46 @@ fn amounts_that_are_numbers_and_strings_are_decimals() {
 }
 
 #[test]
+fn a_few_texts_among_numbers_are_named_with_their_number_and_the_first_line() {
+    let row = |i: usize| format!("2024-05-01;{}\n", if i == 40 || i == 57 { "n/a".to_owned() } else { format!("1.234,5{}", i % 10) });
+    let german = "ts;amount\n".to_owned() + &(0..100).map(row).collect::<String>();
+    let guessed = guess_of("p.csv", &german);
+    assert_eq!(guessed.numbers, Some(NumberFormat::PointComma));
+    let said = "amount TEXT: 98 of 100 values are numbers, 2 are not, the first \"n/a\" on line 42; \
+                if all should be numbers, declare it DECIMAL(18,2), and records with another value will be dead letters";
+    assert_eq!(guessed.odd, [said]);
+
+    let odd = |values: &[&str]| {
+        let rows: String = values.iter().map(|value| format!("2024-05-01,{value}\n")).collect();
+        guess_of("p.csv", &format!("ts,x\n{rows}")).odd
+    };
+    let dates = ["2024-05-01", "2024-05-02", "soon", "2024-05-03", "2024-05-04"];
+    assert!(odd(&dates)[0].starts_with("x TEXT: 4 of 5 values are times, 1 is not, the first \"soon\" on line 4; "), "{:?}", odd(&dates));
+    assert!(odd(&["10115", "20095", "01067", "80331", "50667"]).is_empty(), "codes with a zero in front are no numbers");
+    assert!(odd(&["1", "2", "a", "b", "c"]).is_empty(), "most are texts");
+}
+
+#[test]
+fn uuids_in_several_spellings_are_uuids() {
+    let upper = "0123ABCD-4567-89AB-CDEF-0123456789AD";
+    let (bare, braces) = ("0123abcd456789abcdef0123456789ac", "{0123abcd-4567-89ab-cdef-0123456789ab}");
+    let csv = format!("ts,uuid\n2024-05-01,0123abcd-4567-89ab-cdef-0123456789ab\n2024-05-01,{bare}\n2024-05-01,{upper}\n");
+    let guessed = guess_of("p.csv", &csv);
+    let column = parse_stream(&guessed.sql).unwrap().columns.remove(1);
+    assert_eq!(column.column_type, ColumnType::Uuid);
+    let said = format!(
+        "uuid UUID: 2 of 3 values are spelled in another way, such as \"{bare}\" on line 3; each is the same UUID in every spelling"
+    );
+    assert_eq!(guessed.odd, [said]);
+    let again = guess_of("p.csv", &format!("{csv}2024-05-01,{braces}\n"));
+    assert_eq!(parse_stream(&again.sql).unwrap().id, None, "it is the first once more");
+
+    let hashes = guess_of("p.csv", &format!("ts,x\n2024-05-01,{bare}\n"));
+    assert_eq!(parse_stream(&hashes.sql).unwrap().columns.remove(1).column_type, ColumnType::Text);
+    assert!(hashes.odd.is_empty());
+}
+
+#[test]
 fn a_repeated_id_is_no_id() {
     let (text, parsed) = guessed("p.csv", "id,ts\n1,2024-05-01\n1,2024-05-02\n");
     assert_eq!(parsed.id, None, "{text}");

@@ -27,6 +27,17 @@ fn texts_with_marks_are_not_taken_for_numbers() {
 }
 
 #[test]
+fn a_few_texts_do_not_hide_the_format() {
+    let dirty = ["1.234,56", "7", "12,5", "n/a", "3,25", "8,75"];
+    assert_eq!(detect(&[column("a", &dirty)]), Detected { format: Some(PointComma), doubts: Vec::new() });
+    assert_eq!(detect(&[column("a", &["n/a", "x", "12,5"])]), Detected::default(), "most are texts");
+
+    let contradicted = detect(&[column("a", &dirty), column("lat", &["52.52"])]);
+    assert_eq!(contradicted.format, None);
+    assert_eq!(contradicted.doubts, ["a: most values are numbers written as 1.234,56, such as 1.234,56, and some are not: read as TEXT"]);
+}
+
+#[test]
 fn what_can_be_read_in_two_ways_is_not_guessed_silently() {
     let plain = detect(&[column("price", &["1.234", "20.500"]), column("n", &["5"])]);
     assert_eq!(plain.format, None);
