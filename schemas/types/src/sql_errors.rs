@@ -121,9 +121,15 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
         names.truncate(LISTED);
         names.push("..".into());
     }
-    let near = near.map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let near = near.map(|near| format!("did you mean \"{near}\"? ")).or_else(|| as_text(&field.name)).unwrap_or_default();
     let expected = if names.is_empty() { "there are no columns here".to_owned() } else { format!("expected one of {}", names.join(", ")) };
     format!("there is no column \"{}\": {near}{expected}", field.name)
+}
+
+/// A name that must have been in double quotes may be meant as a text.
+fn as_text(name: &str) -> Option<String> {
+    let needs_none = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    (!needs_none).then(|| format!("for a text, write '{}'; ", name.replace('\'', "''")))
 }
 
 const NO_RELATION: &str = "there is no stream or view \"";
@@ -184,8 +190,8 @@ fn after_coercion(text: &str) -> Option<&str> {
 fn wrong_arguments(text: &str, call: &str) -> String {
     let expected = text.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
     let mut forms: Vec<String> = Vec::new();
-    for form in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let form = with_numbers(form);
+    for form in expected.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("Null")) {
+        let form = in_our_types(&with_numbers(form));
         if !forms.contains(&form) {
             forms.push(form);
         }
@@ -193,7 +199,7 @@ fn wrong_arguments(text: &str, call: &str) -> String {
     let of_a_number = call.split_once('(').map(|(name, _)| format!("{name}({NUMBER})"));
     // A form with a duration may be listed as well: no stream column has that type.
     let is_of_a_number = of_a_number.is_some_and(|of_a_number| forms.contains(&of_a_number));
-    let expected = if is_of_a_number { NUMBER.to_owned() } else { in_our_types(&forms.join(" or ")) };
+    let expected = if is_of_a_number { NUMBER.to_owned() } else { forms.join(" or ") };
     let found = in_our_types(call);
     let cast = if found.contains("TEXT") && expected.contains(NUMBER) { format!(", e.g. {CAST}") } else { String::new() };
     format!("found {found}, expected {expected}{cast}")

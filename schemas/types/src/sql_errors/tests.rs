@@ -29,6 +29,11 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
             "SELECT revenu FROM orders",
             "there is no column \"revenu\": did you mean \"revenue\"? expected one of order_id, customer_id, revenue",
         ),
+        (
+            "SELECT sku FROM items WHERE sku = \"It's\"",
+            "there is no column \"It's\": for a text, write 'It''s'; expected one of order_id, sku",
+        ),
+        ("SELECT string_agg(sku) FROM items", "found string_agg(TEXT), expected string_agg(TEXT, TEXT)"),
         ("SELECT zzz FROM orders", "there is no column \"zzz\": expected one of order_id, customer_id, revenue"),
         (
             "SELECT skku FROM orders JOIN items ON true",
