@@ -115,7 +115,8 @@ fn key_of(stream: &StreamDefinition, found: &FileSurvey) -> Option<String> {
 
 /// Last words of names whose numbers are identifiers, places or levels, not amounts.
 const NO_SUMS: &str = "id no nr number status code type lat lon lng long latitude longitude x y z altitude year month day week \
-    weekday hour minute port pid zip plz postcode version level rank position line row index temperature age rate ratio percent pct";
+    weekday hour minute port pid zip plz postcode version level rank position line row index temperature age rate ratio \
+    rating elo percent pct";
 
 /// Whether a column holds numbers whose sum is meaningful.
 fn may_be_summed(column: &Column) -> bool {

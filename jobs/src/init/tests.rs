@@ -136,6 +136,17 @@ async fn words_that_end_a_list_of_columns_are_quoted() {
     sound(&project).await;
 }
 
+#[test]
+fn what_is_a_level_is_not_summed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("games.csv");
+    std::fs::write(&file, "ts,player,white_elo,moves\n2024-05-01,a,1500,30\n2024-05-02,a,1600,40\n2024-05-03,b,1550,50\n").unwrap();
+    let project = folder.path().join("p");
+    init(&project, Some(&file), Shape::default()).unwrap();
+    let view = std::fs::read_to_string(project.join("views/games_by_player.sql")).unwrap();
+    assert!(view.contains("sum(moves)") && !view.contains("sum(white_elo)"), "{view}");
+}
+
 #[tokio::test]
 async fn a_file_without_a_key_gives_one_row() {
     let (made, keys, _) =
