@@ -56,7 +56,7 @@ async fn an_object_without_sections_reads_back() {
 #[tokio::test]
 async fn a_footer_larger_than_the_first_read_is_read() {
     let storage = ObjectStorage::open("memory://").unwrap();
-    let sections = (0..700).map(|i| section(&format!("a_view_with_a_long_name_{i}"), 1, &[&[i]])).collect();
+    let sections: Vec<_> = (0..700).map(|i| section(&format!("a_view_with_a_long_name_{i}"), 1, &[&[i]])).collect();
     let record = write_states_object(&storage, &name(), sections, Vec::new()).await.unwrap();
     let object = StatesObject::open(&storage, &record).await.unwrap();
     let last = object.section("a_view_with_a_long_name_699", 1).unwrap();
