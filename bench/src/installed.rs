@@ -28,7 +28,8 @@ use uuid::Uuid;
 use crate::events::Events;
 use crate::rows;
 
-/// The number of partitions of the log, unless a benchmark chooses another. As many follow that are in the archive only.
+/// The number of partitions of the log, unless a benchmark chooses another. As many follow that are in the archive
+/// only.
 const PARTITIONS: u64 = 4;
 /// Events of one checkpoint: about what a worker collects in a quarter of `speed.checkpoint_bytes`.
 const CHECKPOINT_EVENTS: u64 = 1_000_000;

@@ -71,7 +71,7 @@ enum Command {
     /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every
     /// minute
     Soak(cli::Soak),
-    /// From the start of a killed process to its first answer, and to a new event in one; and from SIGTERM to the end of
+    /// From the start of a killed process to its first answer, and to a new event in one; from SIGTERM to the end of
     /// one over a large catalog
     Start(cli::Start),
     /// Reports of several runs (their JSON files) as Markdown

@@ -36,7 +36,8 @@ pub struct Options {
     pub repeats: usize,
     /// In the catalog of a process that is asked to end.
     pub stop_checkpoints: u64,
-    /// Checkpoints over which a process is started again, the events of each, and the partitions; 0 checkpoints skip it.
+    /// Checkpoints over which a process is started again, the events of each, and the partitions; 0 checkpoints skip
+    /// it.
     pub restart_checkpoints: u64,
     pub restart_events: u64,
     pub restart_partitions: u64,

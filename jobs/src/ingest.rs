@@ -122,6 +122,9 @@ pub struct Summary {
     pub left_out: i64,
     /// The first rejected records, at most 20.
     pub first_rejected: Vec<Rejected>,
+    /// The last line, if it is no event and has no line end: it may still be being written. It was neither sent nor
+    /// counted as left out, and is read again by a repeat.
+    pub unfinished: Option<u64>,
     pub elapsed: Duration,
 }
 
@@ -318,6 +321,7 @@ impl Run<'_> {
         self.summary.records += count;
         self.summary.skipped += batch.ahead;
         self.summary.rejected += batch.rejected;
+        self.summary.unfinished = batch.unfinished;
         let room = REJECTED_LISTED.saturating_sub(self.summary.first_rejected.len());
         self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));
         Ok(IngestProgress {

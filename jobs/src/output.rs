@@ -36,7 +36,7 @@ impl Printer {
 }
 
 /// Prints a note to standard error, where standard output has nothing but records.
-pub fn print_note(text: &str) {
+pub(crate) fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "note: {text}");
 }
 

@@ -63,7 +63,21 @@ struct FileReport {
     /// Not in the log because they are not events of the stream, of this run and of earlier ones.
     left_out: i64,
     first_rejected: Vec<RejectedReport>,
+    /// The last line, if it is no event and has no line end: it is read again by a repeat.
+    unfinished: Option<u64>,
     seconds: f64,
+}
+
+impl FileReport {
+    /// The records rejected in this run that are in the log, to become dead letters.
+    fn sent_to_dead_letters(&self, produce_invalid: bool) -> i64 {
+        if produce_invalid { self.rejected - i64::from(self.unfinished.is_some()) } else { 0 }
+    }
+
+    /// Whether records of the file are not in the log.
+    fn lacks_records(&self, produce_invalid: bool) -> bool {
+        self.left_out > 0 || self.rejected > self.sent_to_dead_letters(produce_invalid)
+    }
 }
 
 #[derive(Serialize)]
@@ -93,8 +107,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
         bar.finish_and_clear();
         reports.push(report(file, summary?));
     }
-    // With --produce-invalid the records rejected in this run are in the log; otherwise they are only in the file.
-    let something_missing = reports.iter().any(|report| report.left_out > 0 || (report.rejected > 0 && !args.produce_invalid));
+    let something_missing = reports.iter().any(|report| report.lacks_records(args.produce_invalid));
     let value = serde_json::json!({ "stream": args.stream, "files": reports });
     context.output.print(&value, || text(&args.stream, &reports, args.produce_invalid))?;
     Ok(if something_missing { Done::Found } else { Done::Success })
@@ -108,6 +121,7 @@ fn report(file: &str, summary: Summary) -> FileReport {
         rejected: summary.rejected,
         left_out: summary.left_out,
         first_rejected: summary.first_rejected.into_iter().map(|r| RejectedReport { line: r.number, error: r.error }).collect(),
+        unfinished: summary.unfinished,
         seconds: summary.elapsed.as_secs_f64(),
     }
 }
@@ -130,12 +144,19 @@ fn text(stream: &str, reports: &[FileReport], produce_invalid: bool) -> String {
         if more > 0 {
             let _ = write!(text, "\n  and {more} more");
         }
-        if report.rejected > 0 && produce_invalid {
-            let sent = match report.rejected {
-                1 => "it was sent, and becomes a dead letter",
-                _ => "they were sent, and become dead letters",
+        let sent_to_dead_letters = report.sent_to_dead_letters(produce_invalid);
+        if sent_to_dead_letters > 0 {
+            let sent = match (sent_to_dead_letters, report.unfinished) {
+                (1, None) => "it was sent, and becomes a dead letter",
+                (_, None) => "they were sent, and become dead letters",
+                (1, Some(_)) => "the first was sent, and becomes a dead letter",
+                (_, Some(_)) => "all but the last were sent, and become dead letters",
             };
             let _ = write!(text, "\n{sent}: `basestream dead-letters list {stream}`, once `basestream up` has read the log");
+        }
+        if let Some(line) = report.unfinished {
+            let _ = write!(text, "\nline {line}, the last one, was not sent: it has no line end, so it may be incomplete");
+            let _ = write!(text, "; end the line and run again");
         }
         if report.left_out > 0 {
             let (count, verb) = (count_of(report.left_out, "record"), is_or_are(report.left_out));

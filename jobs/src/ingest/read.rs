@@ -35,6 +35,8 @@ pub(super) struct Batch {
     /// How many of the consumed records an earlier run appended.
     pub(super) ahead: i64,
     pub(super) first_rejected: Vec<Rejected>,
+    /// The rejected last line, if it lacks a line end. It is not consumed.
+    pub(super) unfinished: Option<u64>,
     pub(super) bytes: usize,
     /// Bytes of the input read so far.
     pub(super) bytes_done: u64,
@@ -190,6 +192,7 @@ impl Reading {
                 if record.unterminated {
                     // The record may be incomplete: a repeat reads it again.
                     batch.consumed -= 1;
+                    batch.unfinished = Some(record.number);
                 } else if self.produce_invalid {
                     batch.send(invalid(record), index);
                 } else {
@@ -252,6 +255,7 @@ impl Batch {
         self.rejected += more.rejected;
         self.left_out.extend(more.left_out);
         self.first_rejected.extend(more.first_rejected);
+        self.unfinished = self.unfinished.or(more.unfinished);
         self.bytes += more.bytes;
         self.bytes_done = more.bytes_done;
     }

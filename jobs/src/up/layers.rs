@@ -83,8 +83,8 @@ pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node
     });
 }
 
-/// Follows them until `stop`, or only waits for it if the settings say that what is committed suffices: a part that ends
-/// by itself ends the process.
+/// Follows them until `stop`, or only waits for it if the settings say that what is committed suffices: a part that
+/// ends by itself ends the process.
 pub(super) fn following(installation: &Installation, node: &Node, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
     let settings = &installation.settings;
     let memory_bytes = usize::try_from(settings.serving.memory_limit / MEMORY_SHARE).unwrap_or(usize::MAX);

@@ -24,7 +24,7 @@ fn line(action: &str, object: &str) -> String {
 /// Runs commands until 60 events and a dead letter are committed; returns the log of `up`.
 fn fill(project: &Project) -> String {
     assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
-    let bad = r#"{"order_id":"bad","customer_id":"c1","ordered_at":"1997-01-10T08:00:00Z","revenue":"much"}"#;
+    let bad = r#"{"order_id":"bad","customer_id":"c1","ordered_at":"1997-01-10T08:00:00Z","revenue":"much"}"#.to_owned() + "\n";
     std::fs::write(project.path().join("bad.jsonl"), bad).unwrap();
     assert_success(&project.run(&["ingest", "orders", "bad.jsonl", "--produce-invalid"]));
     let log = project.path().join("up.log");

@@ -571,6 +571,13 @@ fn a_file_of_which_some_records_are_left_out_is_a_failure_until_they_are_sent() 
     assert_eq!(project.run(&["ingest", "orders", "some.jsonl"]).status.code(), Some(1), "and so it is after a repeat");
     assert_success(&project.run(&["ingest", "orders", "some.jsonl", "--produce-invalid"]));
     assert_success(&project.run(&["ingest", "orders", "some.jsonl"]));
+
+    // A last line without a line end may still be being written: it is no dead letter yet.
+    std::fs::write(project.path().join("more.jsonl"), good.replace("\"g\"", "\"h\"") + "{\"order_id\":\"x\"}").unwrap();
+    let output = project.run(&["ingest", "orders", "more.jsonl", "--produce-invalid"]);
+    assert_eq!(output.status.code(), Some(1), "the last line is not in the log");
+    let said = text(&output.stdout);
+    assert!(said.contains("line 2, the last one, was not sent: it has no line end") && !said.contains("dead letter"), "{said}");
 }
 
 #[test]

@@ -69,8 +69,12 @@ pub(crate) fn keywords_as_names(tokens: &[TokenWithSpan]) -> Vec<KeywordAsName> 
 
 /// Where the parser stops; the largest place for the end of the text.
 fn stopped_at(tokens: &[TokenWithSpan]) -> Option<SqlPlace> {
-    let error = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.to_vec()).parse_statements().err()?;
-    Some(parser_text(&error.to_string()).1.unwrap_or((usize::MAX, usize::MAX)))
+    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.to_vec());
+    match parser.parse_statements() {
+        Err(error) => Some(parser_text(&error.to_string()).1.unwrap_or((usize::MAX, usize::MAX))),
+        // It takes END for the end of a block, and leaves what follows.
+        Ok(_) => Some(parser.peek_token()).filter(|next| next.token != Token::EOF).map(|next| place(&next)),
+    }
 }
 
 /// The keywords without quotes that may be names, up to the place at which the parser stops: the last ones.

@@ -12,7 +12,7 @@ use crate::{files_below, root};
 const EXAMPLES: [&str; 1] = ["state_stamp"];
 
 /// What the command line does, programs can do too: by these, and by the methods of `Installation`.
-const COMMANDS: [&str; 6] = ["check_project", "export_view", "init", "list_view", "status_of_settings", "translate"];
+const COMMANDS: [&str; 7] = ["check_project", "export", "export_view", "init", "list_view", "status_of_settings", "translate"];
 
 /// Words of our own for which the field has one, as the glossary says.
 const REPLACED: [&str; 11] = ["Aside", "Door", "GoOn", "Ground", "Held", "Lab", "Question", "Scatter", "Stand", "Under", "Waiting"];
