@@ -20,7 +20,8 @@ use types::{Error, Result};
 pub(super) const SINCE: Packed = packed!(
     "checkpoint.id, worker, committed_at, revision, stream, partition, start_offset, end_offset,
         archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to",
-    "FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id WHERE written_revision > $1",
+    "FROM checkpoint LEFT JOIN checkpoint_range ON checkpoint_range.checkpoint = checkpoint.id",
+    "checkpoint",
     "written_revision"
 );
 

@@ -151,8 +151,6 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
         // NORMAL may lose the last commits in a power loss.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        // Packed results are grouped in memory, and need no room on a disk.
-        .pragma("temp_store", "memory")
         .busy_timeout(PATIENCE)
 }
 

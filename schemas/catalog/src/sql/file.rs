@@ -24,7 +24,8 @@ const KINDS: [(FileKind, &str); 6] = [
 
 pub(super) const SINCE: Packed = packed!(
     "path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed",
-    "FROM file WHERE revision > $1",
+    "FROM file",
+    "file",
     "revision"
 );
 

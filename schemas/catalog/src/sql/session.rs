@@ -47,17 +47,39 @@ pub(super) struct Packed {
     pub(super) postgres: &'static str,
 }
 
-/// `packed!("columns", "FROM ..", "revision")`: at most 512 rows, in which the revisions take turns.
+/// `packed!("columns", "FROM ..", "table", "revision")`: the records with a revision after `$1`, in at most 512 rows. In
+/// SQLite each row has the records of one range of revisions, found by the table's index: what a row takes is all that is
+/// held of the result. (GROUP BY would sort all of it first.)
 macro_rules! packed {
-    ($columns:literal, $from:literal, $revision:literal) => {
+    ($columns:literal, $from:literal, $table:literal, $revision:literal) => {
         $crate::sql::session::Packed {
-            sqlite: concat!("SELECT json_group_array(json_array(", $columns, ")) AS packed ", $from, " GROUP BY ", $revision, " % 512"),
+            sqlite: concat!(
+                "WITH RECURSIVE
+                    bounds (low, high) AS (SELECT $1, (SELECT MAX(",
+                $revision,
+                ") FROM ",
+                $table,
+                ")),
+                    span (low, width, parts) AS (SELECT low, high - low, MIN(high - low, 512) FROM bounds),
+                    part (number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM part, span WHERE number + 1 < parts)
+                SELECT (SELECT json_group_array(json_array(",
+                $columns,
+                ")) ",
+                $from,
+                " WHERE ",
+                $revision,
+                " > low + width * number / parts AND ",
+                $revision,
+                " <= low + width * (number + 1) / parts) AS packed FROM part, span"
+            ),
             postgres: concat!(
                 "SELECT CAST(json_agg(json_build_array(",
                 $columns,
                 ")) AS TEXT) AS packed ",
                 $from,
-                " GROUP BY ",
+                " WHERE ",
+                $revision,
+                " > $1 GROUP BY ",
                 $revision,
                 " % 512"
             ),
