@@ -106,6 +106,18 @@ async fn values_that_recur_may_be_past_a_limit_and_are_counted_once() {
     }
 }
 
+#[tokio::test]
+async fn a_value_and_its_cast_may_be_collected_in_one_view() {
+    let view = "CREATE VIEW few WITH (windows = '7d', max_state_bytes = '400B') AS \
+        SELECT device, count(DISTINCT amount) AS amounts, median(score) AS median, \
+        string_agg(DISTINCT CAST(amount AS TEXT), ',' ORDER BY CAST(amount AS TEXT)) AS texts, \
+        percentile_cont(0.25) WITHIN GROUP (ORDER BY CAST(score AS DOUBLE)) AS quarter FROM payments GROUP BY device";
+    let world = filled(&[view]).await;
+    let answer = world.states_answer("few", NOW).await.unwrap();
+    let report = verify_view(&world.verifier, "few", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+    assert!(report.is_equal() && report.past > 0, "{report:#?}");
+}
+
 /// Events of the same time in several partitions have one order, on both sides.
 #[tokio::test]
 async fn sequences_are_what_plain_sql_answers() {

@@ -140,10 +140,10 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
     let name = name_of(call);
     let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
     let argument = list.args.iter().find_map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.to_string()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
         _ => None,
     });
-    let value = call.within_group.first().map(|sorted| sorted.expr.to_string()).or(argument)?;
+    let value = named(call.within_group.first().map(|sorted| &sorted.expr).or(argument)?);
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         let is_kept = KEEP_DIFFERENT_VALUES.contains(&name.as_str());
         return is_kept.then(|| match recurring {
@@ -155,7 +155,7 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
         return None;
     }
     let order = list.clauses.iter().flat_map(|clause| match clause {
-        FunctionArgumentClause::OrderBy(order) => order.iter().map(|item| item.expr.to_string()).collect(),
+        FunctionArgumentClause::OrderBy(order) => order.iter().map(|item| named(&item.expr)).collect(),
         _ => Vec::new(),
     });
     let kept: Vec<String> = std::iter::once(value.clone()).chain(order).collect();
@@ -165,6 +165,15 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
         Some(NullTreatment::IgnoreNulls) => format!("sum(CASE WHEN {value} IS NOT NULL THEN {bytes} END){filter}"),
         _ => format!("sum({bytes}){filter}"),
     })
+}
+
+/// A value as an expression that DataFusion names by all of its text: it leaves casts out, and the sums over `x` and over
+/// `CAST(x AS TEXT)` in one SELECT would have the same name.
+fn named(value: &Expr) -> String {
+    match value {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => value.to_string(),
+        _ => format!("CASE WHEN '{}' IS NOT NULL THEN {value} END", value.to_string().replace('\'', "''")),
+    }
 }
 
 /// The bytes of values: each argument is one, or is a list of them.
