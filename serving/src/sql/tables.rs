@@ -49,8 +49,8 @@ pub(super) fn tables_named(
     let mut named = NamedTables::default();
     for reference in session.resolve_table_references(statement)? {
         let name = reference.table();
-        // `FROM range(1, 10)`: functions are among the tables.
-        if reference.schema().is_none() && session.table_functions().contains_key(name) {
+        // `FROM range(1, 10)`: functions are among the tables. A view or stream may have the name of one.
+        if reference.schema().is_none() && session.table_functions().contains_key(name) && !is_table(read_view, name) {
             continue;
         }
         let schema = reference.schema().unwrap_or(DEFAULT_SCHEMA);

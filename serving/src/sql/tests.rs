@@ -401,6 +401,22 @@ async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
 /// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a
 /// view's own values.
 #[tokio::test(flavor = "multi_thread")]
+async fn a_view_with_the_name_of_a_table_function_decides_where_its_query_stands() {
+    let harness = Harness::filled().await;
+    // Nothing is newer than any time, so that what is kept of it answers.
+    harness.other_stream("others", 1).await;
+    harness.define_view("quiet", "CREATE VIEW quiet AS SELECT count(*) AS n FROM others").await;
+    harness.define_view("range", "CREATE VIEW range AS SELECT count(*) AS n FROM payments").await;
+    let in_the_past = |sql: &str| format!("SET as_of = '2026-03-01T10:10:00Z'; {sql}");
+    for sql in ["SELECT r.n FROM range r LEFT JOIN quiet q ON true", "SELECT n FROM totals", "SELECT n FROM range"] {
+        let sql = in_the_past(sql);
+        assert_eq!(lines(&harness, &sql).await, [r#"{"n":2}"#], "{sql}");
+        assert!(harness.node.query(&sql, Vec::new()).await.unwrap().meta.from_archive, "{sql}");
+    }
+    assert_eq!(lines(&harness, "SELECT count(*) AS n FROM range(1, 10)").await, [r#"{"n":9}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_number_does_not_make_a_value_past_all_memory() {
     let harness = Harness::filled().await;
     let calls = [
