@@ -1,5 +1,6 @@
 //! The folder that queries spill to where they need more memory than they may have.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,12 +37,27 @@ impl SpillFolder {
         }
         let refused = Error::unavailable("the query needs more memory than it may have, and cannot spill to the disk");
         let help = "free space in the folder, select less, or raise serving.limits.query_memory";
-        self.located(refused.caused_by(Error::from(error))).with("help", help).into()
+        let is_full = is_for_want_of_space(&error);
+        let located = self.located(refused.caused_by(Error::from(error)));
+        let located = if is_full { located.with("disk", "full") } else { located };
+        located.with("help", help).into()
     }
 
     fn located(&self, error: impl Into<Error>) -> Error {
         error.into().with("folder", self.0.display()).with("setting", "serving.cache_dir")
     }
+}
+
+fn is_for_want_of_space(error: &DataFusionError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 #[cfg(test)]

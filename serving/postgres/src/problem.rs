@@ -35,6 +35,7 @@ pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 pub(crate) const IN_FAILED_TRANSACTION: &str = "25P02";
 pub(crate) const IDLE_IN_TRANSACTION: &str = "25P03";
 const INSUFFICIENT_RESOURCES: &str = "53000";
+const DISK_FULL: &str = "53100";
 const OUT_OF_MEMORY: &str = "53200";
 pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 pub(crate) const SHUTTING_DOWN: &str = "57P01";
@@ -165,6 +166,7 @@ fn state_of(error: &Error) -> &'static str {
         ErrorKind::Busy => INSUFFICIENT_RESOURCES,
         ErrorKind::Conflict => "40001",
         ErrorKind::Unavailable if message.starts_with(OUT_OF_TIME) => QUERY_CANCELED,
+        ErrorKind::Unavailable if error.fact("disk") == Some("full") => DISK_FULL,
         ErrorKind::Unavailable => "57P03",
         ErrorKind::Unauthenticated => "28000",
         ErrorKind::Forbidden => "42501",
@@ -209,6 +211,7 @@ mod tests {
     #[test]
     fn what_is_beyond_a_limit_has_the_state_of_it() {
         let state = |error: Error| Problem::from(error).state;
+        assert_eq!(state(Error::unavailable("the query cannot spill to the disk").with("disk", "full")), "53100");
         assert_eq!(state(Error::busy("the node is busy")), "53000");
         assert_eq!(state(Error::limit("it needs more memory").with("limit", "serving.limits.query_memory")), "53200");
         assert_eq!(state(Error::limit("it has more rows").with("limit", "serving.limits.result_rows")), "54000");

@@ -39,6 +39,7 @@ async fn a_query_that_spills_on_a_small_disk_fails_while_it_is_full_and_the_node
     assert!(error.to_string().contains("No space left"), "{error}");
     assert_eq!(error.fact("folder"), Some(&*spilled_to.display().to_string()), "{error}");
     assert_eq!(error.fact("setting"), Some("serving.cache_dir"), "{error}");
+    assert_eq!(error.fact("disk"), Some("full"), "{error}");
     assert_eq!(table(&node, "counts"), before, "another answer while the disk is full");
     assert_eq!(rows(&node, "SELECT k, n FROM counts").await, before);
     assert!(node.outages().is_empty(), "a query that was refused is no outage of the node");
