@@ -359,16 +359,17 @@ fn emptied(field: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
     }
     let Some(lists) = field.as_list_opt::<i32>() else { return Ok(field.clone()) };
     let offsets = lists.value_offsets();
+    // Of a slice of a layer the lists hold few of the layer's values.
+    let (first, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
+    let values = lists.values().slice(first, end - first);
     let mut lengths = Vec::with_capacity(lists.len());
-    let mut kept = BooleanBufferBuilder::new(lists.values().len());
-    kept.append_n(offsets[0] as usize, false);
+    let mut kept = BooleanBufferBuilder::new(values.len());
     for row in 0..lists.len() {
         let (length, is_kept) = ((offsets[row + 1] - offsets[row]) as usize, !is_past.value(row) && lists.is_valid(row));
         lengths.push(if is_kept { length } else { 0 });
         kept.append_n(length, is_kept);
     }
-    kept.append_n(lists.values().len() - kept.len(), false);
-    let values = filter(lists.values(), &BooleanArray::new(kept.finish(), None))?;
+    let values = filter(&values, &BooleanArray::new(kept.finish(), None))?;
     let DataType::List(item) = lists.data_type() else { return exec_err!("a list is a {}", lists.data_type()) };
     Ok(Arc::new(ListArray::try_new(item.clone(), OffsetBuffer::from_lengths(lengths), values, lists.nulls().cloned())?))
 }
