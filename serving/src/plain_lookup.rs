@@ -327,8 +327,8 @@ struct KnownTexts {
 impl PlainLookups {
     /// Applications have fewer. One that has more writes values into its texts, which do not come again.
     const MOST: usize = 256;
-    /// The texts take at most this much. What they ask may take some 25 times as much: a constant of a long list has two
-    /// bytes in its text.
+    /// The texts take at most this much. What they ask may take some 25 times as much: a constant of a long list has
+    /// two bytes in its text.
     const MOST_BYTES: usize = 512 << 10;
 
     pub(crate) fn get(&self, sql: &str) -> Option<Arc<PlainLookup>> {

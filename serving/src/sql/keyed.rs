@@ -64,9 +64,6 @@ pub(super) fn ready(
 
 /// What a text asks. One with parameters is parsed only once.
 fn plain_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<PlainLookup>> {
-    if sql.len() > MAX_TEXT_BYTES {
-        return None;
-    }
     let kept = runtime.plain_lookups();
     if let Some(known) = kept.get(sql) {
         return Some(known);
@@ -79,6 +76,9 @@ fn plain_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<PlainLookup>> {
 }
 
 fn parsed(sql: &str) -> Option<PlainLookup> {
+    if sql.len() > MAX_TEXT_BYTES {
+        return None;
+    }
     let ParsedQuery { as_of: None, statement } = statement::read(sql).ok()? else { return None };
     PlainLookup::from_statement(&statement)
 }

@@ -167,8 +167,8 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
     })
 }
 
-/// A value as an expression that DataFusion names by all of its text: it leaves casts out, and the sums over `x` and over
-/// `CAST(x AS TEXT)` in one SELECT would have the same name.
+/// A value as an expression that DataFusion names by all of its text: it leaves casts out, and the sums over `x` and
+/// over `CAST(x AS TEXT)` in one SELECT would have the same name.
 fn named(value: &Expr) -> String {
     match value {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => value.to_string(),

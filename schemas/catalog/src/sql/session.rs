@@ -47,9 +47,9 @@ pub(super) struct Packed {
     pub(super) postgres: &'static str,
 }
 
-/// `packed!("columns", "FROM ..", "table", "revision")`: the records with a revision after `$1`, in at most 512 rows. In
-/// SQLite each row has the records of one range of revisions, found by the table's index: what a row takes is all that is
-/// held of the result. (GROUP BY would sort all of it first.)
+/// `packed!("columns", "FROM ..", "table", "revision")`: the records with a revision after `$1`, in at most 512 rows.
+/// In SQLite each row has the records of one range of revisions, found by the table's index: what a row takes is all
+/// that is held of the result. (GROUP BY would sort all of it first.)
 macro_rules! packed {
     ($columns:literal, $from:literal, $table:literal, $revision:literal) => {
         $crate::sql::session::Packed {

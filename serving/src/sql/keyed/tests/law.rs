@@ -151,7 +151,7 @@ impl Generated {
                 }
                 Condition::Any(items, cast) => {
                     let list = ScalarValue::new_list_nullable(items, &items[0].data_type());
-                    let array = written(&Written::Parameter(ScalarValue::List(list), *cast), &mut params);
+                    let array = written(&Written::Parameter(ScalarValue::List(list), cast), &mut params);
                     format!("{prefix}{} = ANY ({array})", cased(key))
                 }
             })
