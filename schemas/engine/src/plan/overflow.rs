@@ -17,7 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::plan::rewrite::each_expression;
 
 /// Computes integers from integers, from the leaves up. Runs after DataFusion's own coercion. What overflows becomes
-/// [`Overflow`], which may stand in a branch of a CASE that no row takes.
+/// `Overflow`, which may stand in a branch of a CASE that no row takes.
 #[derive(Debug)]
 pub struct ConstantsDoNotWrap;
 
