@@ -106,7 +106,7 @@ fn is_marked(format: NumberFormat, parts: &Parts<'_>) -> bool {
     parts.fraction.is_some() || (parts.groups.len() > 1 && matches!(format, CommaPoint | ApostrophePoint))
 }
 
-/// Whether so many of a column's values are of one kind that the others may be mistakes.
+/// Whether most of a column's values are of one kind, so that the others may be mistakes.
 pub(super) fn is_mostly(count: usize, values: usize) -> bool {
     count * 5 >= values * 4
 }

@@ -35,7 +35,7 @@ fn trimming(catalog: &Catalog, log: &Arc<dyn Log>, clock: Clock) -> Trimming {
     Trimming { catalog: catalog.clone(), log: log.clone(), group: "g".into(), retention, clock }
 }
 
-/// The time so many hours from now.
+/// A clock that stands `hours` after now.
 fn hours(ahead: i64) -> Clock {
     let at = chrono::Utc::now().timestamp_micros() + ahead * 3_600_000_000;
     Arc::new(move || at)

@@ -183,7 +183,7 @@ struct TakenEnd {
     key: u32,
 }
 
-/// A row of states that is merged for a key, so many times.
+/// A row of states, and how many times it is merged for a key.
 struct StateCopies {
     row: u32,
     key: u32,
