@@ -1,5 +1,6 @@
 //! A test harness: one installation in a temporary folder, whose layers a test drives step by step.
 
+pub mod certificates;
 pub mod disk;
 pub mod gate;
 pub mod oracle;

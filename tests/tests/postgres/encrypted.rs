@@ -2,19 +2,15 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 
 use access::tls::{ServerTls, TlsFiles};
+use basestream_tests::certificates::{Authority, server_name};
 use catalog::Role;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serving::http::Protection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::rights::{log_in, protection, token};
 use crate::server::{Server, error_of, one};
@@ -22,26 +18,11 @@ use crate::server::{Server, error_of, one};
 /// Asks for encryption before anything else is said.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn certificate(by: &Authority) -> (rcgen::Certificate, KeyPair) {
-    let key = KeyPair::generate().unwrap();
-    (CertificateParams::new(vec!["node.test".to_owned()]).unwrap().signed_by(&key, by).unwrap(), key)
-}
-
 /// A server's certificate in a folder, and whose certificates its clients need.
 fn encrypted(folder: &Path, by: &Authority, client_ca: Option<&Authority>) -> ServerTls {
-    let (certificate, key) = certificate(by);
-    std::fs::write(folder.join("cert.pem"), certificate.pem()).unwrap();
-    std::fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+    by.write_server(folder).unwrap();
     let client_ca = client_ca.map(|authority| {
-        std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
+        authority.write_own(folder).unwrap();
         folder.join("ca.pem")
     });
     ServerTls::load(TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem"), client_ca }, &["http/1.1"]).unwrap()
@@ -54,24 +35,10 @@ async fn connect(
     trusted: &Authority,
     own: Option<&Authority>,
 ) -> Result<Client, Box<dyn Error>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.der().clone()).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let builder = builder.with_root_certificates(roots);
-    let mut trusting = match own {
-        None => builder.with_no_client_auth(),
-        Some(own) => {
-            let (certificate, key) = certificate(own);
-            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-            builder.with_client_auth_cert(vec![CertificateDer::from(certificate.der().to_vec())], key).unwrap()
-        }
-    };
-    trusting.alpn_protocols = vec![b"postgresql".to_vec()];
     let mut socket = TcpStream::connect(server.address).await?;
     socket.write_all(&SSL_REQUEST).await?;
     assert_eq!(socket.read_u8().await?, b'S');
-    let encrypted = TlsConnector::from(Arc::new(trusting)).connect(ServerName::try_from("node.test").unwrap(), socket).await?;
+    let encrypted = trusted.connector(own, "postgresql")?.connect(server_name()?, socket).await?;
     let mut config = Config::new();
     config.user(user).password(password).ssl_mode(SslMode::Disable);
     let (client, connection) = config.connect_raw(encrypted, NoTls).await?;
@@ -82,7 +49,7 @@ async fn connect(
 #[tokio::test(flavor = "multi_thread")]
 async fn where_tls_is_set_nothing_is_said_in_plain_text() {
     let folder = tempfile::tempdir().unwrap();
-    let ours = authority();
+    let ours = Authority::new().unwrap();
     let (secret, record) = token("all", Role::Reader, &[]);
     let protection = Protection { tls: Some(encrypted(folder.path(), &ours, None)), ..protection(vec![record]) };
     let server = Server::protected(&protection).await;
@@ -99,7 +66,7 @@ async fn where_tls_is_set_nothing_is_said_in_plain_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_need_a_certificate_where_an_authority_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (ours, other) = (authority(), authority());
+    let (ours, other) = (Authority::new().unwrap(), Authority::new().unwrap());
     let (secret, record) = token("all", Role::Reader, &[]);
     let tls = encrypted(folder.path(), &ours, Some(&ours));
     let server = Server::protected(&Protection { tls: Some(tls.clone()), ..protection(vec![record]) }).await;
@@ -113,7 +80,7 @@ async fn clients_need_a_certificate_where_an_authority_is_named() {
     assert!(connect(&server, ("all", "wrong"), &ours, Some(&ours)).await.is_err(), "with another password");
 
     // A file that changes is used by the next connection; one that has begun goes on.
-    std::fs::write(folder.path().join("ca.pem"), other.pem()).unwrap();
+    other.write_own(folder.path()).unwrap();
     assert!(tls.reload().unwrap());
     let next = connect(&server, login, &ours, Some(&other)).await.unwrap();
     assert_eq!(one(&next, "SELECT 2").await, "2");
