@@ -151,7 +151,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
 
     let up = MeasuredProcess::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     check::http(&installed.http, &expected)?;
-    postgres::check(&url_of(&installed.postgres), OF_THE_VIEW, &expected).await?;
+    postgres::check(&url_of(&installed.postgres), OF_THE_VIEW, purchases.windows(), &expected).await?;
     idle(Access::Http, asking.http(&installed.http).await?);
     idle(Access::HttpBatch, asking.http_batch(&installed.http).await?);
     idle(Access::Wire, asking.wire(&installed.postgres).await?);

@@ -14,7 +14,7 @@ use super::check::{Expected, has_row};
 use super::final_rows;
 use crate::asking::{Client, Connected, failed};
 use crate::latencies::Latencies;
-use crate::purchases::FOUR_WINDOWS;
+use crate::purchases::Window;
 use crate::purchases::question::{KEY, shape};
 
 pub(super) struct Database {
@@ -46,7 +46,7 @@ impl Database {
     /// Measures requests for one key, and for many.
     pub(super) async fn fill_and_ask(&self, asking: &Ask, node: &Node, expected: &Expected) -> Result<(Vec<Latencies>, Vec<Latencies>)> {
         self.fill(asking, node).await?;
-        check(&self.url, ONE, expected).await?;
+        check(&self.url, ONE, asking.purchases.windows(), expected).await?;
         Ok((self.ask(asking).await?, self.ask_batch(asking).await?))
     }
 
@@ -127,9 +127,9 @@ const MANY: &str = "SELECT * FROM answer WHERE account_id = ANY($1)";
 
 /// Compares the rows that a server has for some keys with what is expected: counts only, which is enough to see that it
 /// has the same rows.
-pub(super) async fn check(url: &str, sql: &'static str, expected: &Expected) -> Result<()> {
+pub(super) async fn check(url: &str, sql: &'static str, windows: &[Window], expected: &Expected) -> Result<()> {
     let mut connection = PgConnection::connect(url).await.map_err(failed)?;
-    let columns = FOUR_WINDOWS.map(|window| format!("purchases_{}", window.text));
+    let columns: Vec<String> = windows.iter().map(|window| format!("purchases_{}", window.text)).collect();
     for (key, row) in expected {
         let kept = sqlx::query(sql).bind(key).fetch_optional(&mut connection).await.map_err(failed)?;
         let kept = match kept {
