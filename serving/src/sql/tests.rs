@@ -398,8 +398,6 @@ async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
     assert!(refusal.contains("array_repeat"), "{refusal}");
 }
 
-/// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a
-/// view's own values.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_with_the_name_of_a_table_function_decides_where_its_query_stands() {
     let harness = Harness::filled().await;
@@ -416,6 +414,8 @@ async fn a_view_with_the_name_of_a_table_function_decides_where_its_query_stands
     assert_eq!(lines(&harness, "SELECT count(*) AS n FROM range(1, 10)").await, [r#"{"n":9}"#]);
 }
 
+/// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a
+/// view's own values.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_does_not_make_a_value_past_all_memory() {
     let harness = Harness::filled().await;
