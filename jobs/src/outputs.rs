@@ -67,7 +67,7 @@ impl<'a> OutputReader<'a> {
         Self { log, name: &alert.name, topic: alert.topic.clone(), output_of: alert_of, next: BTreeMap::new() }
     }
 
-    /// Says from which records on the topic is there, if older ones were deleted.
+    /// Says at which offsets the topic begins, if older records were deleted.
     pub async fn deleted(&self) -> Result<Option<String>> {
         let bounds = self.log.bounds(&self.topic).await?;
         Ok(deleted(&self.topic, &bounds))

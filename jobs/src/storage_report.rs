@@ -1,6 +1,6 @@
 //! `storage`: what the object storage holds, by stream, view, kind and age, and what other settings would free:
-//! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]), another `serving.cache_bytes`. But
-//! for the log it is a pure function of the catalog's state, which knows every file and its size.
+//! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]), another `serving.cache_bytes`.
+//! Except for the log, it is a pure function of the catalog's state, which knows every file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ impl Usage {
 }
 
 impl Installation {
-    /// Reports what is stored. Reads the catalog, and where the records of the embedded log begin and end.
+    /// Reports what is stored. Reads the catalog, and of the embedded log how old its records are.
     ///
     /// Errors: `Unavailable` if the catalog or the embedded log does not answer.
     pub async fn storage_report(&self) -> Result<StorageReport> {

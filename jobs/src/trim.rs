@@ -2,10 +2,10 @@
 //! sinks and alerts that no stream reads, those that were appended long ago, also of those that were dropped.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
-//! How long ago that was is the time of the checkpoint, as far back as the catalog has checkpoints: they are forgotten
-//! after their stream's retention. So what was committed late, because no worker ran, stays as long as what was
-//! committed at once. The last record before the committed vector stays too, because it identifies the log when a
-//! partition is taken over, and so does what a replay pins, which may read it.
+//! The time of a commit is that of its checkpoint, so what was committed late, because no worker ran, stays as long as
+//! what was committed at once. The catalog forgets checkpoints after their stream's retention; before them, the time of
+//! the append counts. The last record before the committed vector stays, because it identifies the log when a partition
+//! is taken over. So does what a replay pins, which may read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,8 +120,8 @@ struct OldRecords {
 
 /// Returns the first offset of each partition that was committed at `since` or later.
 ///
-/// A compacted checkpoint has the time of the last commit in it, of one day, and all of its offsets count as committed
-/// then.
+/// A compacted checkpoint holds commits of one day and has the time of the last of them: all of its offsets count as
+/// committed then.
 fn committed_since(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId, Offset> {
     let mut first: BTreeMap<&PartitionId, Offset> = BTreeMap::new();
     for range in state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at >= since).flat_map(|recent| &recent.ranges) {

@@ -313,7 +313,7 @@ fn cast_type(data_type: &ast::DataType) -> Option<DataType> {
     })
 }
 
-/// What texts with parameters ask. They are asked again and again, each is parsed once.
+/// What texts with parameters ask. They are asked again and again, so each is parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct PlainLookups(RwLock<KnownTexts>);
 

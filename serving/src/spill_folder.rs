@@ -24,8 +24,8 @@ impl SpillFolder {
         &self.0
     }
 
-    /// The same error; one of the disk names the folder and its setting. It is of this folder: what a query reads comes
-    /// from mapped files and from the storage, whose errors are our own.
+    /// Adds the folder and its setting to an error of the disk; other errors stay as they are. An error of the disk
+    /// comes from this folder: a query reads mapped files and the storage, whose errors are our own.
     pub(crate) fn named(&self, error: DataFusionError) -> DataFusionError {
         let is_of_the_disk = match error.find_root() {
             DataFusionError::IoError(_) => true,

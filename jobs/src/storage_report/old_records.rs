@@ -1,4 +1,4 @@
-//! What a shorter `log.retention` would free of the embedded log: what trimming would do, as a plan.
+//! What a shorter `log.retention` would free of the embedded log: what trimming would delete with it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Keywords in the places of names. The parser takes `offset` behind a comma for the clause, and its error is about
-//! whatever follows: here the word itself is found, so that an error can say to write it in double quotes.
+//! Keywords in the places of names. The parser takes `offset` after a comma for the clause, and its error is about
+//! whatever follows. Here the word itself is found, so that an error can say to write it in double quotes.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -13,7 +13,7 @@ use types::sql_errors::{SqlPlace, parser_text};
 const MOST: usize = 8;
 /// A text with more words and symbols is not parsed again.
 const LONGEST: usize = 2_000;
-/// Words and symbols behind which an expression begins.
+/// Words after which an expression begins.
 const BEFORE_A_NAME: [&str; 11] = ["select", "distinct", "by", "where", "having", "and", "or", "not", "on", "when", "then"];
 
 /// A keyword that would be a name in double quotes.

@@ -76,7 +76,7 @@ pub trait Log: Send + Sync + fmt::Debug {
         Ok(0)
     }
 
-    /// Returns what a log that is trimmed has in all its topics; nothing for another.
+    /// Returns the size of all topics together; zero for a log that is never trimmed.
     async fn size(&self) -> Result<LogSize> {
         Ok(LogSize::default())
     }

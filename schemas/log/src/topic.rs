@@ -29,11 +29,11 @@ pub struct PartitionBounds {
     pub end: Offset,
 }
 
-/// What a log has in all its topics.
+/// The size of all topics of a log together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogSize {
     pub records: u64,
-    /// What they take where they are stored, with all that is kept beside them.
+    /// What they take where they are stored, with everything that is kept beside them.
     pub bytes: u64,
 }
 

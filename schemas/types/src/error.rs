@@ -125,7 +125,7 @@ impl Error {
         }
     }
 
-    /// Returns what a DataFusion error says, in plain words: why an expression fails on an event, say.
+    /// Returns what a DataFusion error says, in plain words; for example, why an expression fails on an event.
     pub fn plain_message(error: &datafusion::error::DataFusionError) -> String {
         Error::inside(error).map_or_else(|| crate::sql_errors::plain(error).0, |ours| ours.to_string())
     }

@@ -52,7 +52,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// What was counted of a key is between `least` and `most`.
+    /// `least` and `most` bound what was counted of a key.
     fn is_hot(&self, least: u64, most: u64, from: &HotFrom) -> bool {
         let (least, most) = (least as f64, most as f64);
         let is_large_part = most / self.all >= from.share && most / self.seconds >= LEAST_PER_SECOND;

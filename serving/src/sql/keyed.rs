@@ -1,7 +1,7 @@
 //! Plans the plainest questions ([`PlainLookup`]): DataFusion takes far longer to plan one than the node to answer it.
 //!
-//! Each key is named once, with values that are of its type or become so without a doubt. A question in any other form,
-//! or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
+//! Each key is named once, with values of its type, or values that can only become one value of it. A question in any
+//! other form, or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl AnswerColumns {
     }
 }
 
-/// Whether an answer's column can have this name: some are shown as SQL instead.
+/// Whether an answer shows this name as it is: some are shown as SQL instead.
 fn is_as_written(name: &str) -> bool {
     !name.contains('(') || constants_as_sql(name) == name
 }
@@ -236,7 +236,7 @@ fn items(number: usize, params: &Params) -> Option<Vec<ScalarValue>> {
     }
 }
 
-/// A value as CAST has it, for casts whose outcome is beyond doubt.
+/// What CAST makes of a value; `None` where the outcome is not certain.
 fn cast(value: ScalarValue, to: Option<&DataType>) -> Option<ScalarValue> {
     let Some(to) = to else { return Some(value) };
     let from = value.data_type();

@@ -60,7 +60,8 @@ pub fn register(session: &SessionContext) {
 pub(super) enum Recurring {
     /// By the rule.
     Once,
-    /// What is within a limit even so is within it by the rule, and no values have to be kept to find that.
+    /// What is within a limit when it is counted like this is within it by the rule too. No values have to be kept to
+    /// find that.
     EachTime,
 }
 

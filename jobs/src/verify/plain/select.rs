@@ -86,8 +86,8 @@ pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()>
     Ok(())
 }
 
-/// Turns it into the question which rows may have such a value: the keys, and one BOOLEAN. A row of which that is false
-/// has none.
+/// Turns it into the question which rows may have such a value: the keys, and one BOOLEAN, which is false only for rows
+/// without one.
 pub(super) fn ask_may_be_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
     keep_keys(select, rewritten);
     select.projection.push(parse_item(&format!("{} AS {}", rewritten.may_be_past.join(" OR "), quoted(MAY_BE_PAST)))?);

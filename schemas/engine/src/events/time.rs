@@ -76,7 +76,7 @@ pub fn format_date(days: i32) -> String {
     }
 }
 
-/// Appends `YYYY-MM-DD`. Not by chrono's formats, which are read anew for each time: an answer has three.
+/// Appends `YYYY-MM-DD`. Not by chrono's formats, which are parsed again for each time: an answer has three.
 fn push_date(text: &mut String, date: NaiveDate) {
     match u32::try_from(date.year()) {
         Ok(year @ 0..=9_999) => {

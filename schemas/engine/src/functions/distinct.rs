@@ -109,7 +109,7 @@ struct DistinctCounts {
     value_type: DataType,
     converter: RowConverter,
     /// Values in row format, with the number of each. Made for the first value: it begins with 16 KiB, and many
-    /// accumulators are made that are given none.
+    /// accumulators get no value.
     numbers: Option<ArrowBytesMap<i64, u32>>,
     seen: HashSet<(u32, u32)>,
     /// The number of different values of each group.

@@ -36,7 +36,7 @@ pub(super) struct Columns {
 pub(super) struct StateCall {
     /// The aggregate call without `within`. Its ORDER BY is not completed yet.
     pub(super) call: Expr,
-    /// The call as its fields are named: without ORDER BY, unless another has the name then.
+    /// The call as its fields are named: without ORDER BY, unless an earlier state has that name.
     pub(super) sql: String,
     /// The call as it is shown.
     pub(super) shown: String,

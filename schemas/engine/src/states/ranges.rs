@@ -197,8 +197,8 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// The array that these rows are in, and their range, if they follow one another: then they need not be copied. So do
-/// most keys' rows, which are few and in one layer.
+/// The array that these rows are in, and their range, if they follow one another: then they need not be copied. Most
+/// keys have few rows, which are in one layer and follow one another.
 fn consecutive(rows: &[(usize, usize)]) -> Option<(usize, Range<usize>)> {
     let (batch, from) = *rows.first()?;
     let is_next = |(place, row): (usize, &(usize, usize))| *row == (batch, from + place);
