@@ -125,7 +125,7 @@ impl SnapshotCopy {
 
     pub(crate) fn local(&self) -> LocalFiles {
         let of_tiers = self.tiers.iter().map(|tier| tier.buckets.local());
-        of_tiers.fold(LocalFiles::default(), |sum, tier| LocalFiles { here: sum.here + tier.here, of: sum.of + tier.of })
+        of_tiers.fold(LocalFiles::default(), |sum, tier| LocalFiles { here: sum.here + tier.here, all: sum.all + tier.all })
     }
 
     /// The bytes of its local files.

@@ -61,7 +61,7 @@ async fn again_later(view: &str, error: &Error) {
 async fn report_missing(copy: &Fetching) -> std::convert::Infallible {
     let gauge = missing(&copy.view);
     loop {
-        let missing: usize = copy.tiers.iter().map(|tier| tier.local()).map(|files| files.of - files.here).sum();
+        let missing: usize = copy.tiers.iter().map(|tier| tier.local()).map(|files| files.all - files.here).sum();
         gauge.set(missing as f64);
         tokio::time::sleep(REPORT_EVERY).await;
     }

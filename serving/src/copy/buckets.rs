@@ -25,7 +25,7 @@ static COPIES: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LocalFiles {
     pub(crate) here: usize,
-    pub(crate) of: usize,
+    pub(crate) all: usize,
 }
 
 pub(super) struct CopiedBuckets {
@@ -87,7 +87,7 @@ impl CopiedBuckets {
 
     pub(super) fn local(&self) -> LocalFiles {
         let with_file = || self.slots.iter().filter(|slot| slot.file.is_some());
-        LocalFiles { here: with_file().filter(|slot| slot.run.get().is_some()).count(), of: with_file().count() }
+        LocalFiles { here: with_file().filter(|slot| slot.run.get().is_some()).count(), all: with_file().count() }
     }
 
     pub(super) fn local_bytes(&self) -> u64 {
@@ -214,8 +214,8 @@ impl Slot {
 
 impl fmt::Debug for CopiedBuckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LocalFiles { here, of } = self.local();
-        write!(f, "CopiedBuckets({here} of {of})")
+        let LocalFiles { here, all } = self.local();
+        write!(f, "CopiedBuckets({here} of {all})")
     }
 }
 

@@ -170,12 +170,12 @@ async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
     let site = Site::new().await;
     site.gate.set(1, Way::Held);
     let started = site.start().await;
-    assert_eq!(started.copy().unwrap().local(), LocalFiles { here: 0, of: 3 });
+    assert_eq!(started.copy().unwrap().local(), LocalFiles { here: 0, all: 3 });
     let (near, far) = (&site.devices[0][0], &site.devices[1][0]);
     let (answer, meta) = ask(&started.node, near).await.unwrap();
     assert_eq!((&answer, meta.degraded), (&site.expected[near], false));
     assert_eq!(ask_views(&started.node, near).await.unwrap(), (answer, meta));
-    assert_eq!(started.copy().unwrap().local(), LocalFiles { here: 1, of: 3 }, "only what was needed is fetched");
+    assert_eq!(started.copy().unwrap().local(), LocalFiles { here: 1, all: 3 }, "only what was needed is fetched");
 
     let waiting = |device: String| {
         tokio::spawn({
@@ -212,7 +212,7 @@ async fn the_rest_is_copied_by_itself_and_its_progress_is_reported() {
     };
     assert_eq!(copied().await, r#"{"buckets":3,"buckets_copied":0}"#);
     let (stop, run) = started.run();
-    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, of: 3 }).await;
+    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, all: 3 }).await;
     assert!(!started.copy().unwrap().is_whole());
     site.gate.set(2, Way::Fine);
     until("what was refused is tried again", || started.copy().unwrap().is_whole()).await;
@@ -332,7 +332,7 @@ async fn a_newer_snapshot_takes_the_place_of_one_that_is_being_copied_once_it_is
     site.gate.set(1, Way::Held);
     let started = site.start().await;
     let (stop, run) = started.run();
-    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, of: 3 }).await;
+    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, all: 3 }).await;
     let old = started.copy().unwrap();
     let (buckets, former) = (Arc::downgrade(&old.tiers[0].buckets), old.manifest.run);
     drop(old);
@@ -408,7 +408,7 @@ async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     site.gate.set(1, Way::Held);
     let started = site.start().await;
     let (stop, run) = started.run();
-    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, of: 3 }).await;
+    until("two are copied", || started.copy().unwrap().local() == LocalFiles { here: 2, all: 3 }).await;
     let buckets = Arc::downgrade(&started.copy().unwrap().tiers[0].buckets);
     stop.cancel();
     run.await.unwrap();
@@ -429,8 +429,8 @@ async fn a_tier_that_the_next_snapshot_names_too_is_not_fetched_again() {
     let live = started.node.read_view().unwrap().view("velocity").unwrap().live.clone();
     let next = Manifest { deltas: vec![Tier::default()], ..copy.manifest.clone() };
     let begin = |before: Option<&SnapshotCopy>| SnapshotCopy::begin(&storage, next.clone(), &live, started.cache.path(), before);
-    assert_eq!(begin(Some(&copy)).local(), LocalFiles { here: 3, of: 3 });
-    assert_eq!(begin(None).local(), LocalFiles { here: 0, of: 3 });
+    assert_eq!(begin(Some(&copy)).local(), LocalFiles { here: 3, all: 3 });
+    assert_eq!(begin(None).local(), LocalFiles { here: 0, all: 3 });
     let again = begin(Some(&copy));
     again.fetch_all().await.unwrap();
     assert!(again.is_whole());

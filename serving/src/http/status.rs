@@ -121,7 +121,7 @@ fn building_json(read_view: &ReadView, building: &BuildingView) -> Value {
 }
 
 fn how_far(live: &LiveView, files: LocalFiles) -> Value {
-    json!({ "view": live.name, "version": live.version, "buckets": files.of, "buckets_copied": files.here })
+    json!({ "view": live.name, "version": live.version, "buckets": files.all, "buckets_copied": files.here })
 }
 
 /// `GET /metrics`: as Prometheus reads them.

@@ -46,7 +46,7 @@ pub(super) fn ready(
     let view_schema = live.plan.output_schema();
     let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
     let Some(keys) = keys(&lookup, &live.plan, params) else { return Ok(None) };
-    let context = QueryContext::new(read_view.clone(), text.as_of, &[] as &[&str])?.on_value_error(text.on_value_error);
+    let context = QueryContext::new(read_view.clone(), text.as_of, std::slice::from_ref(&lookup.view))?.on_value_error(text.on_value_error);
     if context.needs_archive(loaded) {
         return Ok(None);
     }

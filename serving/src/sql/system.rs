@@ -355,7 +355,7 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))
         .integer("snapshot_events", rows, |view| view.snapshot.map(|snapshot| snapshot.events))
         .integer("snapshot_rows", rows, |view| view.snapshot.map(|snapshot| snapshot.rows))
-        .integer("buckets", rows, |view| view.buckets.map(|buckets| buckets.of as i64))
+        .integer("buckets", rows, |view| view.buckets.map(|buckets| buckets.all as i64))
         .integer("buckets_copied", rows, |view| view.buckets.map(|buckets| buckets.here as i64))
         .integer("layers", rows, |view| view.layers.map(|layers| layers as i64))
         .integer("speed_rows", rows, |view| view.speed_rows.map(|rows| rows as i64))
