@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use catalog::{AlertVersion, Catalog, OpenAlert, Revision};
+use catalog::{AlertVersion, Catalog, OpenAlert, OpenAlertName, Revision};
 use types::Result;
 
 /// Open alerts that are read together. One takes up to a megabyte.
@@ -15,20 +15,6 @@ pub(crate) struct OpenAlerts {
     catalog: Catalog,
     versions: Arc<[AlertVersion]>,
     last: Option<OpenAlertName>,
-}
-
-/// Says which open alert is meant.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct OpenAlertName {
-    pub(crate) alert: String,
-    pub(crate) version: u32,
-    pub(crate) keys: String,
-}
-
-impl OpenAlertName {
-    pub(crate) fn new(open: &OpenAlert) -> Self {
-        Self { alert: open.alert.to_string(), version: open.version, keys: open.keys.clone() }
-    }
 }
 
 /// What was read together.
@@ -54,8 +40,7 @@ impl OpenAlerts {
     /// Reads the next ones: at most `most`, and at most [`READ_AT_ONCE`].
     pub(crate) async fn next(&mut self, most: u32) -> Result<Page> {
         let wanted = most.min(READ_AT_ONCE);
-        let after = self.last.as_ref().map(|last| (&*last.alert, last.version, &*last.keys));
-        let (revision, open) = self.catalog.open_alerts_of(&self.versions, after, wanted).await?;
+        let (revision, open) = self.catalog.open_alerts_of(&self.versions, self.last.as_ref(), wanted).await?;
         if let Some(last) = open.last() {
             self.last = Some(OpenAlertName::new(last));
         }

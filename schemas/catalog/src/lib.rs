@@ -18,8 +18,9 @@ pub use decide::{
 pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
     DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, OpenAlert,
-    OpenAlertCount, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters, Revision, Role, RunRecord, RunStatus, ScramKeys,
-    SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
+    OpenAlertCount, OpenAlertName, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters, Revision, Role, RunRecord,
+    RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenRecord, TransitionPlace,
+    TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

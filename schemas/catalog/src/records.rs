@@ -16,8 +16,8 @@ mod pause;
 mod token;
 
 pub use alert::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, TransitionPlace,
-    TransitionsAfter,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName,
+    TransitionPlace, TransitionsAfter,
 };
 pub use parameter::ParameterRecord;
 pub use pause::{PauseRecord, SinkClaim, SinkRange, SinkSwitch};

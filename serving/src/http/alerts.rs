@@ -16,14 +16,14 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use catalog::TransitionPlace;
+use catalog::{OpenAlertName, TransitionPlace};
 use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
 use super::input::{EVENT_STREAM, accepts_events, json_bytes, parameters};
 use super::problem::Problem;
-use crate::open_alerts::{OpenAlertName, OpenAlerts};
+use crate::open_alerts::OpenAlerts;
 
 mod events;
 mod recent;

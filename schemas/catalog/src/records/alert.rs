@@ -121,6 +121,20 @@ pub struct OpenAlert {
     pub record: String,
 }
 
+/// Says which open alert is meant, whether it is still open or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAlertName {
+    pub alert: String,
+    pub version: u32,
+    pub keys: String,
+}
+
+impl OpenAlertName {
+    pub fn new(open: &OpenAlert) -> OpenAlertName {
+        OpenAlertName { alert: open.alert.to_string(), version: open.version, keys: open.keys.clone() }
+    }
+}
+
 /// How many keys of a version of an alert are open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAlertCount {

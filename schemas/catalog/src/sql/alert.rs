@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::session::{Row, Session, SharedNames, values};
 use super::{Catalog, meta};
 use crate::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, Revision, TransitionPlace,
-    TransitionsAfter,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName, Revision,
+    TransitionPlace, TransitionsAfter,
 };
 use types::tiles::Micros;
 use types::vector::Vector;
@@ -44,15 +44,15 @@ impl Catalog {
     }
 
     /// Returns up to `limit` open alerts of these versions, in their order, those of one version by key, and the
-    /// catalog's revision; after a key of a version, if it is given.
+    /// catalog's revision; those that come after `after`, if it is given.
     pub async fn open_alerts_of(
         &self,
         versions: &[AlertVersion],
-        after: Option<(&str, u32, &str)>,
+        after: Option<&OpenAlertName>,
         limit: u32,
     ) -> Result<(Revision, Vec<OpenAlert>)> {
         let mut session = Box::pin(self.engine.read()).await?;
-        let found = open_of(&mut session, versions, after, limit).await;
+        let found = open_of_versions(&mut session, versions, after, limit).await;
         session.finish(found).await
     }
 
@@ -211,17 +211,17 @@ fn open_count(row: &Row) -> Result<OpenAlertCount> {
 }
 
 /// One question a version that is looked at: what is open of others is not read.
-async fn open_of(
+async fn open_of_versions(
     session: &mut Session,
     versions: &[AlertVersion],
-    after: Option<(&str, u32, &str)>,
+    after: Option<&OpenAlertName>,
     limit: u32,
 ) -> Result<(Revision, Vec<OpenAlert>)> {
     let revision = meta::revision(session).await?;
     let (mut names, mut found) = (SharedNames::default(), Vec::new());
-    let is_left = |version: &&AlertVersion| after.is_none_or(|(alert, number, _)| (&*version.0, version.1) >= (alert, number));
+    let is_left = |version: &&AlertVersion| after.is_none_or(|last| (&*version.0, version.1) >= (&*last.alert, last.version));
     for (alert, version) in versions.iter().filter(is_left) {
-        let last = after.filter(|(known, number, _)| (*known, *number) == (&**alert, *version)).map_or("", |(_, _, keys)| keys);
+        let last = after.filter(|last| *last.alert == **alert && last.version == *version).map_or("", |last| &*last.keys);
         let left = i64::from(limit) - found.len() as i64;
         if left <= 0 {
             break;

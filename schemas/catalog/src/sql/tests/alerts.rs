@@ -135,8 +135,8 @@ async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
     for limit in 1..7 {
         let (mut found, mut after): (Vec<String>, Option<OpenAlert>) = (Vec::new(), None);
         loop {
-            let after_it = after.as_ref().map(|open| (&*open.alert, open.version, &*open.keys));
-            let (revision, page) = test.catalog.open_alerts_of(&asked, after_it, limit).await.unwrap();
+            let last = after.as_ref().map(OpenAlertName::new);
+            let (revision, page) = test.catalog.open_alerts_of(&asked, last.as_ref(), limit).await.unwrap();
             assert_eq!(revision, test.catalog.revision().await.unwrap());
             found.extend(page.iter().map(|open| format!("{}{}", open.alert, open.keys)));
             if page.len() < limit as usize {
