@@ -11,6 +11,8 @@ use types::sql_errors::{SqlPlace, parser_text};
 
 /// At most this many words are tried, and named: each is one more parse.
 const MOST: usize = 8;
+/// Where a parser stops that has read everything.
+const END_OF_TEXT: SqlPlace = SqlPlace { line: usize::MAX, column: usize::MAX };
 /// A text with more words and symbols is not parsed again.
 const LONGEST: usize = 2_000;
 /// Words after which an expression begins.
@@ -29,7 +31,7 @@ pub(crate) struct KeywordAsName {
 pub fn refusal(sql: &str) -> Option<Error> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
     let found = keywords_as_names(&tokens);
-    let (line, column) = found.first()?.place;
+    let SqlPlace { line, column } = found.first()?.place;
     let names: Vec<String> = found.iter().map(|keyword| format!("\"{}\"", keyword.name)).collect();
     let names = names.join(", ");
     let are = if found.len() == 1 { "is a keyword" } else { "are keywords" };
@@ -67,11 +69,11 @@ pub(crate) fn keywords_as_names(tokens: &[TokenWithSpan]) -> Vec<KeywordAsName> 
     found
 }
 
-/// Where the parser stops; the largest place for the end of the text.
+/// Where the parser stops.
 fn stopped_at(tokens: &[TokenWithSpan]) -> Option<SqlPlace> {
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.to_vec());
     match parser.parse_statements() {
-        Err(error) => Some(parser_text(&error.to_string()).1.unwrap_or((usize::MAX, usize::MAX))),
+        Err(error) => Some(parser_text(&error.to_string()).1.unwrap_or(END_OF_TEXT)),
         // It takes END for the end of a block, and leaves what follows.
         Ok(_) => Some(parser.peek_token()).filter(|next| next.token != Token::EOF).map(|next| place(&next)),
     }
@@ -117,7 +119,7 @@ fn with_quotes(tokens: &[TokenWithSpan], at: usize) -> Vec<TokenWithSpan> {
 }
 
 fn place(token: &TokenWithSpan) -> SqlPlace {
-    (token.span.start.line as usize, token.span.start.column as usize)
+    SqlPlace { line: token.span.start.line as usize, column: token.span.start.column as usize }
 }
 
 #[cfg(test)]

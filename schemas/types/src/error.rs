@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::sql_errors::{self, SqlPlace};
+
 /// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -127,7 +129,7 @@ impl Error {
 
     /// Returns what a DataFusion error says, in plain words; for example, why an expression fails on an event.
     pub fn plain_message(error: &datafusion::error::DataFusionError) -> String {
-        Error::inside(error).map_or_else(|| crate::sql_errors::plain(error).0, |ours| ours.to_string())
+        Error::inside(error).map_or_else(|| sql_errors::plain(error).0, |ours| ours.to_string())
     }
 
     /// Returns a copy of this error with its source as text, for an error that is returned to several callers.
@@ -182,9 +184,9 @@ impl From<datafusion::error::DataFusionError> for Error {
             D::ParquetError(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         };
-        let (message, place) = crate::sql_errors::plain(&error);
+        let (message, place) = sql_errors::plain(&error);
         match place {
-            Some((line, column)) => Error::new(kind, message).with("line", line).with("column", column),
+            Some(SqlPlace { line, column }) => Error::new(kind, message).with("line", line).with("column", column),
             None => Error::new(kind, message),
         }
     }

@@ -24,13 +24,19 @@ const NUMBER: &str = "a number";
 /// How to convert a text to a number. A caller that knows the argument replaces the dots with it.
 pub const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
 
-/// A line and a column, counted from 1.
-pub type SqlPlace = (usize, usize);
+/// A place in the text of SQL. One that comes later is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SqlPlace {
+    /// Counted from 1.
+    pub line: usize,
+    /// Characters, counted from 1.
+    pub column: usize,
+}
 
 /// Returns the message, and the place in the SQL if the error names one.
 pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
-    let place = span.map(|span| (span.start.line as usize, span.start.column as usize));
+    let place = span.map(|span| SqlPlace { line: span.start.line as usize, column: span.start.column as usize });
     let message = match error.find_root() {
         DataFusionError::SQL(error, _) => {
             let text = match &**error {
@@ -74,7 +80,7 @@ fn too_many_digits(text: &str) -> Option<&str> {
 pub fn parser_text(text: &str) -> (String, Option<SqlPlace>) {
     let place = |tail: &str| {
         let (line, column) = tail.split_once(", Column: ")?;
-        Some((line.trim().parse().ok()?, column.trim().parse().ok()?))
+        Some(SqlPlace { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
     };
     let split = text.rsplit_once(" at Line: ").and_then(|(message, tail)| Some((message, place(tail)?)));
     let (message, place) = split.map_or((text, None), |(message, place)| (message, Some(place)));

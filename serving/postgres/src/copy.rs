@@ -8,7 +8,7 @@ use bytes::{BufMut, BytesMut};
 use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use types::sql_errors::parser_text;
+use types::sql_errors::{SqlPlace, parser_text};
 use types::{Error, Result};
 
 use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, Problem, READ_ONLY};
@@ -55,7 +55,7 @@ pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
         let (message, place) = parser_text(&error.to_string()).clone();
         let error = Error::input(format!("the SQL is not understood: {}", message.trim_start_matches("sql parser error: ")));
         Problem::from(match place {
-            Some((line, column)) => error.with("line", line).with("column", column),
+            Some(SqlPlace { line, column }) => error.with("line", line).with("column", column),
             None => error,
         })
     })?;

@@ -4,6 +4,7 @@ use committed::damage::with_help;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use serving::OUT_OF_TIME;
+use types::sql_errors::SqlPlace;
 use types::{Error, ErrorKind};
 
 /// An error on its way to a client.
@@ -18,8 +19,7 @@ struct Said {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
-    /// Line and column in the text, counted from 1.
-    place: Option<(usize, usize)>,
+    place: Option<SqlPlace>,
     /// The character in the text, counted from 1.
     position: Option<usize>,
     is_fatal: bool,
@@ -96,7 +96,7 @@ impl Problem {
     /// The same for a statement that begins at this byte of the text that was sent.
     pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
         let before = text[..start].chars().count();
-        let at = self.said.place.and_then(|(line, column)| character(&text[start..], line, column));
+        let at = self.said.place.and_then(|place| character(&text[start..], place));
         self.said.position = at.map(|at| before + at);
         self
     }
@@ -143,7 +143,7 @@ impl From<Error> for Problem {
             message,
             detail: (!detail.is_empty()).then(|| detail.join(", ")),
             hint: error.fact("help").map(str::to_owned),
-            place: number("line").zip(number("column")),
+            place: number("line").zip(number("column")).map(|(line, column)| SqlPlace { line, column }),
             position: None,
             is_fatal: false,
         };
@@ -175,13 +175,13 @@ fn state_of(error: &Error) -> &'static str {
     }
 }
 
-/// The character at a line and a column, all counted from 1.
-fn character(text: &str, line: usize, column: usize) -> Option<usize> {
+/// The character at a place, counted from 1.
+fn character(text: &str, place: SqlPlace) -> Option<usize> {
     let mut before = 0;
     for (index, of_text) in text.split('\n').enumerate() {
         let length = of_text.chars().count();
-        if index + 1 == line {
-            return Some(before + column.min(length + 1));
+        if index + 1 == place.line {
+            return Some(before + place.column.min(length + 1));
         }
         before += length + 1;
     }

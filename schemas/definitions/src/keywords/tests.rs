@@ -3,7 +3,7 @@ use super::*;
 /// The keywords that are found, and their columns in the text.
 fn found(sql: &str) -> Vec<(String, usize)> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().unwrap();
-    keywords_as_names(&tokens).into_iter().map(|keyword| (keyword.name, keyword.place.1)).collect()
+    keywords_as_names(&tokens).into_iter().map(|keyword| (keyword.name, keyword.place.column)).collect()
 }
 
 #[test]

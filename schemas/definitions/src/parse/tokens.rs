@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::Diagnostic;
+use types::sql_errors::SqlPlace;
 
 /// A token that is not white space or a comment, and its byte range in the text.
 #[derive(Debug, Clone)]
@@ -217,6 +218,12 @@ impl TextPosition {
 impl From<Location> for TextPosition {
     fn from(location: Location) -> Self {
         TextPosition { line: location.line as usize, column: location.column as usize }
+    }
+}
+
+impl From<SqlPlace> for TextPosition {
+    fn from(SqlPlace { line, column }: SqlPlace) -> Self {
+        TextPosition { line, column }
     }
 }
 

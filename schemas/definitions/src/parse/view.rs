@@ -140,7 +140,7 @@ fn syntax_errors(cursor: &Cursor<'_>) -> Vec<Diagnostic> {
         Err(error) => {
             let text = error.to_string();
             let (message, at) = parser_text(text.strip_prefix("sql parser error: ").unwrap_or(&text));
-            let at = at.map_or(end, |(line, column)| TextPosition { line, column });
+            let at = at.map_or(end, TextPosition::from);
             at.error(format!("the SELECT is not understood: {message}"))
         }
     };
@@ -149,9 +149,8 @@ fn syntax_errors(cursor: &Cursor<'_>) -> Vec<Diagnostic> {
 }
 
 fn keyword_as_name(keyword: &KeywordAsName) -> Diagnostic {
-    let (line, column) = keyword.place;
     let name = format!("\"{}\"", keyword.name);
-    TextPosition { line, column }.error(format!("the SELECT is not understood: {name} is a keyword")).help(help(&name))
+    TextPosition::from(keyword.place).error(format!("the SELECT is not understood: {name} is a keyword")).help(help(&name))
 }
 
 fn windows(options: &Options, problems: &mut Diagnostics) -> Vec<NamedWindow> {
