@@ -8,7 +8,7 @@ use catalog::{
     Add, Catalog, CatalogState, CheckpointRange, CheckpointRecord, Commit, CompactionRules, StreamsRead, checkpoint_commit, compacted,
     compactions,
 };
-use types::files::{FileKind, FileRecord, ObjectName, StoredObject};
+use types::files::{EventTimeBounds, FileKind, FileRecord, ObjectName, StoredObject};
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
@@ -172,7 +172,8 @@ fn checkpoint(worker: i32, step: i64, revision: i64, bytes: i64) -> (CheckpointR
 
 fn file(checkpoint: Uuid, bytes: i64, rows: i64) -> FileRecord {
     let name = ObjectName::Archive { stream: "events".into(), checkpoint };
-    FileRecord { kind: FileKind::Archive, ..name.record(StoredObject { bytes, checksum: 1 }, rows, Some((0, 1))) }
+    let event_times = EventTimeBounds { min: 0, max: 1 };
+    FileRecord { kind: FileKind::Archive, ..name.record(StoredObject { bytes, checksum: 1 }, rows, Some(event_times)) }
 }
 
 /// Writes days that are over, and one that is not.

@@ -24,7 +24,8 @@ fn definition(kind: DefinitionKind, name: &str, sql: &str) -> DefinitionRecord {
 
 fn file(name: ObjectName, bytes: i64, days_ago: i64) -> FileRecord {
     let time = NOW - days_ago * DAY_US;
-    name.record(types::files::StoredObject { bytes, checksum: 0 }, bytes / 10, Some((time, time)))
+    let event_times = types::files::EventTimeBounds { min: time, max: time };
+    name.record(types::files::StoredObject { bytes, checksum: 0 }, bytes / 10, Some(event_times))
 }
 
 /// One checkpoint a file: an archive file of `bytes`, as old as said, and the checkpoint that wrote it.

@@ -25,9 +25,7 @@ use crate::scan::{BatchStream, read_file, read_file_as, scan_files};
 use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
-use types::files::FileRecord;
-use types::files::ObjectName;
-use types::tiles::Micros;
+use types::files::{EventTimeBounds, FileRecord, ObjectName};
 use types::vector::{Offset, Vector};
 use types::{Error, Result};
 
@@ -87,7 +85,7 @@ pub async fn write_archive(
 pub struct ArchiveUpload {
     name: ObjectName,
     upload: ParquetUpload,
-    event_times: Option<(Micros, Micros)>,
+    event_times: Option<EventTimeBounds>,
 }
 
 impl ArchiveUpload {
@@ -247,20 +245,21 @@ fn growing_columns(schema: &SchemaRef) -> Vec<String> {
     [OFFSET, EVENT_TIME, TIMESTAMP].into_iter().filter(|name| schema.field_with_name(name).is_ok()).map(str::to_owned).collect()
 }
 
-/// Returns the least and the greatest event time; `None` without rows.
-fn event_time_bounds(batch: &RecordBatch) -> Result<Option<(Micros, Micros)>> {
+/// `None` without rows.
+fn event_time_bounds(batch: &RecordBatch) -> Result<Option<EventTimeBounds>> {
     let times = batch.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
     let times = times.ok_or_else(|| Error::internal("archived rows need the column __event_time in microseconds"))?;
     if times.null_count() > 0 {
         return Err(Error::internal("an archived row has no event time"));
     }
-    Ok(arrow::compute::min(times).zip(arrow::compute::max(times)))
+    let bounds = arrow::compute::min(times).zip(arrow::compute::max(times));
+    Ok(bounds.map(|(min, max)| EventTimeBounds { min, max }))
 }
 
 /// Returns the bounds that cover both.
-fn wider(one: Option<(Micros, Micros)>, other: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {
+fn wider(one: Option<EventTimeBounds>, other: Option<EventTimeBounds>) -> Option<EventTimeBounds> {
     match (one, other) {
-        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (Some(one), Some(other)) => Some(EventTimeBounds { min: one.min.min(other.min), max: one.max.max(other.max) }),
         (one, other) => one.or(other),
     }
 }

@@ -47,6 +47,13 @@ pub struct FileRecord {
     pub marked_for_deletion: bool,
 }
 
+/// The least and the greatest event time in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventTimeBounds {
+    pub min: Micros,
+    pub max: Micros,
+}
+
 /// A stored object's facts: enough to recognise it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredObject {

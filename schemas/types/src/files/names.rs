@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::files::StoredObject;
-use crate::files::{FileKind, FileRecord};
+use crate::files::{EventTimeBounds, FileKind, FileRecord, StoredObject};
 use crate::tiles::Micros;
 use crate::{Error, Result};
 
@@ -99,7 +98,7 @@ impl ObjectName {
     }
 
     /// Returns the catalog's record of this object as it was stored.
-    pub fn record(&self, stored: StoredObject, rows: i64, event_times: Option<(Micros, Micros)>) -> FileRecord {
+    pub fn record(&self, stored: StoredObject, rows: i64, event_times: Option<EventTimeBounds>) -> FileRecord {
         FileRecord {
             path: self.to_string(),
             kind: self.kind(),
@@ -109,8 +108,8 @@ impl ObjectName {
             bytes: stored.bytes,
             rows,
             checksum: stored.checksum,
-            min_event_time: event_times.map(|(min, _)| min),
-            max_event_time: event_times.map(|(_, max)| max),
+            min_event_time: event_times.map(|bounds| bounds.min),
+            max_event_time: event_times.map(|bounds| bounds.max),
             marked_for_deletion: false,
         }
     }
