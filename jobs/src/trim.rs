@@ -100,7 +100,7 @@ impl Trimming {
                 Err(error) => return Err(error),
             };
             for bounds in self.log.bounds(&topic).await? {
-                let Some(before) = trimmable(state, &streams, (bounds.partition, &identity), &recent, now) else { continue };
+                let Some(before) = trimmable(state, &streams, bounds.partition, &identity, &recent, now) else { continue };
                 if before > bounds.begin {
                     let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
                     old.push(OldRecords { source, before, appended_before: committed_before });
@@ -163,13 +163,14 @@ fn output_of(record: &DefinitionRecord) -> Result<Option<(Arc<str>, Option<Durat
     })
 }
 
-/// Returns the offset before which no stream and no run needs the partition's records, and which was not committed
-/// recently: `recent` has the first offset of each partition that was. `None` if one of the streams has read nothing of
-/// it yet, or has read another log.
+/// Returns the offset before which no stream and no run needs the records of a partition of the log of this identity,
+/// and which was not committed recently: `recent` has the first offset of each partition that was. `None` if one of the
+/// streams has read nothing of it yet, or has read another log.
 fn trimmable(
     state: &CatalogState,
     streams: &[Arc<str>],
-    (partition, identity): (i32, &str),
+    partition: i32,
+    identity: &str,
     recent: &BTreeMap<&PartitionId, Offset>,
     now: Micros,
 ) -> Option<Offset> {

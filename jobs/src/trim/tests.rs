@@ -21,7 +21,7 @@ fn what_every_stream_has_committed_may_go_but_for_the_last_record() {
     let state = state(&[("a", 0, 100, "log"), ("b", 0, 40, "log"), ("a", 1, 7, "log"), ("a", 2, 9, "other")]);
     let streams = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
     let may_go =
-        |names: &[&str], partition| trimmable(&state, &streams(names), (partition, "log"), &BTreeMap::new(), 0).map(|offset| offset.0);
+        |names: &[&str], partition| trimmable(&state, &streams(names), partition, "log", &BTreeMap::new(), 0).map(|offset| offset.0);
     assert_eq!(may_go(&["a"], 0), Some(99));
     assert_eq!(may_go(&["a", "b"], 0), Some(39), "the slower stream needs the rest");
     assert_eq!(may_go(&["a", "b"], 1), None, "b has read nothing of it");
@@ -91,7 +91,7 @@ fn what_was_committed_recently_stays_however_old_its_records_are() {
     state.checkpoints = checkpoints.into_iter().collect();
     let may_go = |names: &[&str], partition, since| {
         let streams: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
-        trimmable(&state, &streams, (partition, "log"), &committed_since(&state, since), 40).map(|offset| offset.0)
+        trimmable(&state, &streams, partition, "log", &committed_since(&state, since), 40).map(|offset| offset.0)
     };
     assert_eq!(may_go(&["a"], 0, 31), Some(99), "all was committed long enough ago");
     assert_eq!((may_go(&["a"], 0, 30), may_go(&["a"], 0, 11)), (Some(39), Some(39)));
@@ -161,7 +161,7 @@ fn what_a_replay_reads_stays_while_its_lease_holds() {
     let mut state = state(&[("a", 0, 100, "log")]);
     let pin = Some([(PartitionId::new("a", 0), Offset(20))].into_iter().collect());
     let lease = |name: String| LeaseRecord { name, owner: "p".into(), epoch: 1, expires_at: 5, pin: pin.clone() };
-    let may_go = |state: &CatalogState, now| trimmable(state, &["a".into()], (0, "log"), &BTreeMap::new(), now).map(|offset| offset.0);
+    let may_go = |state: &CatalogState, now| trimmable(state, &["a".into()], 0, "log", &BTreeMap::new(), now).map(|offset| offset.0);
     state.leases.push(lease("serve/a node".into()));
     assert_eq!(may_go(&state, 4), Some(99), "a node reads no log");
     state.leases.push(lease(run_lease("v", 1)));

@@ -116,12 +116,12 @@ impl Log for EmbeddedLog {
 
     async fn trim(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
         let topic = self.store.expect_topic(&source.topic).await?;
-        self.store.trim((topic.id, source), group, before.0, appended_before).await
+        self.store.trim(topic.id, source, group, before.0, appended_before).await
     }
 
     async fn trimmable(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
         let topic = self.store.expect_topic(&source.topic).await?;
-        self.store.trimmable((topic.id, source), group, before.0, appended_before).await
+        self.store.trimmable(topic.id, source, group, before.0, appended_before).await
     }
 
     async fn size(&self) -> Result<LogSize> {

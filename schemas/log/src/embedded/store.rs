@@ -247,7 +247,8 @@ impl Store {
     /// unless another group has read the topic; returns how many records went.
     pub(super) async fn trim(
         &self,
-        (topic_id, source): (i64, &TopicPartition),
+        topic_id: i64,
+        source: &TopicPartition,
         group: &str,
         before: i64,
         appended_before: Micros,
@@ -300,7 +301,8 @@ impl Store {
     /// Returns how many records [`Store::trim`] would delete. What may go is a beginning: its end is found by halving.
     pub(super) async fn trimmable(
         &self,
-        (topic_id, source): (i64, &TopicPartition),
+        topic_id: i64,
+        source: &TopicPartition,
         group: &str,
         before: i64,
         appended_before: Micros,
