@@ -71,7 +71,14 @@ pub(super) struct Comparison {
     amount_type: DataType,
     /// The stream's column with the event's id.
     id: Option<String>,
-    cells: BTreeMap<(String, String), Counted>,
+    cells: BTreeMap<Verdicts, Counted>,
+}
+
+/// How each definition decides about an event.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Verdicts {
+    live: String,
+    changed: String,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +91,7 @@ struct Counted {
 
 impl Comparison {
     /// Errors: `Input` where no column says how a sink decides, or the amount is no number.
-    pub(super) fn new(edited: &EditedSink, (live, changed): (&SinkPlan, &SinkPlan)) -> Result<Comparison> {
+    pub(super) fn new(edited: &EditedSink, live: &SinkPlan, changed: &SinkPlan) -> Result<Comparison> {
         let verdict = match &edited.verdict {
             Some(named) => {
                 both_have(named, live, changed, "--verdict")?;
@@ -128,14 +135,15 @@ impl Comparison {
             None => None,
         };
         for row in 0..rows.num_rows() {
-            let verdicts = (live.value(row).to_owned(), changed.value(row).to_owned());
+            let verdicts = Verdicts { live: live.value(row).to_owned(), changed: changed.value(row).to_owned() };
             if self.cells.len() == MAX_CELLS && !self.cells.contains_key(&verdicts) {
                 return Err(Error::input(format!("the column \"{}\" has more than {MAX_CELLS} pairs of values", self.verdict))
                     .with("expected", "--verdict with a column of few values"));
             }
-            let is_example = verdicts.0 != verdicts.1 && self.cells.get(&verdicts).is_none_or(|cell| cell.examples.len() < EXAMPLES);
+            let is_example =
+                verdicts.live != verdicts.changed && self.cells.get(&verdicts).is_none_or(|cell| cell.examples.len() < EXAMPLES);
             let example = is_example.then(|| self.example(rows, row, &verdicts)).transpose()?;
-            let is_live = verdicts.0 != NO_VERDICT;
+            let is_live = verdicts.live != NO_VERDICT;
             let cell = self.cells.entry(verdicts).or_default();
             cell.events += 1;
             cell.examples.extend(example);
@@ -146,7 +154,7 @@ impl Comparison {
         Ok(())
     }
 
-    fn example(&self, rows: &RecordBatch, row: usize, (live, changed): &(String, String)) -> Result<VerdictExample> {
+    fn example(&self, rows: &RecordBatch, row: usize, Verdicts { live, changed }: &Verdicts) -> Result<VerdictExample> {
         let id = self.id.as_ref().and_then(|id| {
             let columns = [rows.column_by_name(id), rows.column_by_name(&format!("{CHANGED}{id}"))];
             columns.into_iter().flatten().find(|column| column.is_valid(row))
@@ -167,7 +175,7 @@ impl Comparison {
     pub(super) fn finish(self) -> VerdictDifference {
         let amount_type = self.amount.is_some().then_some(&self.amount_type);
         let (mut different, mut cells, mut examples) = (0, Vec::new(), Vec::new());
-        for ((live, changed), counted) in self.cells {
+        for (Verdicts { live, changed }, counted) in self.cells {
             different += if live == changed { 0 } else { counted.events };
             let amount = amount_type.map(|amount_type| counted.sum(amount_type));
             cells.push(Cell { live, changed, events: counted.events, amount });

@@ -90,7 +90,7 @@ async fn checked_definitions(
     };
     let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
-    let Some(comparison) = mistakes.noted(Comparison::new(change, (&live_plan, &plan)))? else { return Ok(None) };
+    let Some(comparison) = mistakes.noted(Comparison::new(change, &live_plan, &plan))? else { return Ok(None) };
     let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
     Ok(Some((Definitions { registry, live, edited: Some(edited) }, Some(comparison))))
 }
