@@ -44,10 +44,10 @@ pub(super) struct Seen {
     codes: usize,
     /// The first text, the first that is neither a time nor a date, the first that is no UUID, and the first UUID that
     /// is respelled.
-    first_text: Option<Found>,
-    first_undated: Option<Found>,
-    first_no_uuid: Option<Found>,
-    first_respelled: Option<Found>,
+    first_text: Option<Example>,
+    first_undated: Option<Example>,
+    first_no_uuid: Option<Example>,
+    first_respelled: Option<Example>,
     /// Strings that are numbers with a decimal point.
     decimals: usize,
     /// The first value; a string without its quotes.
@@ -62,35 +62,49 @@ pub(super) struct Seen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FirstOfKind {
     kind: &'static str,
-    line: usize,
-    /// As JSON, shortened.
-    value: String,
+    /// As JSON.
+    first: Example,
 }
 
 impl fmt::Display for FirstOfKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on line {} ({})", self.kind, self.line, self.value)
+        write!(f, "{}{} ({})", self.kind, self.first.place(), self.first.value)
     }
 }
 
-/// An example, and where it is.
+/// A value that is shown, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
+struct Example {
     line: Option<usize>,
+    /// Shortened.
     value: String,
 }
 
-impl Found {
-    fn new(value: &str, line: Option<usize>) -> Found {
-        Found { line, value: shortened(value) }
+impl Example {
+    fn new(value: &str, line: Option<usize>) -> Example {
+        Example { line, value: shortened(value) }
+    }
+
+    /// ` on line 7`, or nothing if it is not in a file of lines.
+    fn place(&self) -> String {
+        self.line.map_or_else(String::new, |line| format!(" on line {line}"))
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Example {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.value)?;
-        self.line.map_or(Ok(()), |line| write!(f, " on line {line}"))
+        write!(f, "\"{}\"{}", self.value, self.place())
     }
+}
+
+/// What most values of a TEXT column are.
+struct Majority<'a> {
+    count: usize,
+    /// In the plural.
+    kind: &'static str,
+    column_type: ColumnType,
+    /// The first of the other values.
+    exception: Option<&'a Example>,
 }
 
 /// Returns the beginning of a value on one line.
@@ -148,7 +162,7 @@ impl Seen {
             _ => "a number",
         };
         if self.kinds.iter().all(|known| known.kind != kind) {
-            self.kinds.push(FirstOfKind { kind, line, value: shortened(json) });
+            self.kinds.push(FirstOfKind { kind, first: Example::new(json, Some(line)) });
         }
     }
 
@@ -252,8 +266,8 @@ impl Seen {
                 ))
             }
             ColumnType::Text => {
-                let (count, kind, other_type, first) = self.mostly(from_text)?;
-                let first = first.as_ref().map_or(String::new(), |first| format!(", the first {first}"));
+                let Majority { count, kind, column_type: other_type, exception } = self.majority(from_text)?;
+                let first = exception.map_or(String::new(), |first| format!(", the first {first}"));
                 let (others, are) = (values - count, if values - count == 1 { "is" } else { "are" });
                 Some(format!(
                     "{count} of {values} values are {kind}, {others} {are} not{first}; \
@@ -264,18 +278,21 @@ impl Seen {
         }
     }
 
-    /// What most values of a TEXT column are, the type that these have, and the first of the others.
-    fn mostly(&self, from_text: bool) -> Option<(usize, &'static str, ColumnType, &Option<Found>)> {
+    /// What most values of a TEXT column are.
+    fn majority(&self, from_text: bool) -> Option<Majority<'_>> {
         let (times, time_type) = match self.times {
             0 => (self.dates, ColumnType::Date),
             times => (if from_text { times + self.dates } else { times }, ColumnType::TimestampTz),
         };
+        let (numbers, number_type) = (if from_text && self.codes == 0 { self.numbers } else { 0 }, self.guess_number("").0);
+        let uuids = if self.bare < self.uuids { self.uuids } else { 0 };
         let kinds = [
-            (if from_text && self.codes == 0 { self.numbers } else { 0 }, "numbers", self.guess_number("").0, &self.first_text),
-            (times, "times", time_type, &self.first_undated),
-            (if self.bare < self.uuids { self.uuids } else { 0 }, "UUIDs", ColumnType::Uuid, &self.first_no_uuid),
+            Majority { count: numbers, kind: "numbers", column_type: number_type, exception: self.first_text.as_ref() },
+            Majority { count: times, kind: "times", column_type: time_type, exception: self.first_undated.as_ref() },
+            Majority { count: uuids, kind: "UUIDs", column_type: ColumnType::Uuid, exception: self.first_no_uuid.as_ref() },
         ];
-        kinds.into_iter().find(|(count, ..)| *count < self.values() && *count > 0 && is_mostly(*count, self.values()))
+        let values = self.values();
+        kinds.into_iter().find(|Majority { count, .. }| *count < values && *count > 0 && is_mostly(*count, values))
     }
 
     fn guess_number(&self, name: &str) -> (ColumnType, Option<TimeUnit>) {
@@ -363,20 +380,20 @@ impl Seen {
         self.times += usize::from(is_time);
         self.dates += usize::from(is_date);
         self.codes += usize::from(text.bytes().all(|byte| byte.is_ascii_digit()));
-        self.first_text.get_or_insert_with(|| Found::new(text, line));
+        self.first_text.get_or_insert_with(|| Example::new(text, line));
         if !is_time && !is_date {
-            self.first_undated.get_or_insert_with(|| Found::new(text, line));
+            self.first_undated.get_or_insert_with(|| Example::new(text, line));
         }
         match canonical_uuid(text) {
             None => {
-                self.first_no_uuid.get_or_insert_with(|| Found::new(text, line));
+                self.first_no_uuid.get_or_insert_with(|| Example::new(text, line));
             }
             Some(uuid) => {
                 self.uuids += 1;
                 self.bare += usize::from(text.len() == 32);
                 if *uuid != *text {
                     self.respelled += 1;
-                    self.first_respelled.get_or_insert_with(|| Found::new(text, line));
+                    self.first_respelled.get_or_insert_with(|| Example::new(text, line));
                 }
             }
         }
