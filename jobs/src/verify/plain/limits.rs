@@ -37,12 +37,13 @@ const KEEP_EVENTS: [&str; 3] = ["sequence_match", "sequence_count", "window_funn
 const EVENT_BYTES: u64 = 16;
 const STRETCH_BYTES: u64 = 8;
 
-const OF_VALUES: &str = "__bytes_of_values";
-const OF_LIST: &str = "__bytes_of_list";
-/// The same as [`OF_VALUES`], under a name of its own: two columns of one SELECT could not have the same.
-const OF_TEXTS: &str = "__bytes_of_texts";
+/// Functions that return how many bytes values are: of their arguments, or of the items of a list.
+const BYTES_OF_VALUES: &str = "__bytes_of_values";
+const BYTES_OF_LIST: &str = "__bytes_of_list";
+/// The same as [`BYTES_OF_VALUES`], under a name of its own: two columns of one SELECT could not have the same.
+const BYTES_OF_TEXTS: &str = "__bytes_of_texts";
 /// Likewise.
-const OF_RECURRING: &str = "__bytes_of_recurring";
+const BYTES_OF_RECURRING: &str = "__bytes_of_recurring";
 const SUM_IS_PAST: &str = "__sum_is_past";
 
 /// Registers the functions that these expressions call, and a `sum` that is NULL past its type.
@@ -50,7 +51,7 @@ pub fn register(session: &SessionContext) {
     for function in sums_to_verify(SUM_IS_PAST) {
         session.register_udaf(function);
     }
-    for (name, of_list) in [(OF_VALUES, false), (OF_TEXTS, false), (OF_RECURRING, false), (OF_LIST, true)] {
+    for (name, of_list) in [(BYTES_OF_VALUES, false), (BYTES_OF_TEXTS, false), (BYTES_OF_RECURRING, false), (BYTES_OF_LIST, true)] {
         session.register_udf(ScalarUDF::from(Bytes { name, of_list, signature: Signature::variadic_any(Volatility::Immutable) }));
     }
 }
@@ -86,7 +87,7 @@ pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>, recurring: Recurrin
 }
 
 pub(super) fn asks_for_bytes(is_past: &str) -> bool {
-    [OF_VALUES, OF_TEXTS, OF_LIST, AS_TIME, KEPT_EVENT].iter().any(|part| is_past.contains(part))
+    [BYTES_OF_VALUES, BYTES_OF_TEXTS, BYTES_OF_LIST, AS_TIME, KEPT_EVENT].iter().any(|part| is_past.contains(part))
 }
 
 /// What is in the conditions on aggregates of sequences.
@@ -148,8 +149,8 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         let is_kept = KEEP_DIFFERENT_VALUES.contains(&name.as_str());
         return is_kept.then(|| match recurring {
-            Recurring::Once => format!("{OF_LIST}(array_agg(DISTINCT {value}){filter})"),
-            Recurring::EachTime => format!("sum({OF_RECURRING}({value})){filter}"),
+            Recurring::Once => format!("{BYTES_OF_LIST}(array_agg(DISTINCT {value}){filter})"),
+            Recurring::EachTime => format!("sum({BYTES_OF_RECURRING}({value})){filter}"),
         });
     }
     if !KEEP_EVERY_VALUE.contains(&name.as_str()) {
@@ -160,7 +161,7 @@ fn bytes_of(call: &Function, recurring: Recurring) -> Option<String> {
         _ => Vec::new(),
     });
     let kept: Vec<String> = std::iter::once(value.clone()).chain(order).collect();
-    let function = if name == "string_agg" { OF_TEXTS } else { OF_VALUES };
+    let function = if name == "string_agg" { BYTES_OF_TEXTS } else { BYTES_OF_VALUES };
     let bytes = format!("{function}({})", kept.join(", "));
     Some(match call.null_treatment {
         Some(NullTreatment::IgnoreNulls) => format!("sum(CASE WHEN {value} IS NOT NULL THEN {bytes} END){filter}"),
