@@ -56,7 +56,7 @@ pub(crate) use links::check_on_types;
 pub use overflow::ConstantsDoNotWrap;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
-pub(crate) use written::{qualified_sql_of, sql_of};
+pub(crate) use written::{ColumnNames, sql_of};
 
 /// How one view is kept and answered. Everything here follows from the view's SELECT and its streams' definitions.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use types::{Error, Result};
 
 use crate::functions::intervals::LENGTH_FUNCTION;
-use crate::plan::{asks_for_time, sql_of};
+use crate::plan::{ColumnNames, asks_for_time, sql_of};
 
 /// How a term's value goes as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn compared(condition: &Expr, (left, op, right): (&Expr, Operator, &Expr), schem
 fn refused(condition: &Expr) -> Error {
     Error::input(format!(
         "the time at which {} becomes true cannot be computed: expected as_of() in a comparison such as as_of() - last_seen > INTERVAL '30 minutes'",
-        sql_of(condition)
+        sql_of(condition, ColumnNames::Bare)
     ))
 }
 

@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 
-use crate::plan::written::{ordered_sql_of, qualified_ordered_sql_of, sql_of};
+use crate::plan::written::{ColumnNames, ordered_sql_of, sql_of};
 use crate::plan::{Use, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
@@ -107,7 +107,7 @@ fn call_of(
     states: &mut Vec<StateCall>,
 ) -> Result<Call<Range>> {
     let Expr::AggregateFunction(function) = strip_alias(expr) else {
-        return Err(Error::input(format!("{} is not an aggregate call", sql_of(expr))));
+        return Err(Error::input(format!("{} is not an aggregate call", sql_of(expr, ColumnNames::Bare))));
     };
     let split = within::split(function.params.filter.as_deref(), &aggregate.input, streams, view.precision)?;
     let mut function = function.clone();
@@ -126,7 +126,7 @@ fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
     if let Some(known) = states.iter().position(|state| state.call == call) {
         return known;
     }
-    let (sql, shown) = (sql_of(&call), ordered_sql_of(&call));
+    let (sql, shown) = (sql_of(&call, ColumnNames::Bare), ordered_sql_of(&call, ColumnNames::Bare));
     // Two calls that differ in their order alone.
     let sql = if states.iter().any(|state| state.sql == sql) { shown.clone() } else { sql };
     let approximate = is_approximate(&name);
@@ -311,7 +311,7 @@ impl<R: Reach> Fan<'_, R> {
     }
 
     fn sql_of(&self, expr: &Expr) -> String {
-        if is_linked(self.aggregate) { qualified_ordered_sql_of(expr) } else { ordered_sql_of(expr) }
+        ordered_sql_of(expr, if is_linked(self.aggregate) { ColumnNames::WithTable } else { ColumnNames::Bare })
     }
 
     /// Returns the index of the Aggregate's output that an expression above it names.

@@ -20,7 +20,7 @@ use datafusion::prelude::SessionContext;
 use types::{Error, Result};
 
 use crate::checked::checked_physical;
-use crate::plan::written::sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use constant_arguments::check_constant_arguments;
 
 mod constant_arguments;
@@ -165,7 +165,7 @@ fn refused(constant: &Expr, error: DataFusionError) -> Error {
     match constant {
         // The message of a cast names both types.
         Expr::Cast(_) => error,
-        _ => Error::input(format!("{} cannot be computed: {}", sql_of(constant), error.message())),
+        _ => Error::input(format!("{} cannot be computed: {}", sql_of(constant, ColumnNames::Bare), error.message())),
     }
 }
 

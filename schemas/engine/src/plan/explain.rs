@@ -8,7 +8,7 @@ use serde::Serialize;
 pub mod links;
 
 use crate::plan::columns::position_or_push;
-use crate::plan::written::sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
 use definitions::durations::format_bytes;
@@ -218,7 +218,7 @@ fn collect(plan: &LogicalPlan, sources: &mut Vec<String>, filters: &mut Vec<Stri
     match plan {
         LogicalPlan::TableScan(scan) => sources.push(scan.table_name.table().to_owned()),
         LogicalPlan::Filter(filter) => {
-            filters.push(sql_of(&filter.predicate));
+            filters.push(sql_of(&filter.predicate, ColumnNames::Bare));
             collect(&filter.input, sources, filters);
         }
         LogicalPlan::Union(union) => {

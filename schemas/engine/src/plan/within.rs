@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::plan::hidden::{names_event_time, strip_casts};
-use crate::plan::written::sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use definitions::{StreamDefinition, durations};
 use types::tiles::{Level, Range};
 use types::{Error, Result};
@@ -72,7 +72,7 @@ pub(super) fn call(expr: &Expr) -> Option<&[Expr]> {
 pub(super) fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
     let is_event_time = args.first().is_some_and(|arg| names_event_time(arg, input, streams));
     if !is_event_time {
-        let found = args.first().map(sql_of).unwrap_or_default();
+        let found = args.first().map(|expr| sql_of(expr, ColumnNames::Bare)).unwrap_or_default();
         return Err(Error::input(format!(
             "within({found}, ..) is not about the event time: expected the stream's event_time column, unchanged"
         )));
@@ -97,7 +97,7 @@ fn text(arg: Option<&Expr>) -> Result<String> {
         }
         other => Err(Error::input(format!(
             "within() takes its window as a literal text such as '7d' or 'all', found {}",
-            other.map(sql_of).unwrap_or_default()
+            other.map(|expr| sql_of(expr, ColumnNames::Bare)).unwrap_or_default()
         ))),
     }
 }

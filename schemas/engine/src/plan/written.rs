@@ -16,35 +16,38 @@ use crate::plan::{decimals, intervals};
 /// Begins the argument that stands for an ORDER BY.
 const ORDER: &str = "\u{1}order ";
 
-/// Returns an expression over one table as SQL, with unqualified columns. Aggregates have no ORDER BY: the fields of
-/// states are named so.
-pub(crate) fn sql_of(expr: &Expr) -> String {
-    text(&readable(expr, unqualified))
+/// How the columns of an expression are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColumnNames {
+    /// Without their table's name: all are of one table.
+    Bare,
+    /// With it: they are of the sides of a join.
+    WithTable,
 }
 
-/// Same as `sql_of` for the sides of a join: each column has its table's name.
-pub(crate) fn qualified_sql_of(expr: &Expr) -> String {
-    text(&readable(expr, |column| column))
+impl ColumnNames {
+    fn shown(self, column: Column) -> Column {
+        match self {
+            ColumnNames::Bare => Column::from_name(column.name),
+            ColumnNames::WithTable => column,
+        }
+    }
+}
+
+/// Returns an expression as SQL. Aggregates have no ORDER BY: the fields of states are named so.
+pub(crate) fn sql_of(expr: &Expr, names: ColumnNames) -> String {
+    text(&readable(expr, names))
 }
 
 /// Same as `sql_of`, with the ORDER BY of aggregates.
-pub(crate) fn ordered_sql_of(expr: &Expr) -> String {
-    ordered_text(&readable(expr, unqualified))
-}
-
-/// Same as `qualified_sql_of`, with the ORDER BY of aggregates.
-pub(crate) fn qualified_ordered_sql_of(expr: &Expr) -> String {
-    ordered_text(&readable(expr, |column| column))
-}
-
-fn unqualified(column: Column) -> Column {
-    Column::from_name(column.name)
+pub(crate) fn ordered_sql_of(expr: &Expr, names: ColumnNames) -> String {
+    ordered_text(&readable(expr, names))
 }
 
 /// Works from the leaves up, to reach expressions inside casts. The casts come from type coercion and are not shown.
-fn readable(expr: &Expr, name: impl Fn(Column) -> Column) -> Expr {
+fn readable(expr: &Expr, names: ColumnNames) -> Expr {
     let readable = expr.clone().transform_up(|node| match node {
-        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(names.shown(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         Expr::ScalarFunction(_) => Ok(Transformed::yes(intervals::written(decimals::written(node)))),
         other => Ok(Transformed::no(other)),

@@ -14,7 +14,7 @@ use types::{Error, Result};
 
 use super::{JoinedView, Sources};
 use crate::checked::physical;
-use crate::plan::{ViewPlan, node_name, qualified_sql_of, simplify_or_keep, strip_casts};
+use crate::plan::{ColumnNames, ViewPlan, node_name, simplify_or_keep, sql_of, strip_casts};
 
 /// Takes the tree of joins below the steps apart: a stream, then the views in the order of the FROM.
 pub(super) fn joined(node: &LogicalPlan, sources: Sources<'_>) -> Result<(Arc<StreamDefinition>, Vec<JoinedView>)> {
@@ -110,7 +110,7 @@ fn compared<'e>(condition: &'e Expr, join: &Join, plan: &ViewPlan) -> Result<Com
         Error::input(format!(
             "the view \"{}\" is joined on {}: expected its keys alone, each as {}.<key> = an expression over the event",
             plan.view,
-            qualified_sql_of(condition),
+            sql_of(condition, ColumnNames::WithTable),
             plan.view
         ))
     };
@@ -138,12 +138,12 @@ fn check_casts(as_compared: &Expr, value: &Expr, view: &DFSchemaRef) -> Result<(
         let (from, to) = (inner.get_type(view)?, expr.get_type(view)?);
         if is_many_to_one(&from, &to) {
             let key = strip_casts(as_compared);
-            let (key_type, key) = (sql_name(&key.get_type(view)?), qualified_sql_of(key));
+            let (key_type, key) = (sql_name(&key.get_type(view)?), sql_of(key, ColumnNames::WithTable));
             return Err(Error::input(format!(
                 "the key {key} is compared as {}, and several keys may be equal then: expected the key itself, \
                  for example {key} = CAST({} AS {key_type})",
                 sql_name(&to),
-                qualified_sql_of(value)
+                sql_of(value, ColumnNames::WithTable)
             )));
         }
         expr = inner;

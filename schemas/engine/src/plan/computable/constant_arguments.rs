@@ -14,7 +14,7 @@ use types::{Error, Result};
 use super::{evaluate_constant, is_of_constants, refused, root_cause, simplified, simplify_or_keep};
 use crate::checked::checked_physical;
 use crate::plan::decimals::as_operator;
-use crate::plan::written::sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 
 /// The units of `date_trunc` and `date_part`. Which of them a call takes depends on the function and on the type.
 const UNITS: [&str; 16] = [
@@ -41,7 +41,7 @@ const UNITS: [&str; 16] = [
 /// Errors: `Input`, if its constant arguments, or a unit that is not constant, make it fail for every row.
 pub(super) fn check_constant_arguments(expr: &Expr, schema: &DFSchema) -> Result<()> {
     if divides_by_zero(expr) {
-        return Err(Error::input(format!("{} divides by zero: expected a divisor other than 0", sql_of(expr))));
+        return Err(Error::input(format!("{} divides by zero: expected a divisor other than 0", sql_of(expr, ColumnNames::Bare))));
     }
     let Some(checked) = checked_argument(expr) else { return Ok(()) };
     // A call that cannot be sampled may still be computed: there may be no sample for one of its types.
@@ -167,7 +167,7 @@ fn unknown_unit(call: &Expr, sampled: &Sampled, error: DataFusionError) -> Error
         Some(Expr::Literal(..)) => "is not a known unit",
         _ => "is not a constant unit",
     };
-    let (call, unit, known) = (sql_of(call), sql_of(unit), known.join(", "));
+    let (call, unit, known) = (sql_of(call, ColumnNames::Bare), sql_of(unit, ColumnNames::Bare), known.join(", "));
     Error::input(format!("{call} cannot be computed: {unit} {problem}: expected one of {known}"))
 }
 
@@ -176,5 +176,8 @@ fn invalid_pattern(call: &Expr, error: DataFusionError) -> Error {
     // The parser of patterns draws the place first.
     let reason = whole.lines().find_map(|line| line.trim().strip_prefix("error: ")).map(str::to_owned);
     let reason = reason.unwrap_or_else(|| root_cause(error).message().to_owned());
-    Error::input(format!("{} cannot be computed ({reason}): expected a valid regular expression and valid flags", sql_of(call)))
+    Error::input(format!(
+        "{} cannot be computed ({reason}): expected a valid regular expression and valid flags",
+        sql_of(call, ColumnNames::Bare)
+    ))
 }

@@ -10,7 +10,7 @@ use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, s
 use crate::plan::links::split::{Conjunct, Joined};
 use crate::plan::links::{Both, PairRange, Side};
 use crate::plan::within;
-use crate::plan::written::qualified_sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use definitions::StreamDefinition;
 use types::tiles::{Level, Range};
 use types::{Error, Result};
@@ -50,7 +50,7 @@ pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<Strea
     let mut parsed = Parsed { calls: Vec::new(), columns: Vec::new() };
     for expr in &aggregate.aggr_expr {
         let Expr::AggregateFunction(function) = strip_alias(expr) else {
-            return Err(Error::input(format!("{} is not an aggregate call", qualified_sql_of(expr))));
+            return Err(Error::input(format!("{} is not an aggregate call", sql_of(expr, ColumnNames::WithTable))));
         };
         let parser = Parser { joined, streams, precision };
         let (call, range) = parser.call(function)?;
@@ -95,7 +95,7 @@ impl Parser<'_> {
                 Conjunct::Equal(..) => {
                     return Err(Error::input(format!(
                         "the FILTER compares the two sides: {}; expected = in ON or WHERE, where it joins",
-                        qualified_sql_of(condition)
+                        sql_of(condition, ColumnNames::WithTable)
                     )));
                 }
             }
@@ -108,7 +108,7 @@ impl Parser<'_> {
         {
             call.near = Some(and(call.near.take(), argument.clone().is_not_null()));
         }
-        call.sql = qualified_sql_of(&spelled(&call));
+        call.sql = sql_of(&spelled(&call), ColumnNames::WithTable);
         let range = match ranges {
             Both { near: None, far: None } => None,
             Both { near, far } => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
@@ -153,7 +153,7 @@ impl Parser<'_> {
         if !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near && self.joined.via(argument).is_none() {
             return Err(Error::input(format!(
                 "{name}({}) reads the side of the group keys: expected a column of the other side; keep it in a view of its own stream",
-                qualified_sql_of(argument)
+                sql_of(argument, ColumnNames::WithTable)
             )));
         }
         Ok(Argument::Events { idempotent })
@@ -161,7 +161,10 @@ impl Parser<'_> {
 
     fn side(&self, expr: &Expr) -> Result<Side> {
         self.joined.side_of(expr).ok_or_else(|| {
-            Error::input(format!("{} reads both sides of the JOIN: expected columns of one side in an aggregate", qualified_sql_of(expr)))
+            Error::input(format!(
+                "{} reads both sides of the JOIN: expected columns of one side in an aggregate",
+                sql_of(expr, ColumnNames::WithTable)
+            ))
         })
     }
 

@@ -9,7 +9,7 @@ use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
 use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, Side};
-use crate::plan::written::qualified_sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
 
@@ -194,7 +194,7 @@ impl<'a> Edges<'a> {
                 *argument = Expr::Column(Column::from_name(argument_column(at)));
             }
         }
-        let sql = qualified_sql_of(&Expr::AggregateFunction(call.function.clone()));
+        let sql = sql_of(&Expr::AggregateFunction(call.function.clone()), ColumnNames::WithTable);
         let far = call.far.as_ref().map(|condition| (Side::Far, condition));
         let flag = far.map(|(side, expr)| self.flag(side, expr));
         let (call, sql) = self.filtered(Expr::AggregateFunction(function), sql, far, flag)?;
@@ -209,7 +209,7 @@ impl<'a> Edges<'a> {
         let (Some((_, condition)), Some(flag)) = (condition, flag) else { return Ok((call, sql)) };
         let Expr::AggregateFunction(mut function) = call else { return Err(Error::internal("a state is an aggregate")) };
         function.params.filter = Some(Box::new(Expr::Column(Column::from_name(flag_column(flag)))));
-        Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {})", qualified_sql_of(condition))))
+        Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {})", sql_of(condition, ColumnNames::WithTable))))
     }
 
     fn state(&mut self, call: Expr, sql: String) -> usize {

@@ -7,7 +7,7 @@ use datafusion::common::{DFSchema, Span};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator};
 
-use crate::plan::written::qualified_sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
@@ -94,7 +94,7 @@ fn are_alike(one: &DataType, other: &DataType) -> bool {
 }
 
 fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &DataType)) -> Unlike {
-    let (left, right) = (qualified_sql_of(one), qualified_sql_of(other));
+    let (left, right) = (sql_of(one, ColumnNames::WithTable), sql_of(other, ColumnNames::WithTable));
     let (left_type, right_type) = (sql_name(one_type), sql_name(other_type));
     let cast = |text: &str, to: &str| format!("CAST({text} AS {to})");
     // Casts to TEXT if either side is TEXT, because every value has a text; otherwise to the type of the left side.

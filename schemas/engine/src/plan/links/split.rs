@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, Join, Logica
 
 use crate::plan::columns::strip_alias;
 use crate::plan::links::{Both, Side};
-use crate::plan::written::qualified_sql_of;
+use crate::plan::written::{ColumnNames, sql_of};
 use types::{Error, Result};
 
 /// A join of two streams, the side of the group keys first.
@@ -149,7 +149,7 @@ impl Joined {
             ));
         }
         let own: Vec<Option<Side>> = groups.iter().filter(|group| self.via(group).is_none()).map(|group| self.side_of(group)).collect();
-        let of_both = own.iter().position(Option::is_none).map(|at| qualified_sql_of(&groups[at]));
+        let of_both = own.iter().position(Option::is_none).map(|at| sql_of(&groups[at], ColumnNames::WithTable));
         let mixed = own.contains(&Some(Side::Near)) && own.contains(&Some(Side::Far));
         if mixed || of_both.is_some() {
             return Err(Error::input(
@@ -193,6 +193,6 @@ fn both_sides(condition: &Expr) -> Error {
         "the condition {} compares the two sides of the JOIN: expected conditions over one side each, = between join \
          keys, and <> between end \
          points",
-        qualified_sql_of(condition)
+        sql_of(condition, ColumnNames::WithTable)
     ))
 }
