@@ -1,12 +1,15 @@
 //! What comes in: names out of the path, bodies up to their limit, JSON of a known form, and which form of answer is
 //! asked for. What is wrong is answered as a problem.
 
+use std::borrow::Cow;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::{ACCEPT, CONTENT_LENGTH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use types::Error;
@@ -93,24 +96,8 @@ pub(super) fn parameters(query: &str) -> Result<Vec<(String, String)>, Error> {
 
 /// Decodes `%C3%A4` and `+`; `None` for what is not UTF-8 then. A `%` without two digits stands for itself.
 fn decoded(text: &str) -> Option<String> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        let escaped = match (first, tail) {
-            (b'%', [high, low, after @ ..]) => digit(*high).zip(digit(*low)).map(|(high, low)| ((high << 4) | low, after)),
-            _ => None,
-        };
-        match escaped {
-            Some((byte, after)) => {
-                bytes.push(byte);
-                rest = after;
-            }
-            None => bytes.push(if *first == b'+' { b' ' } else { *first }),
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// Reads a position: that of an append, or the cut of an answer.
