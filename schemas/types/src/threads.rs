@@ -20,11 +20,14 @@
 
 use std::future::Future;
 use std::num::NonZero;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
+
+use crate::tiles::{Clock, Micros};
 
 /// Planning recurses to the depth of a SELECT.
 const STACK_BYTES: usize = 8 << 20;
@@ -91,6 +94,17 @@ impl Group {
         builder.worker_threads(threads).thread_name(self.name).thread_stack_size(STACK_BYTES).enable_all();
         builder.on_thread_start(move || be_nice(niceness)).build().ok()
     }
+}
+
+/// A clock for tests: whoever renews a lease reads it, and the receiver gets the name of the thread that did.
+pub fn clock_noting_threads(now: impl Fn() -> Micros + Send + Sync + 'static) -> (Clock, UnboundedReceiver<String>) {
+    let (reads, threads) = unbounded_channel();
+    let clock = move || {
+        // The test may have ended.
+        let _ = reads.send(std::thread::current().name().unwrap_or_default().to_owned());
+        now()
+    };
+    (Arc::new(clock), threads)
 }
 
 /// Makes this thread this much nicer than the process's main thread.

@@ -1,4 +1,4 @@
-use tokio::sync::mpsc;
+use types::threads::clock_noting_threads;
 
 use super::*;
 
@@ -33,17 +33,13 @@ async fn a_takeover_that_takes_long_keeps_everything_until_it_is_done() {
     assert!(leases().await.is_empty());
 }
 
-/// Whoever renews reads the clock, which notes on what thread.
+/// Whoever renews reads the clock, which notes on which thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pin_of_a_takeover_is_renewed_on_the_threads_for_leases() {
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    let (reads, mut threads) = mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(move || {
-        let _ = reads.send(std::thread::current().name().map(str::to_owned));
-        0
-    });
+    let (clock, mut threads) = clock_noting_threads(|| 0);
     let pin = TakeoverPin::begin_after(Duration::ZERO, &catalog, "w", &clock);
     let thread = tokio::time::timeout(LONG, threads.recv()).await.expect("timed out: nothing is pinned");
-    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    assert_eq!(thread.as_deref(), Some("leases"));
     pin.end().await;
 }

@@ -1,5 +1,5 @@
 use engine::fresh::FreshLayer;
-use tokio::sync::mpsc;
+use types::threads::clock_noting_threads;
 use types::vector::{PartitionId, Vector};
 
 use super::*;
@@ -59,14 +59,10 @@ async fn an_owner_that_a_node_no_longer_believes_claims_its_partitions_again() {
     keeping.await.unwrap().unwrap();
 }
 
-/// Whoever renews reads the clock, which notes on what thread.
+/// Whoever renews reads the clock, which notes on which thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registration_is_renewed_on_the_threads_for_leases() {
-    let (reads, mut threads) = mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(move || {
-        let _ = reads.send(std::thread::current().name().map(str::to_owned));
-        1_000_000
-    });
+    let (clock, mut threads) = clock_noting_threads(|| 1_000_000);
     let registration = Registration::begin(&catalog().await, "one", "http://host:7", clock).await.unwrap();
     threads.try_recv().expect("it begins on the thread of its caller");
     registration.overtaken().notify_one();
@@ -76,7 +72,7 @@ async fn a_registration_is_renewed_on_the_threads_for_leases() {
         async move { registration.keep(&Fresh::unread(), stop).await }
     });
     let thread = tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: it is not renewed");
-    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    assert_eq!(thread.as_deref(), Some("leases"));
     stop.cancel();
     keeping.await.unwrap().unwrap();
 }

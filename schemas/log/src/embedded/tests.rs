@@ -13,6 +13,7 @@ use crate::testing::{
 };
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
+use types::threads::clock_noting_threads;
 use types::tiles::Micros;
 
 async fn log_in(folder: &TempDir) -> Arc<EmbeddedLog> {
@@ -204,19 +205,15 @@ async fn a_file_of_an_unknown_format_is_refused() {
     assert!(error.to_string().contains("found: 99"), "{error}");
 }
 
-/// Whoever renews reads the clock, which notes on what thread. The consumer and the writer read it on others.
+/// Whoever renews reads the clock, which notes on which thread. The consumer and the writer read it on others.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_of_the_log_are_renewed_on_the_threads_for_leases() {
     let folder = TempDir::new().unwrap();
-    let (reads, mut threads) = mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(move || {
-        let _ = reads.send(std::thread::current().name().map(str::to_owned));
-        chrono::Utc::now().timestamp_micros()
-    });
+    let (clock, mut threads) = clock_noting_threads(|| chrono::Utc::now().timestamp_micros());
     let log = log_with_clock(&folder, clock).await;
     log.create_topic("events", 1).await.unwrap();
     let _consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
-    let renewed = async { while threads.recv().await.flatten().as_deref() != Some("leases") {} };
+    let renewed = async { while threads.recv().await.as_deref() != Some("leases") {} };
     within("a renewal", renewed).await;
 }
 

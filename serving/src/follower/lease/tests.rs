@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
-use tokio::sync::mpsc;
-use types::tiles::Clock;
+use types::threads::clock_noting_threads;
 
 use super::*;
 use crate::harness::{Harness, NOW};
@@ -64,19 +63,15 @@ async fn each_look_at_the_catalog_notes_whether_its_state_is_the_one_in_use() {
     assert_eq!(current_at(), looked_at, "the next state is not loaded yet");
 }
 
-/// Whoever renews reads the clock, which notes on what thread.
+/// Whoever renews reads the clock, which notes on which thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_on_served_files_is_renewed_on_the_threads_for_leases() {
     let harness = Harness::new().await;
-    let (reads, mut threads) = mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(move || {
-        let _ = reads.send(std::thread::current().name().map(str::to_owned));
-        NOW
-    });
+    let (clock, mut threads) = clock_noting_threads(|| NOW);
     let (follower, stop) = (harness.follower_with_clock(clock), CancellationToken::new());
     let holding = tokio::spawn(follower.hold_files_apart(stop.clone()));
     let thread = tokio::time::timeout(LONG, threads.recv()).await.expect("timed out: there is no lease");
-    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    assert_eq!(thread.as_deref(), Some("leases"));
     stop.cancel();
     holding.await.unwrap();
 }

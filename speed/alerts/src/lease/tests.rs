@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use tokio::sync::mpsc;
+use types::threads::clock_noting_threads;
 
 use super::*;
 
@@ -103,19 +103,15 @@ async fn what_runners_say_is_committed_with_their_leases_and_news_at_once() {
     assert_eq!((said().await.unwrap().waits, said().await.unwrap().at), (None, Some(902)));
 }
 
-/// Whoever renews reads the clock, which notes on what thread.
+/// Whoever renews reads the clock, which notes on which thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leases_of_alerts_are_renewed_on_the_threads_for_leases() {
-    let (reads, mut threads) = mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(move || {
-        let _ = reads.send(std::thread::current().name().map(str::to_owned));
-        1_000
-    });
+    let (clock, mut threads) = clock_noting_threads(|| 1_000);
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
     let stop = CancellationToken::new();
     let keeping = Leases::new(catalog, "a".into(), TTL, clock).keep(stop.clone());
     let thread = tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: nothing is renewed");
-    assert_eq!(thread.flatten().as_deref(), Some("leases"));
+    assert_eq!(thread.as_deref(), Some("leases"));
     stop.cancel();
     keeping.await.unwrap();
 }
