@@ -1,21 +1,24 @@
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use access::tls::TlsFiles;
 use axum::routing::get;
 use futures::{StreamExt, stream};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use certificates::{Authority, server_name};
+
+// The crate of the tests depends on this one.
+#[path = "../../../../tests/src/certificates.rs"]
+mod certificates;
 
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(50);
+const PROTOCOL: &str = "http/1.1";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
@@ -212,57 +215,26 @@ async fn a_stop_finishes_requests_and_closes_what_is_idle() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_tls_plain_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let files = TlsFiles { cert: folder.path().join("cert"), key: folder.path().join("key"), client_ca: None };
-    std::fs::write(&files.cert, certificate.pem()).unwrap();
-    std::fs::write(&files.key, key.serialize_pem()).unwrap();
-    let tls = ServerTls::load(files, &["http/1.1"]).unwrap();
+    let authority = Authority::new().unwrap();
+    authority.write_server(folder.path()).unwrap();
+    let tls = ServerTls::load(TlsFiles { client_ca: None, ..files_in(folder.path()) }, &[PROTOCOL]).unwrap();
     let server = Server::start(hello(), Some(tls), Limits { first_header: SHORT * 100, ..limits() }).await;
 
     let plain = ask(server.connect().await).await;
     assert!(!plain.contains("HTTP/1.1") && !plain.contains("hello"), "{plain}");
 
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(certificate.pem().as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let connector = TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
-    let stream = connector.connect(ServerName::try_from("localhost").unwrap(), server.connect().await).await.unwrap();
-    assert!(ask(stream).await.contains("hello"));
+    assert!(ask_as(&server, &authority, None).await.contains("hello"));
 }
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn certificate(by: &Authority) -> (rcgen::Certificate, KeyPair) {
-    let key = KeyPair::generate().unwrap();
-    (CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, by).unwrap(), key)
+fn files_in(folder: &Path) -> TlsFiles {
+    TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem"), client_ca: Some(folder.join("ca.pem")) }
 }
 
 /// The answer to a client that trusts `trusted`, with a certificate of `own`; empty if it is refused, which with TLS
 /// 1.3 may come with the first answer.
 async fn ask_as(server: &Server, trusted: &Authority, own: Option<&Authority>) -> String {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let builder = builder.with_root_certificates(roots);
-    let config = match own {
-        None => builder.with_no_client_auth(),
-        Some(own) => {
-            let (certificate, key) = certificate(own);
-            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-            builder.with_client_auth_cert(vec![CertificateDer::from(certificate.der().to_vec())], key).unwrap()
-        }
-    };
-    let name = ServerName::try_from("localhost").unwrap();
-    match TlsConnector::from(Arc::new(config)).connect(name, server.connect().await).await {
+    let connector = trusted.connector(own, PROTOCOL).unwrap();
+    match connector.connect(server_name().unwrap(), server.connect().await).await {
         Ok(stream) => ask(stream).await,
         Err(_) => String::new(),
     }
@@ -271,20 +243,17 @@ async fn ask_as(server: &Server, trusted: &Authority, own: Option<&Authority>) -
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_need_a_certificate_where_an_authority_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (ours, other) = (authority(), authority());
-    let path = |name: &str| folder.path().join(name);
-    let (of_server, key) = certificate(&ours);
-    for (name, text) in [("cert", of_server.pem()), ("key", key.serialize_pem()), ("ca", ours.pem())] {
-        std::fs::write(path(name), text).unwrap();
-    }
-    let tls = ServerTls::load(TlsFiles { cert: path("cert"), key: path("key"), client_ca: Some(path("ca")) }, &["http/1.1"]).unwrap();
+    let (ours, other) = (Authority::new().unwrap(), Authority::new().unwrap());
+    ours.write_server(folder.path()).unwrap();
+    ours.write_own(folder.path()).unwrap();
+    let tls = ServerTls::load(files_in(folder.path()), &[PROTOCOL]).unwrap();
     let server = Server::start(hello(), Some(tls.clone()), limits()).await;
     assert!(ask_as(&server, &ours, Some(&ours)).await.ends_with("hello"));
     assert_eq!(ask_as(&server, &ours, None).await, "", "without a certificate");
     assert_eq!(ask_as(&server, &ours, Some(&other)).await, "", "with one of another authority");
 
     // A file that changes is used by the next connection.
-    std::fs::write(path("ca"), other.pem()).unwrap();
+    other.write_own(folder.path()).unwrap();
     assert!(tls.reload().unwrap());
     assert!(ask_as(&server, &ours, Some(&other)).await.ends_with("hello"));
     assert_eq!(ask_as(&server, &ours, Some(&ours)).await, "", "with one of the authority before");
