@@ -9,6 +9,7 @@ use catalog::{Add, Catalog, Commit, Remove, WorkerRecord};
 use engine::fresh::Fresh;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use types::tiles::{Clock, Micros};
 use types::{Result, threads};
@@ -57,10 +58,11 @@ impl Registration {
 
     /// Renews it until `stop`, on threads that no work keeps busy, then gives it back. Claims the partitions of the
     /// process's workers again if a node has believed another owner, which learned late that it owned them and early
-    /// that it no longer does.
+    /// that it no longer does. Dropped before, it renews nothing more, and the registration runs out.
     pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) -> Result<()> {
         let (kept, fresh) = (self.clone(), fresh.clone());
-        Ok(threads::LEASES.spawn(async move { kept.renew(&fresh, &stop).await }).await?)
+        let renewing = threads::LEASES.spawn(async move { kept.renew(&fresh, &stop).await });
+        Ok(AbortOnDropHandle::new(renewing).await?)
     }
 
     async fn renew(&self, fresh: &Fresh, stop: &CancellationToken) {

@@ -76,3 +76,17 @@ async fn a_registration_is_renewed_on_the_threads_for_leases() {
     stop.cancel();
     keeping.await.unwrap().unwrap();
 }
+
+/// The clock goes with the last one that could read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_nobody_waits_for_is_not_renewed_any_more() {
+    let (clock, mut threads) = clock_noting_threads(|| 1_000_000);
+    let registration = Registration::begin(&catalog().await, "one", "http://host:7", clock).await.unwrap();
+    threads.try_recv().expect("it begins");
+    registration.overtaken().notify_one();
+    let keeping = tokio::spawn(async move { registration.keep(&Fresh::unread(), CancellationToken::new()).await });
+    tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: it is not renewed");
+    keeping.abort();
+    let ended = async { while threads.recv().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("timed out: it is still renewed");
+}
