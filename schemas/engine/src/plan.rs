@@ -262,7 +262,7 @@ impl ViewPlan {
         let state = match &self.answering {
             Answering::Grouped(values) => values.uses.get(usage).map(|usage| &self.states[usage.state]),
             Answering::Linked(links) => {
-                let Some(aggregate) = links.uses.get(usage).map(|usage| &links.aggregates[usage.aggregate]) else { return String::new() };
+                let Some(aggregate) = links.uses.get(usage).map(|usage| links.aggregate(usage.aggregate)) else { return String::new() };
                 let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage);
                 return sum_too_large(&aggregate.sql, field.data_type());
             }

@@ -50,6 +50,10 @@ impl ConditionIndex {
     pub const NONE: ConditionIndex = ConditionIndex(0);
 }
 
+/// An index into [`LinkPlan::aggregates`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregateIndex(pub usize);
+
 /// An index into [`LinkPlan::ranges`], not into the ranges that edges are kept over ([`ViewPlan::ranges`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PairRangeIndex(pub usize);
@@ -97,8 +101,7 @@ pub struct LinkPlan {
 /// A merged value of pairs: one aggregate over one range. Of edges it is a [`Use`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairUse {
-    /// An index into [`LinkPlan::aggregates`].
-    pub aggregate: usize,
+    pub aggregate: AggregateIndex,
     pub range: PairRangeIndex,
 }
 
@@ -254,6 +257,10 @@ impl LinkPlan {
         &self.ranges[index.0]
     }
 
+    pub(crate) fn aggregate(&self, index: AggregateIndex) -> &LinkAggregate {
+        &self.aggregates[index.0]
+    }
+
     /// The range that decides which keys have a row: per side the longest.
     pub(crate) fn longest_range(&self) -> &PairRange {
         self.range(self.existence)
@@ -336,9 +343,9 @@ pub(super) fn plan(
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
-    let of_pairs = |usage: &Use| PairUse { aggregate: usage.state, range: PairRangeIndex(usage.range) };
+    let of_pairs = |usage: &Use| PairUse { aggregate: AggregateIndex(usage.state), range: PairRangeIndex(usage.range) };
     let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
-    let value_type = |usage: &PairUse| match &aggregates[usage.aggregate].over {
+    let value_type = |usage: &PairUse| match &aggregates[usage.aggregate.0].over {
         Over::Ends { aggregate, .. } => {
             let whole = aggregate.field().data_type().clone();
             if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }

@@ -46,7 +46,7 @@ type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 impl ValueMerge {
     pub(super) fn new(walk: &Walk<'_>, usage: usize, thresholds: &[Threshold]) -> Result<ValueMerge> {
         let links = walk.links;
-        let aggregate = links.aggregates[links.uses[usage].aggregate].clone();
+        let aggregate = links.aggregate(links.uses[usage].aggregate).clone();
         let function = match &aggregate.over {
             Over::Ends { aggregate, .. } => aggregate.clone(),
             Over::States { state, .. } => walk.plan.states[*state].aggregate.clone(),

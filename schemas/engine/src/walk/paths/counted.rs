@@ -32,7 +32,7 @@ impl<'m> Counted<'m> {
         let links = walk.links;
         let mut of_uses = Vec::with_capacity(links.uses.len());
         for usage in &links.uses {
-            let aggregate = &links.aggregates[usage.aggregate];
+            let aggregate = links.aggregate(usage.aggregate);
             let (near, far) = (live.near.at((aggregate.near, usage.range))?, live.far.at((aggregate.far, usage.range))?);
             let (apart, values) = (apart(links, &aggregate.apart, ends)?, values(aggregate, ends)?);
             of_uses.push(OfUse { live: Both { near, far }, apart, values });
@@ -67,7 +67,7 @@ impl OfUse<'_> {
 
 /// Where a side's edges are looked at: for the row to exist, and for each use.
 pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = ConditionInRange> {
-    let of_uses = links.uses.iter().map(move |usage| (links.aggregates[usage.aggregate].condition(side), usage.range));
+    let of_uses = links.uses.iter().map(move |usage| (links.aggregate(usage.aggregate).condition(side), usage.range));
     std::iter::once((ConditionIndex::NONE, links.existence)).chain(of_uses)
 }
 
