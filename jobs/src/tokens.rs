@@ -118,8 +118,8 @@ fn shown(record: &TokenRecord, now: Micros) -> ShownToken {
     ShownToken {
         name: record.name.clone(),
         role: record.role,
-        views: record.only.as_ref().map(|(views, _)| views.clone()),
-        streams: record.only.as_ref().map(|(_, streams)| streams.clone()),
+        views: record.only.as_ref().map(|only| only.views.clone()),
+        streams: record.only.as_ref().map(|only| only.streams.clone()),
         state,
         created_at: format_timestamp(record.created_at),
         created_by: record.created_by.clone(),

@@ -67,7 +67,7 @@ impl Principal {
         let only = token
             .only
             .as_ref()
-            .map(|(views, streams)| Only { views: views.iter().cloned().collect(), streams: streams.iter().cloned().collect() });
+            .map(|only| Only { views: only.views.iter().cloned().collect(), streams: only.streams.iter().cloned().collect() });
         let grants = vec![Grant { role: token.role, only }];
         Principal { token: Some(token.hash.as_str().into()), ..Principal::new(&token.name, grants) }
     }

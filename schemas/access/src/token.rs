@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use catalog::{Role, TokenRecord};
+use catalog::{Role, TokenLimits, TokenRecord};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use types::tiles::Micros;
@@ -41,7 +41,7 @@ pub fn new_token(new: NewToken, now: Micros) -> Result<(String, TokenRecord)> {
     let record = TokenRecord {
         name,
         role,
-        only: is_limited.then_some((views, streams)),
+        only: is_limited.then_some(TokenLimits { views, streams }),
         hash: BASE64_STANDARD.encode(hash(&text)),
         scram: scram::keys(&text, &random::<{ scram::SALT_BYTES }>()?),
         created_at: now,

@@ -19,7 +19,7 @@ pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
     DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, OpenAlert,
     OpenAlertCount, OpenAlertName, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters, Revision, Role, RunRecord,
-    RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenRecord, TransitionPlace,
+    RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenLimits, TokenRecord, TransitionPlace,
     TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;

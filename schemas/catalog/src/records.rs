@@ -21,7 +21,7 @@ pub use alert::{
 };
 pub use parameter::ParameterRecord;
 pub use pause::{PauseRecord, SinkClaim, SinkRange, SinkSwitch};
-pub use token::{Role, ScramKeys, TokenRecord};
+pub use token::{Role, ScramKeys, TokenLimits, TokenRecord};
 
 /// A number that grows by one with every commit and totally orders the catalog states.
 pub type Revision = i64;

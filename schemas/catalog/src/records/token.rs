@@ -44,8 +44,8 @@ impl fmt::Display for Role {
 pub struct TokenRecord {
     pub name: String,
     pub role: Role,
-    /// The views and the streams that it is limited to; `None` for a token that is not limited.
-    pub only: Option<(Vec<String>, Vec<String>)>,
+    /// `None` for a token that is not limited.
+    pub only: Option<TokenLimits>,
     /// The SHA-256 of the token, base64.
     pub hash: String,
     pub scram: ScramKeys,
@@ -54,6 +54,13 @@ pub struct TokenRecord {
     pub created_by: String,
     pub expires_at: Option<Micros>,
     pub revoked_at: Option<Micros>,
+}
+
+/// What a token is limited to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenLimits {
+    pub views: Vec<String>,
+    pub streams: Vec<String>,
 }
 
 /// What a server needs to check a password by SCRAM-SHA-256 (RFC 5802, RFC 7677), each part as base64. It neither is

@@ -1,7 +1,7 @@
 //! Table `token`: who may do what.
 
 use super::session::{Row, Session, values, word_of};
-use crate::{Role, ScramKeys, TokenRecord};
+use crate::{Role, ScramKeys, TokenLimits, TokenRecord};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -30,8 +30,8 @@ pub(super) async fn put(session: &mut Session, token: &TokenRecord) -> Result<()
             created_at = excluded.created_at, created_by = excluded.created_by, expires_at = excluded.expires_at,
             revoked_at = excluded.revoked_at";
     let list = |names: &[String]| serde_json::to_string(names).map_err(Error::from);
-    let views = token.only.as_ref().map(|(views, _)| list(views)).transpose()?;
-    let streams = token.only.as_ref().map(|(_, streams)| list(streams)).transpose()?;
+    let views = token.only.as_ref().map(|only| list(&only.views)).transpose()?;
+    let streams = token.only.as_ref().map(|only| list(&only.streams)).transpose()?;
     let values = values![
         token.name.as_str(),
         word_of(&token.role, &ROLES)?,
@@ -75,11 +75,11 @@ fn record(row: &Row) -> Result<TokenRecord> {
 }
 
 /// Reads the limits. One list without the other would be a limit to nothing of its kind.
-fn only(row: &Row) -> Result<Option<(Vec<String>, Vec<String>)>> {
+fn only(row: &Row) -> Result<Option<TokenLimits>> {
     let list = |text: Option<String>| text.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text).map_err(Error::from));
     let (views, streams) = (row.text_or_null("views")?, row.text_or_null("streams")?);
     if views.is_none() && streams.is_none() {
         return Ok(None);
     }
-    Ok(Some((list(views)?, list(streams)?)))
+    Ok(Some(TokenLimits { views: list(views)?, streams: list(streams)? }))
 }

@@ -8,7 +8,7 @@ fn token(name: &str, hash: &str) -> TokenRecord {
     TokenRecord {
         name: name.to_owned(),
         role: Role::Reader,
-        only: Some((vec!["a view, \"quoted\"".to_owned()], Vec::new())),
+        only: Some(TokenLimits { views: vec!["a view, \"quoted\"".to_owned()], streams: Vec::new() }),
         hash: hash.to_owned(),
         scram: ScramKeys { salt: "c2FsdA==".into(), iterations: 4096, stored_key: "c3RvcmVk".into(), server_key: "c2VydmVy".into() },
         created_at: 5,
