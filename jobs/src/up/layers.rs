@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use definitions::settings::{FreshKind, Settings};
 use engine::fresh::Fresh;
-use feed::{BoundListener, ClientTls, Credentials, Offer};
+use feed::{BoundListener, ClientCertificate, ClientTls, Credentials, Offer};
 use serving::http::Protection;
 use serving::{Node, WorkersSettings};
 use speed::Registration;
@@ -103,7 +103,7 @@ pub(super) fn following(installation: &Installation, node: &Node, stop: Cancella
 fn credentials(settings: &Settings) -> Credentials {
     let serving = &settings.serving;
     let ca = serving.fresh_ca.clone().or_else(|| serving.tls.cert.clone());
-    let identity = serving.tls.cert.clone().zip(serving.tls.key.clone());
+    let identity = serving.tls.cert.clone().zip(serving.tls.key.clone()).map(|(cert, key)| ClientCertificate { cert, key });
     Credentials { token: serving.fresh_token.as_ref().map(|token| token.as_str().to_owned()), tls: ca.map(|ca| ClientTls { ca, identity }) }
 }
 

@@ -40,4 +40,4 @@ pub use following::{Following, Link, LinkState, Links};
 pub use layer::Plans;
 pub use requests::Credentials;
 pub use server::{BoundListener, Offer, listen, serve};
-pub use tls::ClientTls;
+pub use tls::{ClientCertificate, ClientTls};

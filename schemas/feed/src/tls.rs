@@ -64,8 +64,15 @@ impl AsyncWrite for Connection {
 pub struct ClientTls {
     /// The authorities of the workers' certificates.
     pub ca: PathBuf,
-    /// The node's own certificate and its key, for workers that ask for one.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    /// For workers that ask for one.
+    pub identity: Option<ClientCertificate>,
+}
+
+/// The node's own certificate, and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub cert: PathBuf,
+    pub key: PathBuf,
 }
 
 impl ClientTls {
@@ -90,7 +97,7 @@ impl ClientTls {
             .map_err(unusable)?
             .with_root_certificates(roots);
         let mut config = match &self.identity {
-            Some((cert, key)) => {
+            Some(ClientCertificate { cert, key }) => {
                 let wrong = |error| Error::input("there is no private key in the file").with("file", key.display()).caused_by(pem(error));
                 let key = PrivateKeyDer::from_pem_file(key).map_err(wrong)?;
                 builder.with_client_auth_cert(certificates(cert)?, key).map_err(unusable)?
