@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{CatalogState, CheckpointRecord};
-use committed::lacking::{Lacking, events_of, split_lacking};
+use committed::lacking::{Lacking, SplitCheckpoints, events_of, split_lacking};
 use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, StoredSegment, computed_segment, stored_segment};
 use futures::{StreamExt, TryStreamExt};
@@ -89,7 +89,7 @@ pub async fn refresh(
     let held: Vec<&Checkpoints> = known.iter().map(|layer| &layer.checkpoints).collect();
     let plan = layer_plan(&held, state, &view.streams(), cut)?;
     let mut layers: Vec<LayerRun> = plan.keep.into_iter().map(|at| known[at].clone()).collect();
-    let (stored, mut to_compute) = split_lacking(state, view, &lacking, plan.load);
+    let SplitCheckpoints { stored, lacking: mut to_compute } = split_lacking(state, view, &lacking, plan.load);
     let mut events = events_of(state, view, &to_compute);
     if events <= source.budget.of_view {
         // Collected first: a closure in the stream would make this future one that cannot be spawned.

@@ -41,6 +41,14 @@ fn states_objects<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) ->
     state.readable_of(checkpoint.id, FileKind::States)
 }
 
+/// Checkpoints by whether they have a view version's states.
+#[derive(Debug)]
+pub struct SplitCheckpoints<'s> {
+    /// They may have them.
+    pub stored: Vec<&'s CheckpointRecord>,
+    pub lacking: Vec<&'s CheckpointRecord>,
+}
+
 /// Divides checkpoints into those that may have a view version's states and those that lack them. Nothing is read: a
 /// checkpoint lacks the states of a view that was defined after it, unless its states object was rebuilt since.
 pub fn split_lacking<'s>(
@@ -48,12 +56,14 @@ pub fn split_lacking<'s>(
     view: &LiveView,
     known: &Lacking,
     checkpoints: Vec<&'s CheckpointRecord>,
-) -> (Vec<&'s CheckpointRecord>, Vec<&'s CheckpointRecord>) {
+) -> SplitCheckpoints<'s> {
     let certain = defined_at(state, view).saturating_sub(CLOCKS_DIFFER.as_micros() as Micros);
     let is_older = |checkpoint: &CheckpointRecord| {
         checkpoint.committed_at < certain && states_objects(state, checkpoint).all(|file| is_first(file, checkpoint))
     };
-    checkpoints.into_iter().partition(|checkpoint| !is_older(checkpoint) && !known.holds(state, checkpoint))
+    let may_have = |checkpoint: &&CheckpointRecord| !is_older(checkpoint) && !known.holds(state, checkpoint);
+    let (stored, lacking) = checkpoints.into_iter().partition(may_have);
+    SplitCheckpoints { stored, lacking }
 }
 
 /// Whether this is the states object that the checkpoint was committed with.
@@ -87,7 +97,8 @@ pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {
     if state.snapshot(&view.name, view.version).is_some() {
         return Ok(false);
     }
-    let (_, lacking) = split_lacking(state, view, &Lacking::default(), checkpoints_after(state, &view.streams(), &Vector::new())?);
+    let checkpoints = checkpoints_after(state, &view.streams(), &Vector::new())?;
+    let lacking = split_lacking(state, view, &Lacking::default(), checkpoints).lacking;
     Ok(events_of(state, view, &lacking) > MAX_REBUILT_EVENTS)
 }
 

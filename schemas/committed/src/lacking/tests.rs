@@ -44,7 +44,7 @@ async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {
 }
 
 fn lacking(state: &CatalogState, view: &LiveView, known: &Lacking) -> Vec<i64> {
-    let (stored, lacking) = split_lacking(state, view, known, state.checkpoints.iter().collect());
+    let SplitCheckpoints { stored, lacking } = split_lacking(state, view, known, state.checkpoints.iter().collect());
     assert_eq!(stored.len() + lacking.len(), state.checkpoints.iter().count());
     lacking.iter().map(|checkpoint| checkpoint.committed_at / MINUTE).collect()
 }
