@@ -18,7 +18,7 @@ use catalog::{
     Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, ParameterRecord, PauseRecord, Remove,
     serve_version,
 };
-use committed::registry::Registry;
+use committed::registry::{BrokenOutput, Registry};
 use definitions::{Definitions, KEEP_OLD, parse};
 use engine::functions::Functions;
 use engine::parameters::names_in;
@@ -296,11 +296,8 @@ async fn refuse_broken_outputs(registry: &Registry, functions: &Functions) -> Re
     let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
     let later = building.map(|view| (registry.serving(&view.name, view.version), Some(view)));
     for (registry, view) in [(registry.clone(), None)].into_iter().chain(later) {
-        let broken = match registry.broken_sink(functions).await {
-            Some((sink, found)) => Some(("sink", sink, found)),
-            None => registry.broken_alert(functions).await.map(|(alert, found)| ("alert", alert, found)),
-        };
-        let Some((kind, name, found)) = broken else { continue };
+        let Some(BrokenOutput { kind, name, found }) = registry.broken_output(functions).await else { continue };
+        let kind = kind.word();
         let when = view.map_or_else(String::new, |view| format!(" over version {} of the view \"{}\"", view.version, view.name));
         return Err(Error::input(format!("the {kind} \"{name}\" could no longer be planned{when}: {found}")).with(
             "expected",

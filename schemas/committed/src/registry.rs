@@ -88,6 +88,15 @@ pub struct LiveAlert {
     pub paused_since: Option<Micros>,
 }
 
+/// A sink or an alert that cannot be planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenOutput {
+    pub kind: DefinitionKind,
+    pub name: Arc<str>,
+    /// The mistakes.
+    pub found: Arc<str>,
+}
+
 /// What sinks and alerts are planned over.
 struct Readable {
     streams: Vec<Arc<StreamDefinition>>,
@@ -168,21 +177,16 @@ impl Registry {
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
-    /// Returns a sink that cannot be planned over what is served here, and why.
-    pub async fn broken_sink(&self, functions: &Functions) -> Option<(Arc<str>, Arc<str>)> {
+    /// Returns a sink that cannot be planned over what is served here, or an alert if there is no such sink.
+    pub async fn broken_output(&self, functions: &Functions) -> Option<BrokenOutput> {
         for sink in &self.sinks {
             if let Err(found) = self.plan_sink(&sink.definition, functions).await {
-                return Some((sink.name.clone(), found));
+                return Some(BrokenOutput { kind: DefinitionKind::Sink, name: sink.name.clone(), found });
             }
         }
-        None
-    }
-
-    /// Returns an alert that cannot be planned over what is served here, and why.
-    pub async fn broken_alert(&self, functions: &Functions) -> Option<(Arc<str>, Arc<str>)> {
         for alert in &self.alerts {
             if let Err(found) = self.plan_alert(&alert.definition, functions).await {
-                return Some((alert.name.clone(), found));
+                return Some(BrokenOutput { kind: DefinitionKind::Alert, name: alert.name.clone(), found });
             }
         }
         None
