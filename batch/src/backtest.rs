@@ -111,11 +111,10 @@ impl Backtest<'_> {
         Ok(plans)
     }
 
-    /// In which order the events pass, by which column, and before which event time.
-    fn order(&self) -> (Order, &'static str, Option<Micros>) {
+    fn event_order(&self) -> EventOrder {
         match self.known {
-            Known::Log => (Order::Arrived, CLOCK, None),
-            Known::Event => (Order::Dated, PLACE, Some(self.to)),
+            Known::Log => EventOrder { order: Order::Arrived, by: CLOCK, before: None },
+            Known::Event => EventOrder { order: Order::Dated, by: PLACE, before: Some(self.to) },
         }
     }
 
@@ -141,6 +140,15 @@ impl Backtest<'_> {
     }
 }
 
+/// Which events pass, and how.
+struct EventOrder {
+    order: Order,
+    /// The column of that order.
+    by: &'static str,
+    /// Those from this event time on do not pass.
+    before: Option<Micros>,
+}
+
 impl Batch {
     /// Scores the events of a range, in the order in which they became known. `on_read` is called with the number of
     /// events that have passed.
@@ -158,7 +166,7 @@ impl Batch {
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = open_session(&self.settings, &self.storage, &self.functions, pool.clone())?;
         let archived = Archived { storage: &self.storage, state };
-        let (order, by, before) = backtest.order();
+        let EventOrder { order, by, before } = backtest.event_order();
         let mut streams = Vec::new();
         for stream in plans.streams() {
             streams.push((stream.name.clone(), ordered(&session, archived, stream, order, None..before).await?));

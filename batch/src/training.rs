@@ -39,7 +39,7 @@ mod spine;
 
 pub use spine::{Spine, SpineRows};
 
-use spine::{Cursor, Facts};
+use spine::{Cursor, Facts, SpineTimes};
 
 /// The columns of views that rows ask for.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl Batch {
         &self,
         state: &CatalogState,
         training: &Training,
-        times: Option<(Micros, Micros)>,
+        times: Option<SpineTimes>,
         session: &SessionContext,
     ) -> Result<MergedEvents> {
         let order = match training.known {
@@ -209,7 +209,7 @@ impl Batch {
         };
         let archived = Archived { storage: &self.storage, state };
         let mut streams: Vec<(Arc<str>, SendableRecordBatchStream)> = Vec::new();
-        let Some((first, last)) = times else { return Ok(MergedEvents::new(PLACE, streams)) };
+        let Some(SpineTimes { first, last }) = times else { return Ok(MergedEvents::new(PLACE, streams)) };
         for definition in training.streams() {
             let reading = || training.views().filter(|view| view.plan.reads(&definition.name));
             // `None`, from a view without windows, is the least.

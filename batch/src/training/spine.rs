@@ -50,12 +50,19 @@ impl std::fmt::Debug for Spine {
     }
 }
 
+/// The least and the greatest time of a spine's rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SpineTimes {
+    pub(super) first: Micros,
+    pub(super) last: Micros,
+}
+
 /// What is known of a spine once it is read.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) rows: u64,
-    /// The first and the last time.
-    pub(super) times: Option<(Micros, Micros)>,
+    /// `None` without rows.
+    pub(super) times: Option<SpineTimes>,
     /// The keys of each view; `None` of a linked one: a walk from a key may lead to any edge.
     pub(super) keys: Vec<Option<WantedKeys>>,
     codecs: Vec<Arc<KeyCodec>>,
@@ -126,8 +133,8 @@ impl Facts {
     fn note(&mut self, rows: &RecordBatch, layout: &Layout) -> Result<()> {
         self.rows += rows.num_rows() as u64;
         for time in times(rows.column(layout.time()))? {
-            let (first, last) = self.times.unwrap_or((*time, *time));
-            self.times = Some((first.min(*time), last.max(*time)));
+            let SpineTimes { first, last } = self.times.unwrap_or(SpineTimes { first: *time, last: *time });
+            self.times = Some(SpineTimes { first: first.min(*time), last: last.max(*time) });
         }
         let mut added = 0;
         for (view, codec) in self.codecs.iter().enumerate() {
