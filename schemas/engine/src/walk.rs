@@ -36,7 +36,7 @@ mod seen;
 use degree::Threshold;
 use edges::{EdgeSet, NodeAt};
 use meet::{Meeting, MeetingEdge, NodeNumber};
-use merge::Merging;
+use merge::{MergedPairs, Merging};
 
 pub use layers::{EdgeLayers, LayerRows, NodeProbe, PartChunk, SnapshotEdges, TierEdges};
 pub use node_index::NodeIndex;
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         self.thin(near, nodes, &mut thresholds)?;
         let mut merging = Merging::new(self, near, wanted, &thresholds)?;
         self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
-        let (values, flaws, found) = merging.finish(groups, times)?;
+        let MergedPairs { values, flaws, found } = merging.finish(groups, times)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
         let (rows, mut failed) = Values::from_batch(&values).with_flaws(flaws).project(self.plan, wanted)?;
         failed.retain(|value| found[value.row]);

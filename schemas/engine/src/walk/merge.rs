@@ -36,6 +36,16 @@ pub(super) struct Merging<'a> {
     copies: HashMap<ConditionInRange, Vec<u64>>,
 }
 
+/// What all pairs make, with a row for each key.
+pub(super) struct MergedPairs {
+    /// The value batch.
+    pub(super) values: RecordBatch,
+    /// The flaws of its uses.
+    pub(super) flaws: Flaws,
+    /// Which keys have a row.
+    pub(super) found: Vec<bool>,
+}
+
 /// The columns of one far state, and the row in them of each far edge.
 type FarStates = (Vec<ArrayRef>, Vec<Option<u32>>);
 
@@ -126,8 +136,7 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// The value batch, the flaws of its uses, and which keys have a row.
-    pub(super) fn finish(mut self, groups: &[ArrayRef], times: &[Micros]) -> Result<(RecordBatch, Flaws, Vec<bool>)> {
+    pub(super) fn finish(mut self, groups: &[ArrayRef], times: &[Micros]) -> Result<MergedPairs> {
         let links = self.walk.links;
         let mut columns: Vec<ArrayRef> = groups.to_vec();
         columns.push(Arc::new(TimestampMicrosecondArray::from(times.to_vec()).with_timezone("UTC")));
@@ -149,7 +158,7 @@ impl<'a> Merging<'a> {
             });
         }
         let found = self.exists.remove(&links.existence).ok_or_else(|| Error::internal("a walk lost which keys have a row"))?;
-        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, flaws, found))
+        Ok(MergedPairs { values: RecordBatch::try_new(links.value_schema.clone(), columns)?, flaws, found })
     }
 }
 
