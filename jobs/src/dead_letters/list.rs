@@ -105,15 +105,21 @@ async fn list_pinned(
 struct Counted {
     newest: Vec<(Option<i64>, ListedLetter)>,
     count: i64,
-    reasons: BTreeMap<(Arc<str>, String), (i64, i64)>,
+    reasons: BTreeMap<(Arc<str>, String), CountedReason>,
+}
+
+#[derive(Default)]
+struct CountedReason {
+    count: i64,
+    replayed: i64,
 }
 
 impl Counted {
     fn add(&mut self, letter: &DeadLetter, replayed: bool) {
         self.count += 1;
-        let (count, again) = self.reasons.entry((letter.stream.clone(), reason::class(&letter.reason))).or_default();
-        *count += 1;
-        *again += i64::from(replayed);
+        let counted = self.reasons.entry((letter.stream.clone(), reason::class(&letter.reason))).or_default();
+        counted.count += 1;
+        counted.replayed += i64::from(replayed);
         self.newest.push((letter.timestamp, listed(letter, replayed)));
     }
 
@@ -124,7 +130,7 @@ impl Counted {
     }
 
     fn finish(self) -> Listing {
-        let count = |((stream, reason), (count, replayed))| ReasonCount { stream, reason, count, replayed };
+        let count = |((stream, reason), CountedReason { count, replayed })| ReasonCount { stream, reason, count, replayed };
         let mut reasons: Vec<ReasonCount> = self.reasons.into_iter().map(count).collect();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
         Listing {

@@ -22,15 +22,22 @@ pub struct Decisions {
     pub cents: i64,
     /// The events that the records are of. Fewer than the records if an event was put out twice.
     pub events: BTreeSet<String>,
-    /// Records and cents by decision.
-    pub by_decision: BTreeMap<String, (i64, i64)>,
+    pub by_decision: BTreeMap<String, DecisionTotal>,
+}
+
+/// The records with one decision, summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DecisionTotal {
+    pub records: i64,
+    pub cents: i64,
 }
 
 impl Decisions {
     fn add(&mut self, record: &Value) {
         let cents = cents(record.get("amount"));
         let of_decision = self.by_decision.entry(text(record.get("decision"))).or_default();
-        *of_decision = (of_decision.0 + 1, of_decision.1 + cents);
+        of_decision.records += 1;
+        of_decision.cents += cents;
         self.records += 1;
         self.cents += cents;
         self.events.insert(text(record.get("event_id")));
@@ -38,7 +45,7 @@ impl Decisions {
 
     /// Formats a line per decision.
     pub fn table(&self) -> String {
-        let row = |(decision, (records, cents)): (&String, &(i64, i64))| {
+        let row = |(decision, DecisionTotal { records, cents }): (&String, &DecisionTotal)| {
             vec![decision.clone(), thousands(*records), format!("{}.{:02}", thousands(cents / 100), cents % 100)]
         };
         table(&["decision", "payments", "amount"], self.by_decision.iter().map(row).collect())
