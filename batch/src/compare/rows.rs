@@ -130,7 +130,7 @@ fn of_place(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDiffer
 /// The view's columns that need a state. `None` if no column does.
 fn columns_of(plan: &ViewPlan, state: usize) -> Option<String> {
     let values = plan.values()?;
-    let needs = |usage: &usize| values.uses[*usage].state == state;
+    let needs = |usage: &usize| values.uses[*usage].state.0 == state;
     let columns = plan.columns.iter().filter(|column| column.uses().iter().any(needs));
     let names: Vec<&str> = columns.map(|column| column.field.name().as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))

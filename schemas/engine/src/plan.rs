@@ -173,9 +173,17 @@ fn sum_too_large(sql: &str, data_type: &DataType) -> String {
 /// A merged value: one state over one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Use {
-    pub state: usize,
-    pub range: usize,
+    pub state: StateIndex,
+    pub range: RangeIndex,
 }
+
+/// An index into [`ViewPlan::states`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateIndex(pub usize);
+
+/// An index into [`ViewPlan::ranges`], not into those of pairs ([`LinkPlan::ranges`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RangeIndex(pub usize);
 
 /// One column of the view.
 #[derive(Debug, Clone)]
@@ -260,7 +268,7 @@ impl ViewPlan {
     /// Explains why this value of [`MergedValues::uses`] (or [`LinkPlan::uses`]) could not be computed, and what to do.
     pub(crate) fn why(&self, usage: usize, flaw: Flaw) -> String {
         let state = match &self.answering {
-            Answering::Grouped(values) => values.uses.get(usage).map(|usage| &self.states[usage.state]),
+            Answering::Grouped(values) => values.uses.get(usage).map(|usage| self.state(usage.state)),
             Answering::Linked(links) => {
                 let Some(aggregate) = links.uses.get(usage).map(|usage| links.aggregate(usage.aggregate)) else { return String::new() };
                 let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage);
@@ -268,6 +276,14 @@ impl ViewPlan {
             }
         };
         state.map_or_else(String::new, |state| state.why(flaw))
+    }
+
+    pub(crate) fn state(&self, index: StateIndex) -> &StateExpr {
+        &self.states[index.0]
+    }
+
+    pub(crate) fn range(&self, index: RangeIndex) -> &Range {
+        &self.ranges[index.0]
     }
 
     /// Returns the index of a state's first field in a state row.

@@ -92,8 +92,8 @@ fn event_time(view: &ViewPlan, column: usize) -> Option<&StateExpr> {
     let [usage] = value.uses.as_slice() else { return None };
     value.expr.downcast_ref::<Column>()?;
     let usage = view.values()?.uses.get(*usage)?;
-    let state = view.states.get(usage.state)?;
+    let state = view.states.get(usage.state.0)?;
     let is_extreme = matches!(state.function.as_str(), "max" | "min") && state.is_of_event_time;
-    let is_such = is_extreme && view.ranges.get(usage.range) == Some(&Range::ALL) && *column.field.data_type() == timestamp_type();
+    let is_such = is_extreme && view.ranges.get(usage.range.0) == Some(&Range::ALL) && *column.field.data_type() == timestamp_type();
     is_such.then_some(state)
 }

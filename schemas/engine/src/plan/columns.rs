@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 
 use crate::plan::written::{ColumnNames, ordered_sql_of, sql_of};
-use crate::plan::{Use, within};
+use crate::plan::{RangeIndex, StateIndex, Use, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -88,6 +88,8 @@ pub(super) fn fan_out(
     let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
     let calls = calls.collect::<Result<Vec<_>>>()?;
     let Fanned { keys, ranges, existence, uses, outputs } = fan::<Range>(view, top, aggregate, calls)?;
+    let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: RangeIndex(usage.range) };
+    let uses = uses.into_iter().map(of_state).collect();
     Ok(Columns { keys, states, ranges, existence, uses, outputs })
 }
 
@@ -181,6 +183,7 @@ impl Reach for Range {
 
 /// An aggregate of the SELECT, as the columns see it.
 pub(super) struct Call<R> {
+    /// The index of its state; of a linked view, that of its aggregate.
     pub(super) state: usize,
     /// The range that the call itself names.
     pub(super) range: Option<R>,
@@ -189,12 +192,21 @@ pub(super) struct Call<R> {
     pub(super) approximate: bool,
 }
 
+/// One aggregate over one range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CallUse {
+    /// [`Call::state`].
+    pub(super) state: usize,
+    /// An index into [`Fanned::ranges`].
+    pub(super) range: usize,
+}
+
 /// A SELECT's columns, fanned out over windows.
 pub(super) struct Fanned<R> {
     pub(super) keys: Vec<String>,
     pub(super) ranges: Vec<R>,
     pub(super) existence: usize,
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<CallUse>,
     pub(super) outputs: Vec<SelectOutput>,
 }
 
@@ -269,7 +281,7 @@ impl<R: Reach> Fan<'_, R> {
             }
             let call = &self.calls[index - self.groups()];
             let range = position_or_push(&mut self.columns.ranges, call.range.clone().unwrap_or_else(|| otherwise.clone()));
-            let position = position_or_push(&mut self.columns.uses, Use { state: call.state, range });
+            let position = position_or_push(&mut self.columns.uses, CallUse { state: call.state, range });
             position_or_push(&mut uses, position);
             position_or_push(&mut ranges, range);
             Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))

@@ -119,10 +119,10 @@ fn answer_sql(plan: &ViewPlan, uses: &[Use]) -> String {
                 let mut sql = value.sql.clone();
                 for index in &value.uses {
                     let usage = uses[*index];
-                    let state = &plan.states[usage.state];
+                    let state = plan.state(usage.state);
                     let call = if state.sql == EVENTS { "count(*)" } else { &state.sql };
                     let merged =
-                        format!("{}_merge(s{}) FILTER ({})", function_of(call), usage.state, range_text(&plan.ranges[usage.range]));
+                        format!("{}_merge(s{}) FILTER ({})", function_of(call), usage.state.0, range_text(plan.range(usage.range)));
                     sql = sql.replacen(call, &merged, 1);
                 }
                 lines.push(format!("{sql} AS {}", column.field.name()));

@@ -21,9 +21,9 @@ use datafusion::prelude::SessionContext;
 
 use crate::functions::judged;
 use crate::plan::columns;
-use crate::plan::columns::Reach;
+use crate::plan::columns::{CallUse, Reach};
 use crate::plan::hidden::streams_of;
-use crate::plan::{Answering, Use, ViewPlan, lower, uuids};
+use crate::plan::{Answering, RangeIndex, StateIndex, Use, ViewPlan, lower, uuids};
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::tiles::{Level, Micros, Range};
@@ -305,7 +305,7 @@ impl LinkPlan {
     /// Returns what a state of the edges over a range is.
     pub(crate) fn use_over(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<Use> {
         let range = self.edge_range(edges, range).ok_or_else(|| not_kept(edges))?;
-        Ok(Use { state, range })
+        Ok(Use { state: StateIndex(state), range: RangeIndex(range) })
     }
 
     fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
@@ -343,7 +343,7 @@ pub(super) fn plan(
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
-    let of_pairs = |usage: &Use| PairUse { aggregate: AggregateIndex(usage.state), range: PairRangeIndex(usage.range) };
+    let of_pairs = |usage: &CallUse| PairUse { aggregate: AggregateIndex(usage.state), range: PairRangeIndex(usage.range) };
     let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
     let value_type = |usage: &PairUse| match &aggregates[usage.aggregate.0].over {
         Over::Ends { aggregate, .. } => {

@@ -42,7 +42,7 @@ pub(super) fn lower(
 ) -> Result<ViewPlan> {
     let limit_bytes = view.max_state_bytes.unwrap_or(MAX_STATE_BYTES);
     let table = state_table(session, aggregate, &columns, all_streams, limit_bytes)?;
-    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| table.states[usage.state].value_type()).collect();
+    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| table.states[usage.state.0].value_type()).collect();
     let schema = value_schema(&table.keys, columns.ranges.len(), &value_types);
     let outputs = lower_outputs(&columns.outputs, &table.keys, &schema, session)?;
     let uuid_keys = uuids::of_keys(aggregate, all_streams);

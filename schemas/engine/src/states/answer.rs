@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{ColumnKind, MergedValues, Use, ViewPlan};
+use crate::plan::{ColumnKind, MergedValues, RangeIndex, StateIndex, Use, ViewPlan};
 use crate::states::kept::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
@@ -15,7 +15,7 @@ use types::tiles::{Micros, RowTime, Span};
 use types::{Error, Result};
 
 /// The state that counts a range's events.
-const EVENTS_STATE: usize = 0;
+const EVENTS_STATE: StateIndex = StateIndex(0);
 
 /// A key with no more values than this is cheap whatever is asked, so its ranges are not examined.
 const ALWAYS_CHEAP: usize = 1_024;
@@ -97,7 +97,7 @@ pub(super) fn answer_by(
     }
     for (usage, merged) in need.uses.iter().zip(merged) {
         let place = events_from + plan.ranges.len() + usage;
-        match plan.states[values.uses[*usage].state].is_judged {
+        match plan.state(values.uses[*usage].state).is_judged {
             true => row.set_judged(place, *usage, &merged)?,
             false => row.set(place, [merged]),
         }
@@ -140,7 +140,7 @@ impl Need {
 
     /// What has to be merged: the events of each range, then the uses.
     fn asked(&self, values: &MergedValues) -> Vec<Use> {
-        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: *range });
+        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: RangeIndex(*range) });
         events.chain(self.uses.iter().map(|at| values.uses[*at])).collect()
     }
 }

@@ -15,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 
 use crate::functions::judged::judged;
 use crate::functions::{DistinctSet, DistinctSize, Flaw};
-use crate::plan::{StateExpr, Use, ViewPlan};
+use crate::plan::{RangeIndex, StateExpr, Use, ViewPlan};
 use crate::states::pieces::{Pieces, Run, Selection, values_in};
 use crate::states::ranges::{merge, value_of_key};
 use types::Result;
@@ -146,15 +146,15 @@ struct Wanted<'q> {
 
 impl Wanted<'_> {
     fn state(&self) -> &StateExpr {
-        &self.plan.states[self.usage.state]
+        self.plan.state(self.usage.state)
     }
 
     fn rows(&self) -> MergedRows {
-        MergedRows::of_runs(self.plan, self.usage.state, self.pieces, self.runs.iter())
+        MergedRows::of_runs(self.plan, self.usage.state.0, self.pieces, self.runs.iter())
     }
 
     fn committed(&self) -> MergedRows {
-        MergedRows::of_runs(self.plan, self.usage.state, self.pieces, self.runs.iter().filter(|run| !run.is_fresh))
+        MergedRows::of_runs(self.plan, self.usage.state.0, self.pieces, self.runs.iter().filter(|run| !run.is_fresh))
     }
 
     fn counts_distinct(&self) -> bool {
@@ -168,7 +168,7 @@ impl Wanted<'_> {
     }
 
     fn cost_of(&self, run: &Run) -> usize {
-        let from = self.plan.state_offset(self.usage.state);
+        let from = self.plan.state_offset(self.usage.state.0);
         let fields = &self.pieces.batches[run.batch].columns()[from..from + self.state().fields.len()];
         fields.iter().map(|field| values_in(field, run.rows.clone())).sum()
     }
@@ -195,7 +195,7 @@ impl Wanted<'_> {
         }
         let value = match self.distinct_set(kept)? {
             Some(set) => self.counted_with(&set)?,
-            None => value_of_key(self.plan, self.usage.state, &Selection::of_runs(self.runs), self.pieces)?,
+            None => value_of_key(self.plan, self.usage.state.0, &Selection::of_runs(self.runs), self.pieces)?,
         };
         kept.keep_value(self.usage, rows, &value);
         Ok(value)
@@ -237,13 +237,13 @@ impl Wanted<'_> {
     /// Whether a state in these rows was past its limit, so that the set is not known.
     fn has_marks(&self) -> bool {
         let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
-        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
+        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state.0) + last).as_boolean_opt();
         self.runs.iter().any(|run| marks(run).is_some_and(|marks| run.rows.clone().any(|row| marks.is_valid(row) && marks.value(row))))
     }
 
     /// The first field of the state in these rows.
     fn states_of(&self, run: &Run) -> ArrayRef {
-        self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state)).slice(run.rows.start, run.rows.len())
+        self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state.0)).slice(run.rows.start, run.rows.len())
     }
 }
 
@@ -280,10 +280,10 @@ fn for_each_wanted(
     asked: &[Use],
     mut visit: impl FnMut(Wanted<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut of_ranges: HashMap<usize, Vec<Run>> = HashMap::new();
+    let mut of_ranges: HashMap<RangeIndex, Vec<Run>> = HashMap::new();
     for usage in asked {
         if let Entry::Vacant(missing) = of_ranges.entry(usage.range) {
-            missing.insert(pieces.runs_in(plan, usage.range, t)?);
+            missing.insert(pieces.runs_in(plan, usage.range.0, t)?);
         }
         visit(Wanted { plan, pieces, usage: *usage, runs: &of_ranges[&usage.range] })?;
     }

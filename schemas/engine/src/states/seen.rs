@@ -13,7 +13,7 @@ use datafusion::logical_expr::EmitTo;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use crate::plan::{Use, ViewPlan};
+use crate::plan::{RangeIndex, Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
 use crate::states::keys::KeyCodec;
@@ -70,7 +70,7 @@ impl Seen<'_> {
         let added = self.added_to_keys();
         let parts = together.iter().map(|events| self.values_of(plan, events, &added, asked, merges)).collect::<Result<Vec<_>>>()?;
         match parts.as_slice() {
-            [] => Ok(asked.iter().map(|usage| new_empty_array(plan.states[usage.state].nothing.data_type())).collect()),
+            [] => Ok(asked.iter().map(|usage| new_empty_array(plan.state(usage.state).nothing.data_type())).collect()),
             [one] => Ok(one.clone()),
             _ => {
                 let mut place = vec![0; self.events.len()];
@@ -133,14 +133,14 @@ impl Seen<'_> {
         merges: &mut Merges,
     ) -> Result<Vec<ArrayRef>> {
         let counted = self.counted_by(events, added);
-        let mut in_ranges: HashMap<usize, InRange<'_>> = HashMap::new();
+        let mut in_ranges: HashMap<RangeIndex, InRange<'_>> = HashMap::new();
         let mut values = Vec::with_capacity(asked.len());
         for usage in asked {
             let in_range = match in_ranges.entry(usage.range) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events, &counted)?),
+                Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range.0, events, &counted)?),
             };
-            values.push(in_range.values(plan, usage.state, merges)?);
+            values.push(in_range.values(plan, usage.state.0, merges)?);
         }
         Ok(values)
     }

@@ -6,6 +6,7 @@ use arrow::array::StringArray;
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::StateIndex;
 use crate::states::added::PerEventStates;
 use crate::states::testing::{events, planned, session};
 use crate::states::{Partial, StateRows, answer, rollup, sort_and_merge};
@@ -65,7 +66,7 @@ impl World {
         let seen = Seen { keys: &keys, before: &self.pieces(&keys), added: Some(&self.added), events: seen };
         let rows = answer_seen(&self.plan, &self.codec, &seen, &self.wanted()).unwrap();
         let mut merges = Merges::default();
-        let uses: Vec<Use> = (0..self.plan.ranges.len()).map(|range| Use { state: 0, range }).collect();
+        let uses: Vec<Use> = (0..self.plan.ranges.len()).map(|range| Use { state: StateIndex(0), range: RangeIndex(range) }).collect();
         seen.values(&self.plan, &uses, &mut merges).unwrap();
         (rows, merges)
     }
