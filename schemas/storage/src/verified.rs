@@ -26,7 +26,8 @@ use crate::pieces::{Piece, check_combined, find_table};
 use crate::store::ObjectStorage;
 use types::{Error, Result};
 
-/// The number of bytes in the first request; files up to this size need no other.
+/// The number of bytes in the first request; files up to this size need no other. No byte is read twice: of a larger
+/// file, the pieces that came with the footer are taken from there.
 const FIRST_READ_BYTES: u64 = 512 * 1024;
 const MAGIC: &[u8; 4] = b"PAR1";
 
@@ -46,6 +47,8 @@ struct Opened {
     /// The file's bytes from `tail_start` on.
     tail: Bytes,
     tail_start: u64,
+    /// The bytes before the tail that were read with it: the last pieces, not checked yet.
+    ahead: Bytes,
     metadata: Arc<ParquetMetaData>,
 }
 
@@ -88,14 +91,32 @@ impl VerifiedReader {
         let mut needed: Vec<usize> = ranges.iter().flat_map(|range| opened.pieces_of(range)).collect();
         needed.sort_unstable();
         needed.dedup();
-        let whole: Vec<Range<u64>> = needed.iter().map(|piece| opened.pieces[*piece].range.clone()).collect();
-        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
-        let contents = if whole.is_empty() { Vec::new() } else { self.storage.get_ranges(&self.file.path, &whole).await.map_err(there)? };
+        let contents = self.contents(&opened, &needed).await?;
         for (piece, content) in needed.iter().zip(&contents) {
             self.check_piece(&opened.pieces[*piece], content)?;
         }
         let read = Read { opened: &opened, needed: &needed, contents: &contents };
         ranges.iter().map(|range| read.slice(range).ok_or_else(|| self.outside(range))).collect()
+    }
+
+    /// Returns the bytes of these pieces, unchecked. What was read with the tail is not read again.
+    async fn contents(&self, opened: &Opened, pieces: &[usize]) -> Result<Vec<Bytes>> {
+        let ranges: Vec<&Range<u64>> = pieces.iter().map(|piece| &opened.pieces[*piece].range).collect();
+        let unread: Vec<Range<u64>> = ranges.iter().map(|range| opened.unread(range)).filter(|range| !range.is_empty()).collect();
+        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
+        let read = if unread.is_empty() { Vec::new() } else { self.storage.get_ranges(&self.file.path, &unread).await.map_err(there)? };
+        let mut read = read.into_iter();
+        let mut contents = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let ahead = opened.read_ahead(range);
+            let before = if opened.unread(range).is_empty() { None } else { read.next() };
+            contents.push(match before {
+                None => ahead,
+                Some(before) if ahead.is_empty() => before,
+                Some(before) => [before, ahead].concat().into(),
+            });
+        }
+        Ok(contents)
     }
 
     /// Reads every piece of the file in turn.
@@ -149,6 +170,21 @@ impl Read<'_> {
 }
 
 impl Opened {
+    fn ahead_start(&self) -> u64 {
+        self.tail_start - self.ahead.len() as u64
+    }
+
+    /// Returns the part of a piece that was not read with the tail.
+    fn unread(&self, piece: &Range<u64>) -> Range<u64> {
+        piece.start.min(self.ahead_start())..piece.end.min(self.ahead_start())
+    }
+
+    /// Returns the rest of it.
+    fn read_ahead(&self, piece: &Range<u64>) -> Bytes {
+        let place = |at: u64| at.saturating_sub(self.ahead_start()) as usize;
+        self.ahead.slice(place(piece.start)..place(piece.end))
+    }
+
     /// Returns the indices of the pieces that `range` touches.
     fn pieces_of(&self, range: &Range<u64>) -> Range<usize> {
         if range.start >= range.end {
@@ -190,24 +226,46 @@ async fn open(storage: &ObjectStorage, file: &KnownFile) -> Result<Opened> {
     if length < 12 {
         return Err(damaged(&file.path, "its length in bytes", length, "at least 12"));
     }
-    let read_from = |start: u64| storage.get_range(&file.path, start..length);
-    let mut tail_start = length.saturating_sub(FIRST_READ_BYTES);
-    let mut tail = read_from(tail_start).await?;
-    let mut pieces = Vec::new();
-    if tail_start > 0 {
-        let footer_bytes = footer_length(file, &tail)?;
-        if footer_bytes > tail.len() as u64 {
-            tail_start = length - footer_bytes;
-            tail = read_from(tail_start).await?;
-        }
-        let table = find_table(file, &tail[(tail.len() as u64 - footer_bytes) as usize..])?;
-        let body = table.last().map_or(0, |piece| piece.range.end);
-        tail = if body < tail_start { read_from(body).await? } else { tail.slice((body - tail_start) as usize..) };
-        (tail_start, pieces) = (body, table);
+    let start = length.saturating_sub(FIRST_READ_BYTES);
+    let mut end = FileEnd { storage, file, start, bytes: storage.get_range(&file.path, start..length).await? };
+    let (mut pieces, mut tail_start) = (Vec::new(), 0);
+    if end.start > 0 {
+        let footer_start = length - footer_length(file, &end.bytes)?;
+        end.read_from(footer_start).await?;
+        pieces = find_table(file, &end.bytes_from(footer_start))?;
+        tail_start = pieces.last().map_or(0, |piece| piece.range.end);
+        end.read_from(tail_start).await?;
     }
+    let tail = end.bytes_from(tail_start);
     check_combined(file, &pieces, &tail)?;
     let metadata = parse_footer(&tail, length).map_err(|error| Error::from(error).with("file", &file.path))?;
-    Ok(Opened { pieces, tail, tail_start, metadata: Arc::new(metadata) })
+    let ahead = end.bytes.slice(..end.bytes.len() - tail.len());
+    Ok(Opened { pieces, tail, tail_start, ahead, metadata: Arc::new(metadata) })
+}
+
+/// The end of a file, as far as it has been read.
+struct FileEnd<'f> {
+    storage: &'f ObjectStorage,
+    file: &'f KnownFile,
+    start: u64,
+    bytes: Bytes,
+}
+
+impl FileEnd<'_> {
+    /// Reads what is missing from `start` on.
+    async fn read_from(&mut self, start: u64) -> Result<()> {
+        if start < self.start {
+            let before = self.storage.get_range(&self.file.path, start..self.start).await?;
+            self.bytes = [before, self.bytes.clone()].concat().into();
+            self.start = start;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes from `start` on, which are read already.
+    fn bytes_from(&self, start: u64) -> Bytes {
+        self.bytes.slice((start - self.start) as usize..)
+    }
 }
 
 /// Returns the length of the footer including its last 8 bytes, which give it.

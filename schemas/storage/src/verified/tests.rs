@@ -10,8 +10,11 @@ use uuid::Uuid;
 use super::*;
 use crate::parquet_file::{ParquetOptions, write_parquet};
 use crate::scan::{read_file, read_file_as, scan_files};
+use counted_store::CountedStore;
 use types::ErrorKind;
 use types::files::ObjectName;
+
+mod counted_store;
 
 /// `rows` rows of incompressible text, so that a file can be made larger than the first read.
 fn batch(rows: usize) -> RecordBatch {
@@ -26,9 +29,13 @@ fn batch(rows: usize) -> RecordBatch {
 }
 
 fn encode(rows: usize) -> Bytes {
+    encode_in_groups(rows, 1000)
+}
+
+fn encode_in_groups(rows: usize, row_group_rows: usize) -> Bytes {
     let batch = batch(rows);
-    write_parquet(std::slice::from_ref(&batch), batch.schema(), &ParquetOptions { row_group_rows: 1000, ..ParquetOptions::default() })
-        .unwrap()
+    let options = ParquetOptions { row_group_rows, ..ParquetOptions::default() };
+    write_parquet(std::slice::from_ref(&batch), batch.schema(), &options).unwrap()
 }
 
 async fn stored(storage: &ObjectStorage, content: Bytes) -> KnownFile {
@@ -118,6 +125,24 @@ proptest! {
     #[test]
     fn no_text_makes_the_table_parser_panic(text in "basestream-pieces\\[[0-9a-f:,\\]]{0,60}") {
         let _ = Piece::parse_table(text.as_bytes());
+    }
+}
+
+/// Of files that the first request reads whole, of larger ones, of one with a column chunk that begins before the first
+/// request, and of one whose footer is larger than it.
+#[tokio::test]
+async fn each_byte_of_a_file_is_read_once() {
+    let (one, many) = (encode_in_groups(5000, 5000), encode_in_groups(4000, 1));
+    let footer = u32::from_le_bytes(many[many.len() - 8..][..4].try_into().unwrap());
+    assert!(u64::from(footer) > FIRST_READ_BYTES, "{footer}");
+    for content in [encode(5), encode(2500), encode(5000), one, many] {
+        let counted = CountedStore::over_memory();
+        let storage = ObjectStorage::over(counted.clone()).unwrap();
+        let file = stored(&storage, content.clone()).await;
+        read(&storage, file.clone()).await.unwrap();
+        assert_eq!(counted.take_read_bytes(), content.len() as u64);
+        VerifiedReader::new(storage, file).check_all().await.unwrap();
+        assert_eq!(counted.take_read_bytes(), content.len() as u64);
     }
 }
 
