@@ -9,7 +9,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use engine::plan::ViewPlan;
-use engine::states::{KeyCodec, StateRows};
+use engine::states::{KeyCodec, RowOrder, StateRows};
 use futures::TryStreamExt;
 use types::{Error, ErrorKind, Result};
 
@@ -20,6 +20,7 @@ use crate::temp_folder::at_folder;
 
 /// Sorts a bucket in memory.
 pub(crate) fn sort_in_memory(
+    order: RowOrder,
     plan: &ViewPlan,
     codec: &KeyCodec,
     mut bucket: BucketRows,
@@ -32,7 +33,7 @@ pub(crate) fn sort_in_memory(
         Ok(())
     })?;
     bucket.reservation.resize(bucket.bytes * SORTING);
-    let sorted = StateRows::sort(plan, codec, &batches)?;
+    let sorted = StateRows::sort_in(order, plan, codec, &batches)?;
     drop(batches);
     bucket.reservation.resize(bucket.bytes);
     let (mut from, keys) = (0, sorted.keys());
@@ -52,6 +53,7 @@ pub(crate) fn sort_in_memory(
 /// Rows of a bucket, sorted by DataFusion's external sort.
 pub(crate) struct ExternalSort {
     sorted: SendableRecordBatchStream,
+    order: RowOrder,
     plan: Arc<ViewPlan>,
     codec: Arc<KeyCodec>,
     context: Arc<TaskContext>,
@@ -68,17 +70,23 @@ pub(crate) struct ExternalSort {
 
 impl ExternalSort {
     pub(crate) fn start(
+        order: RowOrder,
         plan: &Arc<ViewPlan>,
         codec: Arc<KeyCodec>,
         bucket: BucketRows,
         (memory, context): (SortMemory, Arc<TaskContext>),
     ) -> Result<Self> {
         let schema = plan.state_schema().clone();
-        // Keys, tile and level.
         let keys = plan.keys.len();
-        let sorted = sorted(rows_of(bucket, schema), (0..keys).chain([keys + 1, keys]), context.clone())?;
+        let (level, tile) = (keys, keys + 1);
+        let in_key = match order {
+            RowOrder::ByTile => [tile, level],
+            RowOrder::ByLevel => [level, tile],
+        };
+        let sorted = sorted(rows_of(bucket, schema), (0..keys).chain(in_key), context.clone())?;
         Ok(Self {
             sorted,
+            order,
             plan: plan.clone(),
             codec,
             context,
@@ -127,7 +135,7 @@ impl ExternalSort {
         let is_longer = |one: usize, chunk: usize| if whole == 0 { (one * 2).max(chunk) } else { chunk };
         (self.worth_rows, self.worth_bytes) =
             (is_longer(self.waiting_rows, CHUNK_ROWS), is_longer(self.waiting_bytes, self.memory.chunk_bytes()));
-        if whole == 0 { Ok(None) } else { StateRows::sort(&self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
+        if whole == 0 { Ok(None) } else { StateRows::sort_in(self.order, &self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
     }
 
     /// Returns where the last key begins: its rows may continue in the next batch.

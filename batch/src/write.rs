@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use engine::plan::ViewPlan;
-use engine::states::{KeyCodec, StateRows, merge_rolled_up, rollup};
+use engine::states::{KeyCodec, RowOrder, StateRows, merge_rolled_up, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ObjectStorage};
 use tokio::sync::mpsc;
@@ -26,6 +26,16 @@ pub(crate) enum Rows {
     OfEvents,
     /// Rows of tiers, at all levels.
     OfTiers,
+}
+
+impl Rows {
+    /// The order in which they are merged.
+    fn order(self) -> RowOrder {
+        match self {
+            Rows::OfEvents => RowOrder::ByTile,
+            Rows::OfTiers => RowOrder::ByLevel,
+        }
+    }
 }
 
 /// The files of a tier, as recorded in the manifest and the catalog.
@@ -114,16 +124,16 @@ impl SnapshotWriter {
     /// Sends a bucket's rows in order, merged and rolled up.
     pub(crate) async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
-        let memory = SortMemory::of_each(self.limit_bytes, self.threads);
+        let (order, memory) = (self.rows.order(), SortMemory::of_each(self.limit_bytes, self.threads));
         if memory.is_enough_for(rows.bytes) {
             let sort = move || {
-                sort_in_memory(&self.plan, &self.codec, rows, memory, &mut |sorted| {
+                sort_in_memory(order, &self.plan, &self.codec, rows, memory, &mut |sorted| {
                     self.finished(&sorted)?.map_or(Ok(()), |rows| send.blocking_send(rows).map_err(gone))
                 })
             };
             return tokio::task::spawn_blocking(sort).await?;
         }
-        let mut sorted = ExternalSort::start(&self.plan, self.codec.clone(), rows, (memory, self.context.clone()))?;
+        let mut sorted = ExternalSort::start(order, &self.plan, self.codec.clone(), rows, (memory, self.context.clone()))?;
         while let Some(sorted) = sorted.next().await? {
             if let Some(rows) = self.finished(&sorted)? {
                 send.send(rows).await.map_err(gone)?;

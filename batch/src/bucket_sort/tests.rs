@@ -29,7 +29,7 @@ fn enough() -> SortMemory {
     SortMemory::of_each(2 << 30, 2)
 }
 
-async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
+async fn both_ways(order: RowOrder, view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
     let (shuffle, buckets) = partitioned(view, count, Arc::new(UnboundedMemoryPool::default())).await;
     let mut inside = Vec::new();
     let mut take = |rows| {
@@ -37,7 +37,7 @@ async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String
         Ok(())
     };
     for bucket in buckets {
-        sort_in_memory(&shuffle.plan, &shuffle.codec, bucket, enough(), &mut take).unwrap();
+        sort_in_memory(order, &shuffle.plan, &shuffle.codec, bucket, enough(), &mut take).unwrap();
     }
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(16 << 20));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();
@@ -46,7 +46,7 @@ async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String
     let (shuffle, buckets) = partitioned(view, count, Arc::new(FairSpillPool::new(1 << 20))).await;
     let mut outside = Vec::new();
     for bucket in buckets {
-        let mut sorted = ExternalSort::start(&shuffle.plan, shuffle.codec.clone(), bucket, (enough(), session.task_ctx())).unwrap();
+        let mut sorted = ExternalSort::start(order, &shuffle.plan, shuffle.codec.clone(), bucket, (enough(), session.task_ctx())).unwrap();
         while let Some(rows) = sorted.next().await.unwrap() {
             outside.push(rows);
         }
@@ -57,15 +57,17 @@ async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String
 
 #[tokio::test]
 async fn a_sort_in_memory_and_one_outside_hand_on_the_same_whole_keys() {
-    let (inside, outside) = both_ways(VIEW, 3_000).await;
-    assert_eq!(inside, outside);
-    assert!(inside.0.len() > 2_000);
+    for order in [RowOrder::ByTile, RowOrder::ByLevel] {
+        let (inside, outside) = both_ways(order, VIEW, 3_000).await;
+        assert_eq!(inside, outside);
+        assert!(inside.0.len() > 2_000);
+    }
 }
 
 /// Each chunk is put in order once more where it is handed on: only of several does their order show.
 #[tokio::test]
 async fn chunks_come_in_the_order_of_their_keys() {
-    let (inside, outside) = both_ways(NUMBERS, CHUNK_ROWS as i64 * 5).await;
+    let (inside, outside) = both_ways(RowOrder::ByTile, NUMBERS, CHUNK_ROWS as i64 * 5).await;
     assert!(inside.1 > BUCKETS && outside.1 > BUCKETS, "{} and {} chunks", inside.1, outside.1);
     assert!(inside.0 == outside.0, "the rows, or their order, differ");
 }
@@ -73,7 +75,7 @@ async fn chunks_come_in_the_order_of_their_keys() {
 #[tokio::test]
 async fn a_key_that_fills_more_than_a_chunk_is_handed_on_whole() {
     let count = CHUNK_ROWS as i64 * 2 + 10;
-    let (inside, outside) = both_ways(NO_KEYS, count).await;
+    let (inside, outside) = both_ways(RowOrder::ByTile, NO_KEYS, count).await;
     assert_eq!((inside.1, outside.1), (1, 1));
     assert_eq!(inside.0, outside.0);
     assert_eq!(inside.0.len() as i64, count);

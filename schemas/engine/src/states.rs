@@ -44,7 +44,7 @@ pub use partial::{EventSource, Partial, kept_rows_of, partial_exec, prepared_pla
 pub use per_event::PerEvent;
 pub use per_event_exec::FailureSink;
 pub use pieces::Pieces;
-pub use rows::{StateRows, conform, is_constant, levels, tiles};
+pub use rows::{RowOrder, StateRows, conform, is_constant, levels, tiles};
 pub use same::{Differing, differing};
 pub use seen_by::{AddLayers, SeenBy, rows_seen};
 pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};

@@ -15,7 +15,9 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{Answered, KeyCodec, Partial, Pieces, StateRows, answer, at_kept_levels, merge_rolled_up, rollup, sort_and_merge};
+use engine::states::{
+    Answered, KeyCodec, Partial, Pieces, RowOrder, StateRows, answer, at_kept_levels, merge_rolled_up, rollup, sort_and_merge,
+};
 use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
@@ -188,7 +190,8 @@ async fn served(
         Made::InTiers => vec![base, delta],
         Made::Merged => {
             let both = [base.batch().clone(), delta.batch().clone()];
-            vec![merge_rolled_up(plan, &StateRows::sort(plan, &codec, &both).unwrap(), &floors).unwrap()]
+            let sorted = StateRows::sort_in(RowOrder::ByLevel, plan, &codec, &both).unwrap();
+            vec![merge_rolled_up(plan, &sorted, &floors).unwrap()]
         }
     };
     let mut keys: Vec<Vec<u8>> = Vec::new();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::plan::{StateExpr, ViewPlan};
 use crate::states::keys::KeyCodec;
-use crate::states::rows::{StateRows, levels, taken, taken_column, tiles};
+use crate::states::rows::{RowOrder, StateRows, levels, taken_column, tiles};
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
@@ -82,10 +82,10 @@ pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Opt
 /// Merges rows of whole keys from several sets that were rolled up: rows of the same key, level and tile become one,
 /// and tiles before `floors` are dropped.
 ///
-/// The rows are in the order of [`StateRows::sort`]. Each set has all its rows of the tiles from `floors` on.
+/// The rows are in the order [`RowOrder::ByLevel`], and so is the result. Each set has all its rows of the tiles from
+/// `floors` on.
 pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
-    let kept = filtered(rows, &is_kept(rows.batch(), floors)?)?;
-    merge_sorted(plan, &finest_first(&kept)?)
+    merge_sorted(plan, &filtered(rows, &is_kept(rows.batch(), floors)?)?)
 }
 
 /// Drops rows of tiles before `floors`.
@@ -102,20 +102,6 @@ fn is_kept(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<Boo
     }
     let places = levels(rows)?.values().iter().zip(tiles(rows)?);
     Ok(places.map(|(level, tile)| Some(least.get(*level as usize).is_none_or(|least| tile >= least))).collect())
-}
-
-/// Orders each key's rows by level and tile, as they are in a snapshot.
-fn finest_first(rows: &StateRows) -> Result<StateRows> {
-    let (keys, levels, tiles) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
-    let mut order: Vec<u32> = (0..rows.len() as u32).collect();
-    for of_key in order.chunk_by_mut(|one, next| keys.value(*one as usize) == keys.value(*next as usize)) {
-        of_key.sort_by_key(|row| (levels.value(*row as usize), tiles[*row as usize]));
-    }
-    if order.is_sorted() {
-        return Ok(rows.clone());
-    }
-    // No row leaves its key.
-    Ok(StateRows::from_sorted(taken(rows.batch(), &UInt32Array::from(order))?, keys.clone()))
 }
 
 /// Returns the levels that rows have, finest first.
@@ -243,7 +229,7 @@ pub fn merge_sets(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Res
     let batch = concat_batches(plan.state_schema(), batches)?;
     let keys: Vec<&dyn Array> = sets.iter().map(|rows| rows.keys() as &dyn Array).collect();
     let keys = concat(&keys)?.as_binary::<i32>().clone();
-    merge_sorted(plan, &StateRows::sort_encoded(batch, keys)?)
+    merge_sorted(plan, &StateRows::sort_encoded(RowOrder::ByTile, batch, keys)?)
 }
 
 #[cfg(test)]

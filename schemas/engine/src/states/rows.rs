@@ -29,6 +29,15 @@ pub struct StateRows {
     indices: Arc<Indices>,
 }
 
+/// The order of the rows of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// By tile, then level: as states are gathered and rolled up.
+    ByTile,
+    /// By level, then tile: as in a snapshot.
+    ByLevel,
+}
+
 /// The indices of where whole keys begin, and where the nodes of edges begin.
 #[derive(Debug, Default)]
 struct Indices {
@@ -40,15 +49,26 @@ impl StateRows {
     /// Sorts rows of the plan's state schema by key, tile and level. Rows with the same key, level and tile are not
     /// merged; see [`super::sort_and_merge`].
     pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
-        let batch = concat_batches(plan.state_schema(), batches)?;
-        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
-        Self::sort_encoded(batch, keys)
+        Self::sort_in(RowOrder::ByTile, plan, codec, batches)
     }
 
-    /// Like [`StateRows::sort`], for rows whose keys are already encoded.
-    pub(super) fn sort_encoded(batch: RecordBatch, keys: BinaryArray) -> Result<Self> {
+    /// Like [`StateRows::sort`], with the rows of each key in this order.
+    pub fn sort_in(order: RowOrder, plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
+        let batch = concat_batches(plan.state_schema(), batches)?;
+        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+        Self::sort_encoded(order, batch, keys)
+    }
+
+    /// Like [`StateRows::sort_in`], for rows whose keys are already encoded.
+    pub(super) fn sort_encoded(order: RowOrder, batch: RecordBatch, keys: BinaryArray) -> Result<Self> {
         let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
-        let place = |row: u32| (tiles[row as usize], levels.value(row as usize));
+        let place = |row: u32| {
+            let (level, tile) = (Micros::from(levels.value(row as usize)), tiles[row as usize]);
+            match order {
+                RowOrder::ByTile => (tile, level),
+                RowOrder::ByLevel => (level, tile),
+            }
+        };
         if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
             return Ok(Self::from_sorted(batch, keys));
         }
