@@ -165,6 +165,22 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     waited.await.unwrap_or_else(|_| panic!("timed out: {what}"));
 }
 
+/// A lookup that had to build an index would be answered late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_keys_of_a_small_copy_are_indexed_before_they_are_asked() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    let copy = started.copy().unwrap();
+    copy.fetch_all().await.unwrap();
+    let indexed = || copy.runs().unwrap().iter().map(|run| run.memory_bytes()).collect::<Vec<usize>>();
+    let before = indexed();
+    assert!(before.len() == BUCKETS as usize && before.iter().all(|bytes| *bytes > 0), "{before:?}");
+    for _ in 0..3 {
+        site.assert_all_are_answered(&started.node).await;
+    }
+    assert_eq!(indexed(), before, "no lookup built any");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
     let site = Site::new().await;

@@ -2,7 +2,7 @@
 //! that lie far apart; the index finds a key, or that there is none, at one place.
 //!
 //! Most rows are searched too few times to be worth an index. It is built once the searches have cost as much as
-//! building it does.
+//! building it does, or before the first search, so that none has to wait for it.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,6 +67,11 @@ impl FirstRows {
         }
         let entries = entries().ok()?;
         Some(self.built.get_or_init(|| Built::new(keys, &entries)))
+    }
+
+    /// Builds the index now.
+    pub(super) fn build(&self, keys: &BinaryArray, entries: impl FnOnce() -> Vec<Entry>) {
+        self.built.get_or_init(|| Built::new(keys, &entries()));
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

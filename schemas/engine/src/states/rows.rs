@@ -105,10 +105,20 @@ impl StateRows {
 
     /// Returns the rows of one key.
     pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
+        self.find_probe(Probe::new(key))
+    }
+
+    /// The same for a key that is hashed already.
+    pub(super) fn find_probe(&self, key: Probe<'_>) -> std::ops::Range<usize> {
         match self.key_index(1) {
-            Some(index) => index.find(&self.keys, Probe::new(key)).map_or(0..0, |from| from..key_end(&self.keys, from, key)),
-            None => find_key(&self.keys, key),
+            Some(index) => index.find(&self.keys, key).map_or(0..0, |from| from..key_end(&self.keys, from, key.bytes())),
+            None => find_key(&self.keys, key.bytes()),
         }
+    }
+
+    /// Builds the index of whole keys, so that no search has to.
+    pub fn index_keys(&self) {
+        self.indices.keys.build(&self.keys, || whole_keys(&self.keys));
     }
 
     /// Calls `found` with the index of each key that has rows, and with its rows.

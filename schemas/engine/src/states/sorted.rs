@@ -65,11 +65,15 @@ impl SortedRun {
 
     /// Returns the rows of one key in each chunk: a binary search over the chunks, then within them.
     pub fn find<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> {
-        let mut chunks = self.chunks[self.first_chunk(key)..].iter();
+        self.find_probe(Probe::new(key))
+    }
+
+    fn find_probe<'a>(&'a self, key: Probe<'_>) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> {
+        let mut chunks = self.chunks[self.first_chunk(key.bytes())..].iter();
         let mut goes_on = true;
         std::iter::from_fn(move || {
             let chunk = if goes_on { chunks.next()? } else { return None };
-            let rows = chunk.find(key);
+            let rows = chunk.find_probe(key);
             goes_on = rows.end == chunk.len();
             Some((chunk, rows)).filter(|(_, rows)| !rows.is_empty())
         })
@@ -88,7 +92,7 @@ impl SortedRun {
             return chunk.find_keys(keys, |index, rows| found(index, chunk, rows));
         }
         for (index, key) in keys.iter().enumerate() {
-            self.find(key.bytes()).for_each(|(chunk, rows)| found(index, chunk, rows));
+            self.find_probe(*key).for_each(|(chunk, rows)| found(index, chunk, rows));
         }
     }
 

@@ -56,12 +56,17 @@ proptest! {
         prop_assert_eq!(find_key(&all, &asked), from..keys.partition_point(|key| *key <= asked));
     }
 
-    /// Searched by binary search at first, and by hash after enough searches.
+    /// Searched by binary search at first, and by hash after enough searches or where the keys were indexed before.
     #[test]
-    fn keys_are_found_together_as_they_are_alone(mut keys in vec(key(), 0..80), mut ends in vec(1usize..80, 0..3), asked in vec(key(), 0..12)) {
+    fn keys_are_found_together_as_they_are_alone(
+        mut keys in vec(key(), 0..80), mut ends in vec(1usize..80, 0..3), asked in vec(key(), 0..12), indexed in any::<bool>(),
+    ) {
         keys.sort();
         ends.sort_unstable();
         let (run, probes) = (run(&keys, &ends), asked.iter().map(|key| Probe::new(key)).collect::<Vec<_>>());
+        if indexed {
+            run.chunks().iter().for_each(StateRows::index_keys);
+        }
         for _ in 0..4 {
             let mut found = vec![0; asked.len()];
             run.find_keys(&probes, |index, chunk, rows| {
