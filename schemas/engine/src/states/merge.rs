@@ -205,6 +205,7 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
     }
     columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
     columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
+    let several = if all { None } else { SeveralRows::worth_it(plan, groups) };
     for (i, state) in plan.states.iter().enumerate() {
         let from = plan.state_offset(i);
         let states = &rows.batch().columns()[from..from + state.fields.len()];
@@ -213,11 +214,64 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
             columns.extend_from_slice(states);
             continue;
         }
-        let mut accumulator = accumulator(state)?;
-        accumulator.merge_batch(states, &groups.of_row, groups.first_row.len())?;
-        columns.extend(accumulator.state(EmitTo::All)?);
+        // A list that is NULL means the same as an empty one: merging makes them alike.
+        let is_collected = state.limit_bytes.is_some() && states.iter().all(|field| field.null_count() == 0);
+        columns.extend(match several.as_ref().filter(|_| is_collected) {
+            Some(several) => several.merge(state, states)?,
+            None => merged_states(state, states, &groups.of_row, groups.first_row.len())?,
+        });
     }
     Ok(StateRows::from_sorted(RecordBatch::try_new(plan.state_schema().clone(), columns)?, keys))
+}
+
+/// Merges the rows of a state into `total` groups.
+fn merged_states(state: &StateExpr, rows: &[ArrayRef], groups: &[usize], total: usize) -> Result<Vec<ArrayRef>> {
+    let mut accumulator = accumulator(state)?;
+    accumulator.merge_batch(rows, groups, total)?;
+    Ok(accumulator.state(EmitTo::All)?)
+}
+
+/// The groups of several rows, numbered anew. The only row of another group is what it merges into: collected values
+/// are copied for a fraction of what it costs to collect them again.
+struct SeveralRows {
+    rows: UInt32Array,
+    /// The group of each of these rows.
+    groups: Vec<usize>,
+    count: usize,
+    /// Where each group's state is: in a row that is not merged (0), or in one of these groups (1).
+    places: Vec<(usize, usize)>,
+}
+
+impl SeveralRows {
+    /// `None` if no state collects values, or if most rows have to be merged.
+    fn worth_it(plan: &ViewPlan, groups: &Groups) -> Option<SeveralRows> {
+        let collects = plan.states.iter().any(|state| state.limit_bytes.is_some());
+        let several = collects.then(|| Self::among(groups))?;
+        (several.rows.len() * 2 <= groups.of_row.len()).then_some(several)
+    }
+
+    fn among(groups: &Groups) -> SeveralRows {
+        let ends = groups.first_row.iter().copied().skip(1).chain([groups.of_row.len() as u32]);
+        let (mut rows, mut numbers, mut count) = (Vec::new(), Vec::new(), 0);
+        let mut places = Vec::with_capacity(groups.first_row.len());
+        for (first, end) in groups.first_row.iter().copied().zip(ends) {
+            if end - first == 1 {
+                places.push((0, first as usize));
+                continue;
+            }
+            rows.extend(first..end);
+            numbers.resize(rows.len(), count);
+            places.push((1, count));
+            count += 1;
+        }
+        SeveralRows { rows: rows.into(), groups: numbers, count, places }
+    }
+
+    fn merge(&self, state: &StateExpr, rows: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+        let several = rows.iter().map(|field| taken_column(field, &self.rows)).collect::<Result<Vec<_>>>()?;
+        let merged = merged_states(state, &several, &self.groups, self.count)?;
+        rows.iter().zip(&merged).map(|(field, merged)| Ok(interleave(&[&**field, &**merged], &self.places)?)).collect()
+    }
 }
 
 /// Merges sorted row sets into one. Their keys are encoded already.

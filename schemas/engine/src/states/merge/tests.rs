@@ -1,6 +1,6 @@
 use super::*;
-use crate::states::Partial;
 use crate::states::testing::{events, planned, session};
+use crate::states::{Partial, differing};
 
 const MINUTE: Micros = 60_000_000;
 
@@ -21,6 +21,38 @@ fn sets_merge_into_what_all_their_rows_merge_into() {
     let expected = sort_and_merge(&plan, &codec, &batches.concat()).unwrap();
     assert_eq!((merged.batch(), merged.keys()), (expected.batch(), expected.keys()));
     assert!(merge_sets(&plan, &codec, &[]).unwrap().is_empty());
+}
+
+/// Collected values are merged only where two sets have the same tile.
+#[test]
+fn only_rows_that_others_are_merged_with_are_collected_again() {
+    let plan =
+        Arc::new(planned("CREATE VIEW v WITH (windows = '1h, 2d') AS SELECT k, count(*) AS n, count(DISTINCT x) AS d FROM s GROUP BY k"));
+    let codec = KeyCodec::for_plan(&plan).unwrap();
+    let mut partial = Partial::new(plan.clone(), &session()).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let states = |first: i64| {
+        let rows: Vec<(String, i64, Micros)> = (first..first + 100).map(|at| (format!("k{}", at % 7), at % 50, at * MINUTE)).collect();
+        runtime.block_on(partial.states("s", &[events(&rows)])).unwrap()
+    };
+    let batches: Vec<Vec<RecordBatch>> = [0, 95].into_iter().map(states).collect();
+    let sets = StateRows::sort_in(RowOrder::ByLevel, &plan, &codec, &batches.concat()).unwrap();
+    let groups = number_groups(&sets, |level, tile| (level, tile)).unwrap();
+    let several = SeveralRows::worth_it(&plan, &groups).unwrap();
+    assert_eq!((several.rows.len(), several.count, groups.first_row.len()), (10, 5, 195));
+    let merged = merge_sorted(&plan, &sets).unwrap();
+    let mut columns = merged.batch().columns()[..plan.state_offset(0)].to_vec();
+    for (index, state) in plan.states.iter().enumerate() {
+        let from = plan.state_offset(index);
+        let fields = &sets.batch().columns()[from..from + state.fields.len()];
+        columns.extend(merged_states(state, fields, &groups.of_row, groups.first_row.len()).unwrap());
+    }
+    let expected = RecordBatch::try_new(plan.state_schema().clone(), columns).unwrap();
+    assert!(differing(&plan, merged.batch(), &expected, |_| true).unwrap().is_empty());
+    // Rolled up, most tiles have several rows.
+    let minutes = sort_and_merge(&plan, &codec, &batches[0]).unwrap();
+    let days = number_groups(&minutes, |_, tile| (Level::Day1.code(), Level::Day1.floor(tile))).unwrap();
+    assert!(SeveralRows::worth_it(&plan, &days).is_none());
 }
 
 /// Tiles that expired since the sets were rolled up are dropped, whether that is done before they are merged or then.
