@@ -10,7 +10,7 @@ use access::{audit, local_user};
 use clap::{Args, Parser, Subcommand};
 use committed::damage::with_help;
 use engine::functions::Functions;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use crate::installation::Installation;
 use crate::output::Printer;
@@ -170,7 +170,7 @@ struct Context {
 impl Context {
     fn settings(&self) -> Result<Settings> {
         Settings::load(&self.config, &Variables::from_process()).map_err(|error| {
-            if error.kind() == types::ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
+            if error.kind() == ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
         })
     }
 
@@ -202,8 +202,8 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     let context = Context { config: cli.global.config, output: Printer { json: cli.global.json }, functions };
     let change = change(&cli.command);
     let done = runtime.block_on(dispatch(&context, cli.command));
-    if let (Some(Change { action, object }), Ok(_)) = (change, &done) {
-        audit(local_user(), action, &object, &Ok(()));
+    if let Some(change) = change {
+        audit(local_user(), change.action, &change.object, &change.outcome(&done));
     }
     // What still runs then is a question to a service whose answer nothing needs any more.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
@@ -218,22 +218,32 @@ fn logged(command: &Command) -> logging::Usual {
     }
 }
 
-/// What a command changes when it succeeds, for the audit log.
+/// What a command is to change, for the audit log.
 struct Change {
     action: &'static str,
     object: String,
+    /// The kind of what it leaves where it ends with [`Done::Found`].
+    found: ErrorKind,
 }
 
 impl Change {
     fn new(action: &'static str, what: &str, name: &str) -> Option<Change> {
-        Some(Change { action, object: format!("the {what} \"{name}\"") })
+        Some(Change { action, object: format!("the {what} \"{name}\""), found: ErrorKind::Input })
+    }
+
+    fn outcome(&self, done: &Result<Done>) -> Result<()> {
+        match done {
+            Ok(Done::Success) => Ok(()),
+            Ok(Done::Found) => Err(Error::new(self.found, "something is left that is wrong")),
+            Err(error) => Err(error.copied()),
+        }
     }
 }
 
 /// `None` for commands that change nothing, and for those that run on: they log their changes as they make them.
 fn change(command: &Command) -> Option<Change> {
     match command {
-        Command::Apply(_) => Some(Change { action: "apply", object: "the project's definitions".to_owned() }),
+        Command::Apply(_) => Some(Change { action: "apply", object: "the project's definitions".to_owned(), found: ErrorKind::Input }),
         Command::Backfill(args) => args.change(),
         Command::DeadLetters(args) => args.change(),
         Command::Batch(args) => args.change(),

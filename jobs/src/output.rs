@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,22 +133,7 @@ fn error_json(error: &Error) -> Value {
     let context: serde_json::Map<String, Value> =
         error.context().iter().map(|(key, value)| ((*key).to_owned(), Value::String(value.clone()))).collect();
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    json!({ "kind": kind_name(error.kind()), "message": error.message(), "context": context, "cause": cause })
-}
-
-fn kind_name(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Input => "input",
-        ErrorKind::Unauthenticated => "unauthenticated",
-        ErrorKind::Forbidden => "forbidden",
-        ErrorKind::NotFound => "not_found",
-        ErrorKind::Conflict => "conflict",
-        ErrorKind::Unavailable => "unavailable",
-        ErrorKind::Busy => "busy",
-        ErrorKind::Corrupt => "corrupt",
-        ErrorKind::Limit => "limit",
-        ErrorKind::Internal => "internal",
-    }
+    json!({ "kind": error.kind().word(), "message": error.message(), "context": context, "cause": cause })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use types::Result;
+use types::{ErrorKind, Result};
 
 use super::{Change, Context, Done, progress};
 use crate::output::{count_of, table};
@@ -25,11 +25,8 @@ pub(super) struct RepairArgs {
 
 impl RepairArgs {
     pub(super) fn change(&self) -> Option<Change> {
-        match (self.dry_run, &self.stream) {
-            (true, _) => None,
-            (false, Some(stream)) => Change::new("repair", "stream", stream),
-            (false, None) => Some(Change { action: "repair", object: "the installation".to_owned() }),
-        }
+        let object = self.stream.as_ref().map_or("the installation".to_owned(), |stream| format!("the stream \"{stream}\""));
+        (!self.dry_run).then_some(Change { action: "repair", object, found: ErrorKind::Corrupt })
     }
 }
 

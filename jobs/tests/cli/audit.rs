@@ -84,7 +84,31 @@ fn each_command_that_changes_something_writes_one_line_and_no_other_does() {
 
     let read = ["check", "status", "storage", "token list", "parameters", "view list", "batch history", "dead-letters list orders"];
     read.into_iter().for_each(says_nothing);
-    let failed = project.run(&["view", "drop", "missing"]);
-    assert_fails(&failed, 1, "there is no view \"missing\"");
-    assert_eq!(changes_in(&text(&failed.stderr)), Vec::<String>::new(), "nothing was changed");
+}
+
+#[test]
+fn each_command_that_fails_to_change_something_writes_one_line_with_the_kind_of_its_error() {
+    let project = Project::of_orders();
+    std::fs::create_dir(project.path().join("alerts")).unwrap();
+    std::fs::write(project.path().join("alerts/large.sql"), LARGE).unwrap();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["token", "create", "ann", "--role", "reader"]));
+    let failed = |args: &str, action: &str, object: &str, kind: &str| {
+        let output = project.run(&args.split(' ').collect::<Vec<_>>());
+        assert_fails(&output, 1, "error: ");
+        let log = text(&output.stderr);
+        let expected = format!("{action:?} object={object:?} outcome=\"failed\" kind={kind:?}");
+        assert_eq!(changes_in(&log), [expected], "{args}");
+    };
+    failed("view drop missing", "drop", "the view \"missing\"", "not_found");
+    failed("token create ann --role reader", "create", "the token \"ann\"", "conflict");
+    failed("pause missing", "pause", "the sink or alert \"missing\"", "not_found");
+    // What was sent is not in the line.
+    failed("set least hunter2", "set", "the parameter \"least\"", "input");
+    project.replace("alerts/large.sql", "FROM orders_by_customer", "FROM missing");
+    failed("apply", "apply", "the project's definitions", "input");
+    for read in ["lookup missing a=1", "batch history missing", "view drop missing --help"] {
+        let log = text(&project.run(&read.split(' ').collect::<Vec<_>>()).stderr);
+        assert_eq!(changes_in(&log), Vec::<String>::new(), "{read}");
+    }
 }

@@ -29,6 +29,24 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// As logs and JSON have it: `not_found`.
+    pub fn word(self) -> &'static str {
+        match self {
+            ErrorKind::Input => "input",
+            ErrorKind::Unauthenticated => "unauthenticated",
+            ErrorKind::Forbidden => "forbidden",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Limit => "limit",
+            ErrorKind::Internal => "internal",
+        }
+    }
+}
+
 type ErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error: its kind, a factual message, key/value context, and its source.
