@@ -10,7 +10,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
-use engine::plan::{ConstantsDoNotWrap, asking_session_builder, session_config};
+use engine::plan::{asking_session_builder, session_config};
 use storage::ObjectStorage;
 use types::{Result, threads};
 
@@ -106,8 +106,7 @@ impl QueryRuntime {
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
         let builder = asking_session_builder().with_config(self.shared.config.clone()).with_runtime_env(self.runtime.clone());
-        let state = builder.with_analyzer_rule(Arc::new(ConstantsDoNotWrap)).build();
-        let session = SessionContext::new_with_state(state);
+        let session = SessionContext::new_with_state(builder.build());
         self.shared.functions.register(&session)?;
         Ok(session)
     }

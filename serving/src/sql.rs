@@ -22,7 +22,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
-use engine::plan::UuidColumns;
+use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
@@ -267,6 +267,7 @@ async fn plan(
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
+    session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
 
     let state = session.state();
     let plan = params::plan(&state, text.sql, asked.statement, types).await?;

@@ -34,6 +34,7 @@ pub(crate) mod decimals;
 mod distinct;
 mod group_rows;
 mod handing_on;
+pub(crate) mod integers;
 pub(crate) mod intervals;
 pub(crate) mod judged;
 mod last_n;

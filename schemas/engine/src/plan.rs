@@ -53,7 +53,7 @@ pub use analyse::{Planned, Planner};
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use hidden::{node_name, strip_casts};
 pub(crate) use links::check_on_types;
-pub use overflow::ConstantsDoNotWrap;
+pub use overflow::IntegersDoNotWrap;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
 pub(crate) use written::{ColumnNames, sql_of};

@@ -51,7 +51,10 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         DataFusionError::NotImplemented(text) => format!("not supported: {}", in_our_types(text)),
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => "division by zero".into(),
-            ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => in_our_types(text),
+            ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => match too_large(text) {
+                Some(number) => format!("a number is too large: {}", in_our_types(&number)),
+                None => in_our_types(text),
+            },
             ArrowError::ArithmeticOverflow(text) => {
                 format!("a number is too large: {}", in_our_types(text.strip_prefix("Overflow happened on: ").unwrap_or(text)))
             }
@@ -68,6 +71,17 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         _ => error.strip_backtrace(),
     };
     (first_lower(message), place)
+}
+
+/// Returns what does not fit of `Can't cast value 300 to type Int8`, `value of 300 is out of range Int8` and
+/// `Int64Array overflow on abs(-9223372036854775808)`.
+fn too_large(text: &str) -> Option<String> {
+    let cast = text.strip_prefix("Can't cast value ").and_then(|rest| rest.split_once(" to type "));
+    let cast = cast.or_else(|| text.strip_prefix("value of ").and_then(|rest| rest.split_once(" is out of range ")));
+    match cast {
+        Some((number, data_type)) => Some(format!("{number} does not fit {data_type}")),
+        None => text.split_once("Array overflow on ").map(|(_, call)| call.to_owned()),
+    }
 }
 
 /// Returns the number of `123 is too large to store in a Decimal128 of precision 2. ..`, or of one that is too small.

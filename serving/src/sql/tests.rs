@@ -440,7 +440,7 @@ async fn a_number_does_not_make_a_value_past_all_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn constants_whose_integers_overflow_are_errors_where_they_are_evaluated() {
+async fn integers_that_overflow_are_errors_where_they_are_evaluated() {
     let harness = Harness::filled().await;
     for (sql, found) in [
         ("SELECT 9223372036854775807 + 1 AS n", "9223372036854775807 + 1"),
@@ -452,6 +452,21 @@ async fn constants_whose_integers_overflow_are_errors_where_they_are_evaluated()
     ] {
         assert_eq!(refusal(&harness, sql).await, format!("a number is too large: {found}"), "{sql}");
     }
+    for (sql, found) in [
+        ("SELECT n_7d + 9223372036854775807 AS n FROM velocity WHERE device = 'a'", "3 + 9223372036854775807"),
+        ("SELECT sum(n_7d * 4611686018427387904) AS n FROM velocity WHERE device = 'a'", "3 * 4611686018427387904"),
+        ("SELECT device FROM velocity WHERE -9223372036854775807 - n_7d < 0 AND device = 'a'", "-9223372036854775807 - 3"),
+        ("SELECT -(n_7d - 9223372036854775807 - 4) AS n FROM velocity WHERE device = 'a'", "- -9223372036854775808"),
+        ("SELECT abs(n_7d - 9223372036854775807 - 4) AS n FROM velocity WHERE device = 'a'", "abs(-9223372036854775808)"),
+        ("SELECT CAST(2147483644 + n_7d AS INT) + CAST(1 AS INT) AS n FROM velocity WHERE device = 'a'", "2147483647 + 1"),
+        ("SELECT 1 LIMIT 9223372036854775807 + 1", "9223372036854775807 + 1"),
+        ("SELECT 1 OFFSET 9223372036854775807 * 2", "9223372036854775807 * 2"),
+        ("SELECT 1 LIMIT 9999999999999999999", "9999999999999999999 does not fit BIGINT"),
+    ] {
+        assert_eq!(refusal(&harness, sql).await, format!("a number is too large: {found}"), "{sql}");
+    }
+    let named = "SELECT n_7d + 1, -n_7d, n_7d * 2 - 1 FROM velocity WHERE device = 'a'";
+    assert_eq!(lines(&harness, named).await, [r#"{"velocity.n_7d + 1":4,"(- velocity.n_7d)":-3,"velocity.n_7d * 2 - 1":5}"#]);
     let guarded = "SELECT CASE WHEN n_1h < 0 THEN 9223372036854775807 + 1 ELSE 2 + 3 END AS n FROM velocity WHERE device = 'a'";
     assert_eq!(lines(&harness, guarded).await, [r#"{"n":5}"#]);
     assert_eq!(lines(&harness, "SELECT CAST(2147483647 AS INT) * 2").await, [r#"{"2147483647 * 2":4294967294}"#]);

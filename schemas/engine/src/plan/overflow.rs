@@ -1,37 +1,60 @@
-//! Constants whose integers overflow are errors in a query, where they are evaluated. DataFusion's simplifier lets them
-//! wrap around.
+//! Integers that overflow are errors in a query, where they are evaluated. DataFusion's operators and its simplifier let
+//! them wrap around.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::functions::integers::IntegerOperator;
 use crate::plan::rewrite::each_expression;
 
-/// Computes integers from integers, from the leaves up. Runs after DataFusion's own coercion. What overflows becomes
-/// `Overflow`, which may stand in a branch of a CASE that no row takes.
+/// Computes integers from integers, from the leaves up. Runs after DataFusion's own coercion. Of constants, what
+/// overflows becomes `Overflow`, which may stand in a branch of a CASE that no row takes. Over other values the
+/// operators become functions that fail on a row whose result does not fit.
 #[derive(Debug)]
-pub struct ConstantsDoNotWrap;
+pub struct IntegersDoNotWrap;
 
-impl AnalyzerRule for ConstantsDoNotWrap {
+impl AnalyzerRule for IntegersDoNotWrap {
     fn name(&self) -> &str {
-        "constants_do_not_wrap"
+        "integers_do_not_wrap"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        each_expression(plan, &|expr, _| Ok(computed(expr)))
+        let plan = each_expression(plan, &|expr, schema| Ok(computed(expr, schema)))?;
+        refuse_limits_that_overflow(&plan)?;
+        Ok(plan)
     }
 }
 
-fn computed(expr: Expr) -> Transformed<Expr> {
+/// LIMIT and OFFSET are evaluated whatever the rows are, and DataFusion takes nothing but numbers for them.
+fn refuse_limits_that_overflow(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                expr.apply(|expr| match expr {
+                    Expr::ScalarFunction(call) if call.name() == OVERFLOW => {
+                        Err(ArrowError::ArithmeticOverflow(expr.schema_name().to_string()).into())
+                    }
+                    _ => Ok(TreeNodeRecursion::Continue),
+                })?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn computed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let value = match &expr {
         Expr::BinaryExpr(binary) => arithmetic(binary),
         Expr::Negative(inner) => integer(inner).map(|value| or_overflow(value.arithmetic_negate(), value, format!("-({value})"))),
@@ -42,7 +65,29 @@ fn computed(expr: Expr) -> Transformed<Expr> {
             .map(|value| Expr::Literal(value, None)),
         _ => None,
     };
-    value.map_or_else(|| Transformed::no(expr), Transformed::yes)
+    match value.or_else(|| checked(&expr, schema)) {
+        Some(changed) => Transformed::yes(changed),
+        None => Transformed::no(expr),
+    }
+}
+
+/// Returns the call that stands for an operator on integers.
+fn checked(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let (operator, operands) = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => (IntegerOperator::from_operator(*op)?, vec![left, right]),
+        Expr::Negative(operand) => (IntegerOperator::Negate, vec![operand]),
+        _ => return None,
+    };
+    let is_computed = |data_type: &DataType| match operator {
+        IntegerOperator::Negate => data_type.is_signed_integer(),
+        _ => data_type.is_integer(),
+    };
+    let data_type = operands[0].get_type(schema).ok().filter(is_computed)?;
+    if !operands.iter().all(|operand| operand.get_type(schema).is_ok_and(|other| other == data_type)) {
+        return None;
+    }
+    let operands = operands.into_iter().map(|operand| (**operand).clone()).collect();
+    Some(Expr::ScalarFunction(ScalarFunction::new_udf(operator.function(), operands)))
 }
 
 fn arithmetic(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
@@ -79,6 +124,8 @@ fn integer(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
+const OVERFLOW: &str = "integer_overflow";
+
 /// A function without arguments that fails: the simplifier leaves it where it is.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Overflow {
@@ -90,7 +137,7 @@ struct Overflow {
 
 impl ScalarUDFImpl for Overflow {
     fn name(&self) -> &str {
-        "integer_overflow"
+        OVERFLOW
     }
 
     fn display_name(&self, _: &[Expr]) -> Result<String> {

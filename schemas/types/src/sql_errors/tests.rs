@@ -94,6 +94,12 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert_eq!(of_arrow(overflow), "a number is too large: 1 + 9223372036854775807");
     let digits = ArrowError::InvalidArgumentError("-10.0 is too small to store in a Decimal128 of precision 2. Min is -9.9".into());
     assert_eq!(of_arrow(digits), "a number is too large: -10.0 has more digits than its type");
+    let cast = ArrowError::CastError("Can't cast value 9999999999999999999 to type Int64".into());
+    assert_eq!(of_arrow(cast), "a number is too large: 9999999999999999999 does not fit BIGINT");
+    let of_decimal = ArrowError::CastError("value of 3000000000 is out of range Int32".into());
+    assert_eq!(of_arrow(of_decimal), "a number is too large: 3000000000 does not fit INT");
+    let abs = ArrowError::ComputeError("Int64Array overflow on abs(-9223372036854775808)".into());
+    assert_eq!(of_arrow(abs), "a number is too large: abs(-9223372036854775808)");
     let other = ArrowError::InvalidArgumentError("Column of Int64".into());
     assert_eq!(of_arrow(other), "column of BIGINT");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
