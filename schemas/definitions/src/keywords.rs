@@ -1,6 +1,9 @@
 //! Keywords in the places of names. The parser takes `offset` after a comma for the clause, and its error is about
 //! whatever follows. Here the word itself is found, so that an error can say to write it in double quotes.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Interval, Statement};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -8,6 +11,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Wor
 
 use types::Error;
 use types::sql_errors::{SqlPlace, parser_text};
+
+use crate::syntax::SyntaxNode;
 
 /// At most this many words are tried, and named: each is one more parse.
 const MOST: usize = 8;
@@ -30,7 +35,17 @@ pub(crate) struct KeywordAsName {
 /// quotes would not help.
 pub fn refusal(sql: &str) -> Option<Error> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
-    let found = keywords_as_names(&tokens);
+    error(&keywords_as_names(&tokens))
+}
+
+/// Returns the error for a statement of this text that has INTERVAL in the place of a name.
+pub fn interval_refusal(sql: &str, statement: &Statement) -> Option<Error> {
+    let after = word_as_interval(statement)?;
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
+    error(&[interval_before(&tokens, after)?])
+}
+
+fn error(found: &[KeywordAsName]) -> Option<Error> {
     let SqlPlace { line, column } = found.first()?.place;
     let names: Vec<String> = found.iter().map(|keyword| format!("\"{}\"", keyword.name)).collect();
     let names = names.join(", ");
@@ -46,6 +61,35 @@ pub fn refusal(sql: &str) -> Option<Error> {
 /// `names`: in double quotes.
 pub(crate) fn help(names: &str) -> String {
     format!("to name a column, write it in double quotes: {names}")
+}
+
+/// Returns INTERVAL where a query that can be parsed has it in the place of a name: `SELECT interval FROM a` is an
+/// interval of `from` to the parser.
+pub(crate) fn interval_as_name(query: &impl SyntaxNode, tokens: &[TokenWithSpan]) -> Option<KeywordAsName> {
+    interval_before(tokens, word_as_interval(query)?)
+}
+
+/// Where a word without quotes is the value of an interval, which has none but texts and numbers.
+fn word_as_interval(node: &impl SyntaxNode) -> Option<SqlPlace> {
+    let mut found = None;
+    let _ = node.visit_expressions(|expr| {
+        if let Expr::Interval(Interval { value, .. }) = expr
+            && let Expr::Identifier(word) = &**value
+            && word.quote_style.is_none()
+        {
+            found = Some(SqlPlace { line: word.span.start.line as usize, column: word.span.start.column as usize });
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// The last INTERVAL before a place.
+fn interval_before(tokens: &[TokenWithSpan], after: SqlPlace) -> Option<KeywordAsName> {
+    let is_interval = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::INTERVAL);
+    let last = tokens.iter().take_while(|token| place(token) < after).filter(|token| is_interval(token)).last()?;
+    Some(KeywordAsName { name: "interval".to_owned(), place: place(last) })
 }
 
 /// Returns the keywords of statements that cannot be parsed: with each of them in double quotes, the parser gets

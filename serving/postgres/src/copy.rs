@@ -5,20 +5,27 @@ use std::fmt::Write;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
-use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Statement};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::ast::{
+    CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, ObjectNamePart, Statement,
+};
+use datafusion::sql::sqlparser::dialect::{GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use definitions::keywords;
 use types::sql_errors::{SqlPlace, parser_text};
 use types::{Error, Result};
 
 use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, Problem, READ_ONLY};
 use crate::rows::{BINARY, RowFormat, TEXT};
+use crate::statement::ByteFinder;
 
 /// A COPY statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copy {
     /// The SELECT whose rows are copied.
     pub(crate) sql: String,
+    /// The byte of the COPY at which it begins, if it stands there.
+    pub(crate) start: Option<usize>,
     pub(crate) format: CopyFormat,
 }
 
@@ -52,6 +59,9 @@ struct Options {
 pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
     definitions::depth::check_depth(sql)?;
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| {
+        if let Some(keyword) = keywords::refusal(sql) {
+            return Problem::from(keyword);
+        }
         let (message, place) = parser_text(&error.to_string()).clone();
         let error = Error::input(format!("the SQL is not understood: {}", message.trim_start_matches("sql parser error: ")));
         Problem::from(match place {
@@ -69,17 +79,52 @@ pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
         return Err(Problem::new("42501", "COPY to a file or a program is not allowed: expected COPY .. TO STDOUT")
             .with_hint("psql's \\copy writes a file where the client runs"));
     }
-    let sql = match source {
-        CopySource::Query(query) => query.to_string(),
+    let (sql, start) = match source {
+        CopySource::Query(query) => match in_parentheses(sql) {
+            Some((start, inside)) => (inside.to_owned(), Some(start)),
+            None => (query.to_string(), None),
+        },
         CopySource::Table { table_name, columns } => {
-            let columns: Vec<String> = columns.iter().map(Ident::to_string).collect();
-            format!("SELECT {} FROM {table_name}", if columns.is_empty() { "*".to_owned() } else { columns.join(", ") })
+            let columns: Vec<String> = columns.iter().map(quoted_name).collect();
+            let table: Vec<String> = table_name.0.iter().filter_map(ObjectNamePart::as_ident).map(quoted_name).collect();
+            let columns = if columns.is_empty() { "*".to_owned() } else { columns.join(", ") };
+            (format!("SELECT {columns} FROM {}", table.join(".")), None)
         }
     };
     let mut found = Options::default();
     options.iter().try_for_each(|option| found.take(option))?;
     legacy_options.iter().try_for_each(|option| found.take_older(option))?;
-    Ok(Copy { sql, format: found.format()? })
+    Ok(Copy { sql, start, format: found.format()? })
+}
+
+/// In double quotes a keyword is a name too. Without them a name is in lower case.
+fn quoted_name(name: &Ident) -> String {
+    let written = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+    format!("\"{}\"", written.replace('"', "\"\""))
+}
+
+/// The text in the first parentheses, and the byte at which it begins.
+fn in_parentheses(sql: &str) -> Option<(usize, &str)> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
+    let mut finder = ByteFinder::new(sql);
+    let (mut depth, mut start) = (0, None);
+    for token in &tokens {
+        match token.token {
+            Token::LParen => {
+                depth += 1;
+                start = start.or_else(|| Some(finder.byte(token.span.end.line, token.span.end.column)));
+            }
+            Token::RParen => {
+                depth -= 1;
+                if depth == 0 {
+                    let start = start?;
+                    return Some((start, sql.get(start..finder.byte(token.span.start.line, token.span.start.column))?));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn unsupported(option: &str) -> Problem {
@@ -298,7 +343,7 @@ mod tests {
 
     fn copied(options: &str) -> Vec<u8> {
         let copy = copy(&format!("COPY v TO STDOUT {options}")).unwrap();
-        assert_eq!(copy.sql, "SELECT * FROM v");
+        assert_eq!((copy.sql.as_str(), copy.start), ("SELECT * FROM \"v\"", None));
         let texts = StringArray::from(vec![Some("plain"), None, Some(""), Some("a\tb\nc\\d"), Some("x,\"y\""), Some("\\N")]);
         let numbers = Int64Array::from(vec![Some(1), None, Some(3), Some(4), Some(5), Some(6)]);
         let batch = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef), ("n,", Arc::new(numbers))]).unwrap();
@@ -338,7 +383,28 @@ mod tests {
         ] {
             assert_eq!(copy(sql).unwrap_err().state, state, "{sql}");
         }
-        assert_eq!(copy("COPY (SELECT a FROM v WHERE b = 'x') TO STDOUT").unwrap().sql, "SELECT a FROM v WHERE b = 'x'");
-        assert_eq!(copy("COPY \"V\" (\"a b\", c) TO STDOUT").unwrap().sql, "SELECT \"a b\", c FROM \"V\"");
+    }
+
+    #[test]
+    fn what_is_copied_is_the_text_in_parentheses_or_a_select_of_quoted_names() {
+        let text = "COPY (SELECT a, ')' AS \"b)\" FROM (SELECT 'ä' AS a) v\n WHERE b = 'x' ) TO STDOUT";
+        let of_text = copy(text).unwrap();
+        assert_eq!(of_text.sql, "SELECT a, ')' AS \"b)\" FROM (SELECT 'ä' AS a) v\n WHERE b = 'x' ");
+        assert_eq!(of_text.start, text.find("SELECT"));
+        for (sql, select) in [
+            ("COPY \"V\" (\"a b\", C) TO STDOUT", "SELECT \"a b\", \"c\" FROM \"V\""),
+            ("COPY \"order\" (\"offset\", interval, \"from\") TO STDOUT", "SELECT \"offset\", \"interval\", \"from\" FROM \"order\""),
+            ("COPY system.runs TO STDOUT", "SELECT * FROM \"system\".\"runs\""),
+        ] {
+            assert_eq!(copy(sql).unwrap().sql, select, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_keyword_in_the_place_of_a_name_is_named() {
+        let problem = copy("COPY (SELECT a, from FROM v) TO STDOUT").unwrap_err();
+        let expected = Error::input("the SQL is not understood: \"from\" is a keyword").with("line", 1).with("column", 17);
+        let expected = expected.with("help", "to name a column, write it in double quotes: \"from\"");
+        assert_eq!(problem, Problem::from(expected));
     }
 }

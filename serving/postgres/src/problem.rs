@@ -93,10 +93,10 @@ impl Problem {
         self
     }
 
-    /// The same for a statement that begins at this byte of the text that was sent.
+    /// The same for a statement that begins at this byte of the text that was sent; of an empty one, without a place.
     pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
         let before = text[..start].chars().count();
-        let at = self.said.place.and_then(|place| character(&text[start..], place));
+        let at = self.said.place.filter(|_| !text.is_empty()).and_then(|place| character(&text[start..], place));
         self.said.position = at.map(|at| before + at);
         self
     }

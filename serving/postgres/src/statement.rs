@@ -56,7 +56,7 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
         // Planning says what is wrong with it, and where.
         return Ok(vec![Statement { sql: text.to_owned(), start: 0, command: Command::Rows }]);
     };
-    let mut finder = ByteFinder { text, line: 1, column: 1, byte: 0 };
+    let mut finder = ByteFinder::new(text);
     let mut found = Vec::new();
     let mut of_statement: Vec<&TokenWithSpan> = Vec::new();
     for token in &tokens {
@@ -82,7 +82,7 @@ fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> 
 }
 
 /// Finds the bytes of lines and columns, from one to the next in a text.
-struct ByteFinder<'a> {
+pub(crate) struct ByteFinder<'a> {
     text: &'a str,
     /// Counted from 1, columns in characters.
     line: u64,
@@ -90,9 +90,13 @@ struct ByteFinder<'a> {
     byte: usize,
 }
 
-impl ByteFinder<'_> {
+impl<'a> ByteFinder<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, line: 1, column: 1, byte: 0 }
+    }
+
     /// The byte at a line and a column that are not before the last ones.
-    fn byte(&mut self, line: u64, column: u64) -> usize {
+    pub(crate) fn byte(&mut self, line: u64, column: u64) -> usize {
         while (self.line, self.column) < (line, column) {
             let Some(next) = self.text[self.byte..].chars().next() else { break };
             self.byte += next.len_utf8();

@@ -103,7 +103,8 @@ impl Visitor for Places {
     }
 }
 
-fn inner(statement: &Statement) -> Option<&ast::Statement> {
+/// The statement, or the one that is explained.
+pub(super) fn inner(statement: &Statement) -> Option<&ast::Statement> {
     match statement {
         Statement::Statement(statement) => Some(statement),
         Statement::Explain(explain) => inner(&explain.statement),

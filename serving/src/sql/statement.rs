@@ -18,6 +18,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_SCHEMA, possible_views};
+use super::params::inner;
 use crate::follower::WantedViews;
 
 /// A query and the time it names.
@@ -37,7 +38,7 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
         }
         match set_as_of(&statement)? {
             Some(time) => as_of = Some(time),
-            None => query = Some(checked(statement)?),
+            None => query = Some(checked(sql, statement)?),
         }
     }
     match query {
@@ -108,7 +109,7 @@ fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {
     }
 }
 
-fn checked(statement: Statement) -> Result<Statement> {
+fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     let is_query = match &statement {
         Statement::Explain(_) => true,
         Statement::Statement(inner) => matches!(
@@ -132,7 +133,10 @@ fn checked(statement: Statement) -> Result<Statement> {
     {
         return Err(found_within(write));
     }
-    Ok(statement)
+    match inner(&statement).and_then(|inner| keywords::interval_refusal(sql, inner)) {
+        Some(error) => Err(error),
+        None => Ok(statement),
+    }
 }
 
 /// What changes or locks rows within a query, such as a DELETE that WITH names.
@@ -203,6 +207,8 @@ mod tests {
     fn what_is_not_understood_is_reported_with_the_word_that_is_to_blame() {
         for (text, expected) in [
             ("SELECT a, offset FROM v", "the SQL is not understood: \"offset\" is a keyword"),
+            ("SELECT interval FROM v", "the SQL is not understood: \"interval\" is a keyword"),
+            ("EXPLAIN SELECT a, interval FROM v", "the SQL is not understood: \"interval\" is a keyword"),
             ("SELECT 'for key share' FROM v v v", "the SQL is not understood: expected end of statement, found v"),
             ("SELECT \"for\" key share FROM v", "the SQL is not understood: expected end of statement, found share"),
         ] {

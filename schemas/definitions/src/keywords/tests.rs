@@ -48,6 +48,28 @@ fn what_quotes_do_not_mend_is_no_keyword_as_a_name() {
 }
 
 #[test]
+fn an_interval_of_a_word_is_a_name() {
+    let found = |sql: &str| {
+        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).unwrap();
+        let error = interval_refusal(sql, &parser.parse_statement().unwrap())?;
+        assert_eq!(error.message(), "the SQL is not understood: \"interval\" is a keyword");
+        assert_eq!(error.fact("help"), Some("to name a column, write it in double quotes: \"interval\""));
+        error.fact("column").map(str::to_owned)
+    };
+    for (sql, column) in [
+        ("SELECT interval FROM a", "8"),
+        ("SELECT n, Interval FROM a", "11"),
+        ("SELECT n FROM a ORDER BY interval DESC", "26"),
+        ("SELECT n FROM (SELECT INTERVAL '1 day' AS n, interval FROM a)", "46"),
+    ] {
+        assert_eq!(found(sql).as_deref(), Some(column), "{sql}");
+    }
+    for sql in ["SELECT INTERVAL '1 day'", "SELECT INTERVAL 1 DAY", "SELECT n AS interval FROM a", "SELECT \"interval\" FROM a"] {
+        assert_eq!(found(sql), None, "{sql}");
+    }
+}
+
+#[test]
 fn an_error_names_all_keywords_and_how_they_are_written() {
     let error = refusal("SELECT n,\n view, offset FROM a").unwrap();
     assert_eq!(error.message(), "the SQL is not understood: \"view\", \"offset\" are keywords");

@@ -11,7 +11,7 @@ use super::found::{Found, Head};
 use super::options::{Entry, Options};
 use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
-use crate::keywords::{KeywordAsName, help, keywords_as_names};
+use crate::keywords::{KeywordAsName, help, interval_as_name, keywords_as_names};
 use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::Strategy;
 use types::sql_errors::parser_text;
@@ -129,10 +129,10 @@ fn syntax_errors(cursor: &Cursor<'_>) -> Vec<Diagnostic> {
     let end = cursor.rest().last().map_or(cursor.place(), |last| last.end_place());
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.clone());
     let problem = match parser.parse_query() {
-        Ok(_) => {
+        Ok(query) => {
             let next = parser.peek_token();
             if next.token == Token::EOF {
-                return Vec::new();
+                return interval_as_name(&*query, &tokens).iter().map(keyword_as_name).collect();
             }
             let at = TextPosition::from(next.span.start);
             at.error(format!("found '{}' after the SELECT", next.token)).help("expected ';' or the end of the file")

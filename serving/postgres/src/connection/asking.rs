@@ -56,9 +56,13 @@ impl Connection {
 
     pub(super) async fn copy_out(&mut self, running: &RunningStatement<'_>, limits: &Limits) -> Answered {
         let copy = copy(&running.statement.sql).map_err(|problem| problem.within(running.text, running.statement.start))?;
-        let select = Statement { sql: copy.sql, start: 0, command: Command::Rows };
-        // Its places are those of another text.
-        let mut answer = self.begin(&RunningStatement { statement: &select, text: "" }, Vec::new(), limits).await?;
+        // Where the SELECT does not stand in the text, its errors have no place there.
+        let (start, text) = match copy.start {
+            Some(at) => (running.statement.start + at, running.text),
+            None => (0, ""),
+        };
+        let select = Statement { sql: copy.sql, start, command: Command::Rows };
+        let mut answer = self.begin(&RunningStatement { statement: &select, text }, Vec::new(), limits).await?;
         let value_format = copy.format.value_format();
         let formats = vec![value_format; answer.types.len()];
         let overall = i8::from(copy.format == CopyFormat::Binary);

@@ -380,4 +380,10 @@ fn keywords_in_the_places_of_names_are_named_each_at_its_place() {
 4:8: error: found CREATE 'STREM'
   help: did you mean STREAM?"
     );
+    assert_eq!(
+        problems("CREATE VIEW v AS SELECT k,\n  interval\nFROM s GROUP BY k, \"interval\";"),
+        "\
+2:3: error: the SELECT is not understood: \"interval\" is a keyword
+  help: to name a column, write it in double quotes: \"interval\""
+    );
 }
