@@ -35,6 +35,7 @@ mod computable;
 mod decimals;
 mod doubles;
 pub mod explain;
+mod exponents;
 mod hidden;
 mod intervals;
 pub mod links;

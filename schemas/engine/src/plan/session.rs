@@ -10,6 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::functions::Functions;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::doubles::DoublesStay;
+use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
 use types::Result;
 
@@ -28,8 +29,8 @@ pub fn session_config() -> SessionConfig {
 
 /// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
-    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 3] =
-        [Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
+    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
+        [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
     let rules = own.into_iter().chain(Analyzer::new().rules).collect();
     SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
 }
