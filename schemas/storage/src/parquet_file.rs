@@ -1,12 +1,14 @@
 //! Writes our Parquet files and their metadata.
 //!
-//! Files use zstd level 1, dictionaries, statistics and a page index. Their key-value metadata has `basestream.format`
+//! Files use zstd level 1, dictionaries, statistics and a page index. A file of few values is not compressed: a reader
+//! sets up zstd for each column, which takes longer than all the rest. Their key-value metadata has `basestream.format`
 //! (the version of this description), what the writer adds under `basestream.<key>`, and `basestream.pieces`: the
 //! length and CRC-32 of each column chunk, by which [`verified`](crate::verified) finds damage without reading a whole
 //! file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use arrow::array::Array;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
@@ -38,6 +40,9 @@ pub const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 /// saves.
 const DICTIONARY_BYTES: usize = 256 * 1024;
 
+/// Up to this size, values are not compressed: two blocks of most file systems.
+const FEW_BYTES: usize = 8 * 1024;
+
 /// The options in which our Parquet files differ.
 #[derive(Debug, Clone)]
 pub struct ParquetOptions {
@@ -64,12 +69,12 @@ impl ParquetOptions {
         self
     }
 
-    fn properties(&self) -> WriterProperties {
+    fn properties(&self, compression: Compression) -> WriterProperties {
         let own = [(FORMAT_KEY.to_string(), PARQUET_FORMAT.to_string())];
         let metadata = own.iter().chain(&self.metadata).map(|(key, value)| key_value(key, value.clone())).collect();
         let mut builder = WriterProperties::builder()
             .set_created_by(format!("basestream {}", env!("CARGO_PKG_VERSION")))
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+            .set_compression(compression)
             .set_dictionary_enabled(true)
             .set_dictionary_page_size_limit(DICTIONARY_BYTES)
             .set_statistics_enabled(EnabledStatistics::Page)
@@ -112,11 +117,23 @@ fn with_field_ids(schema: &Schema) -> Result<Option<SchemaDescriptor>> {
 
 /// Returns a whole file in memory.
 pub(crate) fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
-    let mut encoder = ParquetEncoder::new(schema, options)?;
+    let compression = if has_few_values(batches) { Compression::UNCOMPRESSED } else { zstd() };
+    let mut encoder = ParquetEncoder::new(schema, options, compression)?;
     let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
     parts.push(encoder.finish()?.0);
     parts.retain(|part| !part.is_empty());
     Ok(if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() })
+}
+
+fn has_few_values(batches: &[RecordBatch]) -> bool {
+    let columns = batches.iter().flat_map(|batch| batch.columns());
+    // What cannot be sized is compressed.
+    let sizes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(usize::MAX));
+    sizes.fold(0, usize::saturating_add) <= FEW_BYTES
+}
+
+fn zstd() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default())
 }
 
 /// Reads a whole file whose bytes are already checked. Returns its `basestream.` metadata (keys without the prefix) and
@@ -139,7 +156,7 @@ pub struct ParquetUpload {
 
 impl ParquetUpload {
     pub async fn begin(storage: &ObjectStorage, name: &ObjectName, schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
-        let encoder = ParquetEncoder::new(schema, options)?;
+        let encoder = ParquetEncoder::new(schema, options, zstd())?;
         Ok(Self { encoder: Some(encoder), upload: storage.upload_writer(name).await? })
     }
 
@@ -176,8 +193,8 @@ struct ParquetEncoder {
 }
 
 impl ParquetEncoder {
-    fn new(schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
-        let mut written = ArrowWriterOptions::new().with_properties(options.properties());
+    fn new(schema: SchemaRef, options: &ParquetOptions, compression: Compression) -> Result<Self> {
+        let mut written = ArrowWriterOptions::new().with_properties(options.properties(compression));
         if options.field_ids
             && let Some(with_ids) = with_field_ids(&schema)?
         {

@@ -31,6 +31,20 @@ fn a_file_reads_back_with_its_metadata() {
     assert_eq!(joined, batch(0, 257));
 }
 
+/// A reader of a compressed file sets up zstd for each of its columns.
+#[test]
+fn a_file_of_few_values_is_not_compressed() {
+    let compressions = |batches: &[RecordBatch]| -> Vec<Compression> {
+        let file = write_parquet(batches, schema(), &options()).unwrap();
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        reader.metadata().row_groups().iter().flat_map(|group| group.columns()).map(|column| column.compression()).collect()
+    };
+    assert_eq!(compressions(&[batch(0, 16), batch(16, 16)]), [Compression::UNCOMPRESSED; 2]);
+    let all = batch(0, 5_000);
+    assert!(compressions(std::slice::from_ref(&all)).iter().all(|compression| *compression == zstd()));
+    assert!(compressions(&[all.slice(0, 16)]).iter().all(|compression| *compression == Compression::UNCOMPRESSED), "by its own rows");
+}
+
 #[test]
 fn a_file_without_rows_reads_back() {
     let file = write_parquet(&[], schema(), &options()).unwrap();
