@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Add, CheckpointRecord, Expect, SinkClaim, checkpoint_commit};
+use catalog::{Add, CheckpointRecord, Commit, Expect, SinkClaim, checkpoint_commit};
 use committed::registry::LiveView;
 use engine::fresh::FreshLayer;
 use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use types::files::FileRecord;
 use types::files::ObjectName;
+use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 
@@ -84,17 +85,14 @@ impl Retrying {
             let Err(error) = outcome else { break };
             self.wait(error, &mut wait).await?;
         }
-        let record = writing.sealed.record.clone();
-        let mut commit = checkpoint_commit(record.clone(), writing.files, &writing.sealed.identities);
-        commit.add.extend(writing.sealed.marks.into_iter().map(Add::Mark));
-        let versions = writing.sealed.versions.into_iter();
-        commit.expect.extend(versions.map(|(stream, version)| Expect::NotRedecoded { stream, version }));
-        commit.expect.extend((!claims.is_empty()).then_some(Expect::SinkClaims(claims)));
         wait = FIRST_WAIT;
-        while let Err(error) = self.speed.catalog.commit_with_retry(commit.clone()).await {
-            self.wait(error, &mut wait).await?;
+        loop {
+            let (record, commit) = writing.commit(&claims, (self.speed.clock)());
+            match self.speed.catalog.commit_with_retry(commit).await {
+                Ok(_) => return Ok((record, began.elapsed())),
+                Err(error) => self.wait(error, &mut wait).await?,
+            }
         }
-        Ok((record, began.elapsed()))
     }
 
     /// Waits before the next attempt, longer each time. Returns the error if another attempt would not help.
@@ -147,6 +145,20 @@ impl Writing {
         }
         failpoint::hit("checkpoint.after_states")?;
         Ok(())
+    }
+
+    /// Returns the commit of the files, which are all durable, and its record. It has the time of this attempt: the log
+    /// keeps records for a while after their commit, and the files may have waited for hours until the storage took
+    /// them.
+    fn commit(&self, claims: &[SinkClaim], now: Micros) -> (CheckpointRecord, Commit) {
+        let Self { sealed, files, .. } = self;
+        let record = CheckpointRecord { committed_at: now, ..sealed.record.clone() };
+        let mut commit = checkpoint_commit(record.clone(), files.clone(), &sealed.identities);
+        commit.add.extend(sealed.marks.iter().cloned().map(Add::Mark));
+        let versions = sealed.versions.iter();
+        commit.expect.extend(versions.map(|(stream, version)| Expect::NotRedecoded { stream: stream.clone(), version: *version }));
+        commit.expect.extend((!claims.is_empty()).then(|| Expect::SinkClaims(claims.to_vec())));
+        (record, commit)
     }
 }
 

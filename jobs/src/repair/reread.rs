@@ -194,7 +194,7 @@ fn name_of(file: &FileRecord) -> Result<ObjectName> {
 }
 
 /// Returns the versions of the stream's definition that may have decided the file's records: not older than that of the
-/// previous file, not newer than that of the next file, and created before the file was committed.
+/// previous file, not newer than that of the next file, and created before the last of its records was decided.
 async fn candidates<'s>(
     installation: &Installation,
     state: &'s CatalogState,
@@ -217,7 +217,7 @@ async fn candidates<'s>(
         record.kind == DefinitionKind::Stream
             && Some(&record.name) == file.subject.as_ref()
             && (oldest..=newest).contains(&record.version)
-            && (record.created_at <= checkpoint.committed_at || record.version == oldest)
+            && (record.created_at <= checkpoint.sealed_at() || record.version == oldest)
     };
     Ok(state.definitions.iter().filter(is_candidate).collect())
 }

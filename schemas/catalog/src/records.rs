@@ -388,6 +388,12 @@ impl CheckpointRecord {
         Self { id, worker: worker.to_owned(), committed_at, revision: 0, ranges }
     }
 
+    /// Returns when its records were all decided, before its files were written and committed; of a compacted one, the
+    /// time of its last commit.
+    pub fn sealed_at(&self) -> Micros {
+        made_at(self.id).map_or(self.committed_at, |at| at.min(self.committed_at))
+    }
+
     /// True if it took the place of others. Its worker and time are those of the last of them, whichever partitions
     /// that one had: a worker's checkpoint has its id before it is committed, a compacted one after.
     pub fn is_compacted(&self) -> bool {

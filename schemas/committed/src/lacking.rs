@@ -59,7 +59,7 @@ pub fn split_lacking<'s>(
 ) -> SplitCheckpoints<'s> {
     let certain = defined_at(state, view).saturating_sub(CLOCKS_DIFFER.as_micros() as Micros);
     let is_older = |checkpoint: &CheckpointRecord| {
-        checkpoint.committed_at < certain && states_objects(state, checkpoint).all(|file| is_first(file, checkpoint))
+        checkpoint.sealed_at() < certain && states_objects(state, checkpoint).all(|file| is_first(file, checkpoint))
     };
     let may_have = |checkpoint: &&CheckpointRecord| !is_older(checkpoint) && !known.holds(state, checkpoint);
     let (stored, lacking) = checkpoints.into_iter().partition(may_have);
@@ -85,7 +85,7 @@ pub fn archive_files_read<'s>(state: &'s CatalogState, view: &LiveView, checkpoi
 /// Returns whether events were archived before the view version was defined that no snapshot of it holds.
 pub fn has_history(state: &CatalogState, view: &LiveView) -> bool {
     let defined_at = defined_at(state, view);
-    let older: Vec<&CheckpointRecord> = state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at < defined_at).collect();
+    let older: Vec<&CheckpointRecord> = state.checkpoints.iter().filter(|checkpoint| checkpoint.sealed_at() < defined_at).collect();
     state.snapshot(&view.name, view.version).is_none() && events_of(state, view, &older) > 0
 }
 

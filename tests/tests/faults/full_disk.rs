@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use basestream_tests::Harness;
 use basestream_tests::gate::{Gate, Way};
+use basestream_tests::{Harness, now};
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
 use serving::{Node, ServingClock};
@@ -77,9 +77,14 @@ async fn a_storage_without_room_costs_no_event_no_answer_and_no_file() {
     reader.until_counted(40).await;
     assert!(harness.catalog.state().await.unwrap().checkpoints.is_empty());
 
+    let has_room_since = now();
     disk.set(Way::Fine);
     harness.committed("payments", "payments").await.unwrap();
     assert_eq!(reader.ask().await, 40);
+    // The log keeps records for a while after their commit, however long the commit had to wait.
+    let state = harness.catalog.state().await.unwrap();
+    let first = state.checkpoints.iter().next().unwrap();
+    assert!(first.sealed_at() < has_room_since && first.committed_at >= has_room_since, "{has_room_since}: {first:?}");
     append(&harness, 10).await;
     reader.until_counted(50).await;
     worker.finish().await.unwrap();
