@@ -275,7 +275,7 @@ impl Evaluation {
 async fn put(outbox: &mut Outbox<'_>, made: Vec<AlertTransition>, round: &Round<'_>) -> Result<()> {
     match made.iter().map(|transition| transition.at).max() {
         None => outbox.held.note_progress()?,
-        Some(at) => outbox.put(made, round.position, at.min(round.t)).await?,
+        Some(at) => outbox.put(made, round.position, at.min(round.t), true).await?,
     }
     // A chunk takes some milliseconds.
     tokio::task::yield_now().await;

@@ -173,6 +173,14 @@ impl HeldLease {
         });
     }
 
+    /// What its runner reports once the alert was evaluated for this time; `None` if the lease is lost.
+    pub(crate) fn runner_evaluated(&self, at: Micros) -> Option<AlertRunner> {
+        let now = (self.leases.clock)();
+        let known = self.leases.known();
+        let held = known.held.get(&self.name).filter(|held| held.lease.epoch == self.epoch)?;
+        Some(AlertRunner { looked_at: Some(now), at: Some(at), waits: None, ..held.runner.clone() })
+    }
+
     /// Notes why the alert is not evaluated. Returns whether that is news.
     pub(crate) fn note_waiting(&self, why: &str) -> bool {
         let mut is_news = false;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use catalog::{AlertProgress, AlertTransition, AlertVersion, Catalog, Commit, Remove};
+use catalog::{Add, AlertProgress, AlertTransition, AlertVersion, Catalog, Commit, Remove};
 use event_log::{LogOutput, NewRecord, TopicPartition};
 use tracing::warn;
 use types::tiles::Micros;
@@ -61,12 +61,13 @@ impl<'a> Outbox<'a> {
     }
 
     /// Commits transitions that were made from a position of the view's streams at a time, and puts them out. Their
-    /// sequence numbers are set here.
+    /// sequence numbers are set here. If they come from a round (`is_evaluated`), the commit also notes that the alert
+    /// was evaluated for that time: a process that takes over before the lease is renewed continues from there.
     ///
     /// Of two keys that are due in one stretch, one may begin later than the other ceases. The committed time does not
     /// go back: otherwise the next process would evaluate the first key at a time at which it had not begun, resolve
     /// it, and begin it again.
-    pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros) -> Result<()> {
+    pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros, is_evaluated: bool) -> Result<()> {
         self.at = at.max(self.at);
         for (seq, transition) in (self.next_seq..).zip(&mut made) {
             transition.seq = seq;
@@ -74,7 +75,9 @@ impl<'a> Outbox<'a> {
         for made in made.chunks(MOST_ADDED) {
             self.held.note_progress()?;
             let (lease, alert) = (self.held.expect(), self.output.alert.clone());
-            let commit = transitions_commit(Uuid::now_v7(), lease, alert, made, position.clone(), self.at);
+            let mut commit = transitions_commit(Uuid::now_v7(), lease, alert, made, position.clone(), self.at);
+            let runner = self.held.runner_evaluated(self.at).filter(|_| is_evaluated);
+            commit.add.extend(runner.map(Add::AlertRunner));
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;
             failpoint::hit("alert.after_commit")?;

@@ -186,11 +186,15 @@ async fn note_forgotten(session: &mut Session, deleted: &[Row]) -> Result<()> {
     }
 }
 
+/// Takes note of what a runner reports. The time for which a version was evaluated does not go back: a renewal of the
+/// lease may have been under way when a commit noted a later one.
 pub(super) async fn put_runner(session: &mut Session, runner: &AlertRunner) -> Result<()> {
     let AlertRunner { alert, version, owner, looked_at, at, waits } = runner;
     let sql = "INSERT INTO alert_runner (alert, version, owner, looked_at, at, waits) VALUES ($1, $2, $3, $4, $5, $6)
         ON CONFLICT (alert) DO UPDATE SET version = excluded.version, owner = excluded.owner, looked_at = excluded.looked_at,
-            at = excluded.at, waits = excluded.waits";
+            waits = excluded.waits,
+            at = CASE WHEN alert_runner.version = excluded.version AND (excluded.at IS NULL OR alert_runner.at > excluded.at)
+                THEN alert_runner.at ELSE excluded.at END";
     let values = values![&**alert, i64::from(*version), owner.as_str(), *looked_at, *at, waits.as_deref()];
     session.execute(sql, values).await.map(drop)
 }

@@ -160,7 +160,7 @@ async fn resolve_gone(
         return Ok(());
     }
     let transitions = gone.iter().map(|open| resolved(alert, plan, open, progress.at)).collect::<Result<Vec<_>>>()?;
-    outbox.put(transitions, &progress.position, progress.at).await
+    outbox.put(transitions, &progress.position, progress.at, false).await
 }
 
 /// The transition that resolves one of them.

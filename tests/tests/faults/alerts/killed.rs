@@ -64,6 +64,10 @@ async fn a_begin_is_put_out_once_however_its_process_dies_beside_the_commit() {
         killed_at(&project, &harness, key, step).await;
         let before = usize::from(key);
         assert_eq!(committed(&harness).await, (before + 1, before as i64), "{step}");
+        // The next process goes on from here, although no renewal of the lease said so.
+        let runners = harness.catalog.alert_runners().await.unwrap();
+        let progress = harness.catalog.alert_progress().await.unwrap();
+        assert_eq!(runners[0].at, Some(progress[0].at), "{step}");
         let name = format!("k{key}");
         assert_eq!(put_out(&harness, "much").await.contains_key(&name), has_record, "{step}");
 

@@ -158,6 +158,12 @@ async fn a_runner_says_one_thing_of_an_alert(test: &TestCatalog) {
         test.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
         assert_eq!(test.another().await.alert_runners().await.unwrap(), [runner]);
     }
+    // Its time does not go back, unless it is of another version.
+    for (version, at, expected) in [(1, None, 5), (1, Some(4), 5), (1, Some(6), 6), (2, Some(3), 3), (1, Some(1), 1)] {
+        let runner = AlertRunner { alert: "a".into(), version, owner: "w".into(), looked_at: at, at, waits: None };
+        test.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
+        assert_eq!(test.another().await.alert_runners().await.unwrap(), [AlertRunner { at: Some(expected), ..runner }]);
+    }
     for version in [2, 1] {
         assert_eq!(test.catalog.alert_runners().await.unwrap().len(), 1);
         let remove = vec![Remove::Alert { alert: "a".into(), version, most: 10 }];
