@@ -44,11 +44,13 @@ where
     });
     let state = (sent, AbortOnDropHandle::new(making));
     // A body whose maker panicked breaks off: it must not look whole.
-    stream::unfold(Some(state), |state| async move {
+    let pieces = stream::unfold(Some(state), |state| async move {
         let (mut sent, making) = state?;
         match sent.recv().await {
             Some(piece) => Some((piece, Some((sent, making)))),
             None => making.await.err().map(|ended| (Err(Error::from(ended)), None)),
         }
-    })
+    });
+    // What compresses a body asks once more after its end.
+    pieces.fuse()
 }

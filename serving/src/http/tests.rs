@@ -402,6 +402,26 @@ async fn a_large_answer_is_compressed_where_that_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_rows_that_is_compressed_comes_to_its_end() {
+    let client = Client::new().await;
+    let body = json!({ "query": "SELECT 'the same text again' AS text FROM range(1, 2000)" }).to_string();
+    for media_type in ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"] {
+        for encoding in ["gzip", "zstd", "identity"] {
+            let request = format!(
+                "POST /v1/sql HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\naccept: {media_type}\r\n\
+                 accept-encoding: {encoding}\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let mut connection = TcpStream::connect(client.address()).await.unwrap();
+            connection.write_all(request.as_bytes()).await.unwrap();
+            let mut all = Vec::new();
+            connection.read_to_end(&mut all).await.unwrap();
+            assert!(all.starts_with(b"HTTP/1.1 200") && all.ends_with(b"\r\n0\r\n\r\n"), "{media_type} {encoding}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_appended_and_the_broken_ones_named() {
     let client = Client::new().await;
     let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
