@@ -65,5 +65,5 @@ pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, Se
 pub use scoring::{EventOutcome, First, ScoreMeta, Scored, Scorer, StoredEvent};
 pub use sockets::{allowed_connections, tune_socket};
 pub use sql::params as parameters;
-pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, parse_as_of, views_read};
+pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, array_items, parse_as_of, views_read};
 pub use value_errors::{OnValueError, ValueError};

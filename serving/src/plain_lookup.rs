@@ -299,6 +299,9 @@ fn array_parameter(expr: &Expr) -> Option<AskedValues> {
     }
 }
 
+/// The type that a cast to UUID has here: no value has it.
+pub(crate) const CAST_TO_UUID: DataType = DataType::FixedSizeBinary(16);
+
 /// The type that DataFusion makes of an SQL type, in the sessions of queries.
 fn cast_type(data_type: &ast::DataType) -> Option<DataType> {
     Some(match data_type {
@@ -307,6 +310,7 @@ fn cast_type(data_type: &ast::DataType) -> Option<DataType> {
         ast::DataType::Int(None) | ast::DataType::Integer(None) | ast::DataType::Int4(None) => DataType::Int32,
         ast::DataType::BigInt(None) | ast::DataType::Int8(None) => DataType::Int64,
         ast::DataType::Date => DataType::Date32,
+        ast::DataType::Uuid => CAST_TO_UUID,
         ast::DataType::Timestamp(None, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => {
             DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
         }

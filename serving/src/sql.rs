@@ -22,6 +22,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
+use engine::functions::typed_texts;
 use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
@@ -36,6 +37,8 @@ use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::value_errors::{OnValueError, ValueErrors};
 
+mod array_text;
+mod casts;
 mod column_names;
 mod describe;
 mod equality;
@@ -57,6 +60,7 @@ mod used;
 mod view;
 mod wildcards;
 
+pub use array_text::array_items;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use running::{OUT_OF_TIME, Turn};
@@ -263,11 +267,13 @@ async fn plan(
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
+    casts::rewrite(&mut asked.statement)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
+    typed_texts().into_iter().for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let plan = params::plan(&state, text.sql, asked.statement, types).await?;

@@ -49,6 +49,7 @@ mod state_formats;
 mod statistics;
 pub(crate) mod sums;
 mod top_k;
+mod typed_texts;
 
 pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize};
@@ -59,6 +60,7 @@ pub use state_formats::state_stamp;
 pub use sums::sums_to_verify;
 pub(crate) use top_k::top_k_is_exact;
 pub use top_k::{TOP_K, TOP_K_CAPACITY};
+pub use typed_texts::{AS_JSON, AS_UUID, typed_texts};
 
 use last_n::last_n;
 use statistics::{poisson_sf, zscore};

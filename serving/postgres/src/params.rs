@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, Time
 use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
 use postgres_types::{Kind, Type};
+use serving::array_items;
 use types::sql_types::timestamp_type;
 
 use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, Problem};
@@ -206,55 +207,6 @@ fn binary_items(item: &Type, mut bytes: Bytes) -> Read<Vec<ScalarValue>> {
         });
     }
     if bytes.is_empty() { Ok(items) } else { Err(Wrong::Value) }
-}
-
-/// The items of `{a,"b c",NULL}`; `None` for what is no array of one dimension.
-fn array_items(text: &str) -> Option<Vec<Option<String>>> {
-    let inside = text.trim_matches(|c| is_space(&c)).strip_prefix('{')?.strip_suffix('}')?;
-    let mut items = Vec::new();
-    let mut chars = inside.chars().peekable();
-    if inside.chars().all(|c| is_space(&c)) {
-        return Some(items);
-    }
-    loop {
-        while chars.next_if(is_space).is_some() {}
-        let mut item = String::new();
-        let is_quoted = chars.next_if_eq(&'"').is_some();
-        if is_quoted {
-            loop {
-                match chars.next()? {
-                    '"' => break,
-                    '\\' => item.push(chars.next()?),
-                    other => item.push(other),
-                }
-            }
-            while chars.next_if(is_space).is_some() {}
-        } else {
-            while let Some(next) = chars.next_if(|c| *c != ',') {
-                match next {
-                    '{' | '}' | '"' => return None,
-                    '\\' => item.push(chars.next()?),
-                    other => item.push(other),
-                }
-            }
-            item.truncate(item.trim_end_matches(|c| is_space(&c)).len());
-            if item.is_empty() {
-                return None;
-            }
-        }
-        let is_null = !is_quoted && item.eq_ignore_ascii_case("null");
-        items.push((!is_null).then_some(item));
-        match chars.next() {
-            None => return Some(items),
-            Some(',') => {}
-            Some(_) => return None,
-        }
-    }
-}
-
-/// What PostgreSQL takes for space around the items of an array.
-fn is_space(c: &char) -> bool {
-    matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 
 /// `\x00ff`, or the older spelling with `\000`.

@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 16] = [
+const BY_MESSAGE: [(&str, &str); 20] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -64,6 +64,10 @@ const BY_MESSAGE: [(&str, &str); 16] = [
     ("division by zero", "22012"),
     ("a number is too large", OUT_OF_RANGE),
     ("cannot cast string", INVALID_TEXT),
+    ("malformed array literal", INVALID_TEXT),
+    ("error parsing timestamp", "22007"),
+    ("LIMIT must be", "2201W"),
+    ("OFFSET must be", "2201X"),
     ("as_of", INVALID_PARAMETER_VALUE),
     ("the query names the parameter", "42P02"),
     ("not supported", NOT_SUPPORTED),

@@ -166,6 +166,9 @@ const FUNCTIONS: [&str; 15] = [
 /// The same without parentheses.
 const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", "current_role", "current_schema"];
 
+/// Types of what the catalog has, whose values are its OIDs.
+const TYPES: [&str; 4] = ["regclass", "regtype", "regproc", "regnamespace"];
+
 /// Whether a statement names what PostgreSQL's catalog has, and no table of ours.
 pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
     let registry = &read_view.loaded.registry;
@@ -176,7 +179,7 @@ pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
 /// False for a text that has none of the catalog's names, however it is cut into words: most texts of applications.
 fn may_name_the_catalog(sql: &str) -> bool {
     let sql = sql.to_lowercase();
-    ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).any(|name| sql.contains(name))
+    ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).chain(&TYPES).any(|name| sql.contains(name))
 }
 
 fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
@@ -188,6 +191,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
         let is_of_catalog = match tokens.get(index + 1) {
             Some(Token::LParen) if FUNCTIONS.contains(&name.as_str()) => true,
             Some(Token::Period) if name == "information_schema" => true,
+            _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
             _ => name.starts_with("pg_") || (word.quote_style.is_none() && KEYWORDS.contains(&name.as_str())),
         };
         is_of_catalog && !is_ours(&word.value)
@@ -208,6 +212,7 @@ mod tests {
             "SELECT version()",
             "SELECT current_user, current_schema ()",
             "SELECT CAST('x' AS pg_catalog.text)",
+            "SELECT 'per_device' :: regclass",
         ] {
             assert!(names_the_catalog(sql, is_ours) && may_name_the_catalog(sql), "{sql}");
         }
@@ -216,6 +221,7 @@ mod tests {
             "SELECT 'pg_class' AS information_schema",
             "SELECT n FROM pg_bench -- pg_class",
             "SELECT \"current_user\" FROM v",
+            "SELECT regclass FROM v",
             "SELECT 1",
         ] {
             assert!(!names_the_catalog(sql, is_ours), "{sql}");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use access::Principal;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
+use engine::events::asked_uuid;
 use engine::keys::parse_key;
 use engine::plan::{ColumnKind, UuidColumns, ViewPlan};
 use serde_json::Value as Json;
@@ -21,7 +22,7 @@ use super::statement::{self, ParsedQuery};
 use super::view::ViewTable;
 use super::{Params, QueryText, Ready};
 use crate::meta::{AskedView, Meta};
-use crate::plain_lookup::{AskedColumn, AskedValues, Constant, ConstantValue, PlainLookup};
+use crate::plain_lookup::{AskedColumn, AskedValues, CAST_TO_UUID, Constant, ConstantValue, PlainLookup};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
@@ -239,6 +240,9 @@ fn items(number: usize, params: &Params) -> Option<Vec<ScalarValue>> {
 /// What CAST makes of a value; `None` where the outcome is not certain.
 fn cast(value: ScalarValue, to: Option<&DataType>) -> Option<ScalarValue> {
     let Some(to) = to else { return Some(value) };
+    if *to == CAST_TO_UUID {
+        return asked_uuid(value.try_as_str()??).map(|uuid| ScalarValue::Utf8(Some(uuid.into_owned())));
+    }
     let from = value.data_type();
     let is_plain = from == DataType::Utf8 || from == *to || (from.is_integer() && to.is_integer()) || is_timestamp_like(&from, to);
     if value.is_null() || !is_plain {

@@ -21,6 +21,7 @@ use types::sql_types::sql_name;
 use types::{Error, Result};
 
 use super::Params;
+use super::array_text::array_value;
 
 /// The function that `= ANY (..)` becomes.
 const ARRAY_HAS: &str = "array_has";
@@ -43,7 +44,7 @@ pub async fn plan(state: &SessionState, sql: &str, statement: Statement, types: 
     for unknown in [&places.in_any, &places.alone, &places.all] {
         let cast = |(number, is_array): (&usize, &bool)| {
             let text = if *is_array { DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))) } else { DataType::Utf8 };
-            (*number, types.get(number - 1).cloned().flatten().unwrap_or(text))
+            (*number, given_type(types, *number, *is_array).unwrap_or(text))
         };
         let mut casts: BTreeMap<usize, DataType> = unknown.iter().map(cast).collect();
         let mut planned = Box::pin(state.statement_to_plan(with_casts(&statement, &casts)?)).await;
@@ -58,6 +59,12 @@ pub async fn plan(state: &SessionState, sql: &str, statement: Statement, types: 
         }
     }
     Err(error.into())
+}
+
+/// The type that somebody said of a parameter. One that has to be an array may be sent as a text.
+fn given_type(types: &[Option<DataType>], number: usize, is_array: bool) -> Option<DataType> {
+    let given = types.get(number - 1).cloned().flatten()?;
+    (!is_array || given.is_list()).then_some(given)
 }
 
 /// Where a statement has parameters; for each number whether it is compared by `ANY`.
@@ -112,7 +119,7 @@ pub(super) fn inner(statement: &Statement) -> Option<&ast::Statement> {
     }
 }
 
-fn inner_mut(statement: &mut Statement) -> Option<&mut ast::Statement> {
+pub(super) fn inner_mut(statement: &mut Statement) -> Option<&mut ast::Statement> {
     match statement {
         Statement::Statement(statement) => Some(statement),
         Statement::Explain(explain) => inner_mut(&mut explain.statement),
@@ -157,7 +164,7 @@ fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &
     };
     let mut changed = false;
     for (number, array) in arrays(plan, cast)? {
-        if types.get(number - 1).is_none_or(Option::is_none) {
+        if given_type(types, number, true).is_none() {
             changed |= casts.insert(number, array.clone()) != Some(array);
         }
     }
@@ -255,9 +262,25 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
             )));
         }
     }
-    let values = values?;
+    let values = with_arrays(&plan, values?)?;
     refuse_other_kinds(&plan, &values)?;
     Ok(plan.with_param_values(values)?)
+}
+
+/// Reads the texts that are sent for arrays, such as `{a,b}`. A cast would make an array with one item of each.
+fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
+    if !values.iter().any(|value| value.data_type().is_string()) {
+        return Ok(values);
+    }
+    let types = types(plan, &[])?;
+    let array = |(index, value): (usize, ScalarValue)| match (types.get(index), value.try_as_str()) {
+        (Some(data_type @ DataType::List(item)), Some(text)) => match text {
+            Some(text) => array_value(text, item.data_type()),
+            None => Ok(ScalarValue::try_new_null(data_type)?),
+        },
+        _ => Ok(value),
+    };
+    values.into_iter().enumerate().map(array).collect()
 }
 
 /// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the

@@ -440,6 +440,28 @@ async fn a_number_does_not_make_a_value_past_all_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_for_an_array_is_read_as_postgresql_reads_it() {
+    let harness = Harness::filled().await;
+    let count = async |condition: &str, params: Vec<Value>| {
+        let sql = format!("SELECT count(*) AS n FROM velocity WHERE device {condition}");
+        let response = harness.node.query(&sql, params).await.map_err(|error| error.message().to_owned())?;
+        let batches = response.collect().await.map_err(|error| error.message().to_owned())?;
+        Ok::<_, String>(rows(&batches[0]).unwrap()[0].get().to_owned())
+    };
+    for condition in ["= ANY ($1)", "= ANY ($1::text[])", "= ANY ('{a,\"c<&\",NULL}')", "= ANY ('{a,c<&}'::text[])"] {
+        let params = if condition.contains('$') { vec![json!("{a, \"c<&\"}")] } else { Vec::new() };
+        assert_eq!(count(condition, params).await, Ok(r#"{"n":2}"#.to_owned()), "{condition}");
+    }
+    assert_eq!(count("<> ALL ('{a}')", Vec::new()).await, Ok(r#"{"n":1}"#.to_owned()), "NULL is neither");
+    assert_eq!(count("= ANY ('{}')", Vec::new()).await, Ok(r#"{"n":0}"#.to_owned()));
+    assert_eq!(count("= 'a' AND n_7d = ANY ('{ 3,4}')", Vec::new()).await, Ok(r#"{"n":1}"#.to_owned()), "of the type compared with");
+    let malformed = count("= ANY ($1)", vec![json!("a")]).await.unwrap_err();
+    assert!(malformed.starts_with("malformed array literal: \"a\""), "{malformed}");
+    let looked_up = plan(&harness, "SELECT n_7d FROM velocity WHERE device = ANY ('{a,b}')").await;
+    assert!(looked_up.contains("LookupExec: view=velocity keys=2"), "{looked_up}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn integers_that_overflow_are_errors_where_they_are_evaluated() {
     let harness = Harness::filled().await;
     for (sql, found) in [

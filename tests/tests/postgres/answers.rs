@@ -215,6 +215,50 @@ async fn a_key_that_is_a_uuid_is_found_in_each_spelling_of_a_parameter() {
     server.stop().await;
 }
 
+/// As by drivers that write the type behind each parameter.
+#[tokio::test(flavor = "multi_thread")]
+async fn casts_to_types_of_postgresql_alone_are_answered() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let unit: Uuid = UNIT.parse().unwrap();
+    let units = [unit, Uuid::nil()];
+    let asked: [(&str, &(dyn ToSql + Sync), Type); 5] = [
+        ("SELECT count(*) FROM events WHERE unit = $1::uuid", &unit, Type::UUID),
+        ("SELECT count(*) FROM events WHERE unit IN ($1::uuid)", &unit, Type::UUID),
+        ("SELECT count(*) FROM events WHERE unit = ANY($1::uuid[])", &units.as_slice(), Type::UUID_ARRAY),
+        ("SELECT count(*) FROM events WHERE device = $1::name", &"a", Type::TEXT),
+        ("SELECT count(*) FROM events WHERE device = 'a' AND $1::jsonb = '{}'", &"{}", Type::TEXT),
+    ];
+    for (sql, value, of) in asked {
+        let statement = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(statement.params(), [of], "{sql}");
+        assert_eq!(client.query_one(&statement, &[value]).await.unwrap().get::<_, i64>(0), 1, "{sql}");
+    }
+    let same = client.prepare("SELECT $1::uuid AS unit").await.unwrap();
+    assert_eq!(same.columns()[0].type_(), &Type::UUID);
+    assert_eq!(client.query_one(&same, &[&unit]).await.unwrap().get::<_, Uuid>(0), unit);
+    // What is said to be a text.
+    let of_text = async |sql: &str, value: &str| {
+        let statement = client.prepare_typed(sql, &[Type::TEXT]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        client.query_one(&statement, &[&value]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).get::<_, i64>(0)
+    };
+    let keyed = "SELECT n FROM per_unit WHERE unit = $1::uuid AND big = 9007199254740993";
+    assert_eq!(of_text(keyed, &UNIT.to_uppercase()).await, 1);
+    assert_eq!(of_text("SELECT count(*) FROM per_device WHERE device = ANY($1)", "{a,\"b\"}").await, 2);
+    for (sql, expected) in [
+        (format!("SELECT '{{{}}}'::uuid", UNIT.to_uppercase()), UNIT),
+        (format!("SELECT uuid '{}' = '{UNIT}'", UNIT.replace('-', "")), "t"),
+        (format!("SELECT unit::uuid FROM per_unit WHERE unit::uuid = '{}'", UNIT.to_uppercase()), UNIT),
+        ("SELECT '{\"a\": [1]}'::json".to_owned(), "{\"a\": [1]}"),
+        ("SELECT '{1,NULL,3}'::int[]".to_owned(), "{1,NULL,3}"),
+        ("SELECT 'a'::name".to_owned(), "a"),
+        ("SELECT 'per_device'::regclass::oid > 0".to_owned(), "t"),
+    ] {
+        assert_eq!(one(&client, &sql).await, expected, "{sql}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_prepared_before_a_run_answers_what_came_after() {
     let mut server = Server::filled().await;

@@ -16,6 +16,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 
 use crate::events::asked_uuid;
+use crate::functions::AS_UUID;
 use crate::plan::ViewPlan;
 use crate::plan::columns::strip_alias;
 use crate::plan::hidden::strip_casts;
@@ -79,7 +80,7 @@ impl UuidColumns {
         schema.fields().iter().map(|field| columns.is_some_and(|columns| columns.contains(field.name()))).collect()
     }
 
-    /// The names of the parameters that are compared with columns that hold UUIDs, such as `$1`.
+    /// The names of the parameters that are compared with columns that hold UUIDs or cast to UUID, such as `$1`.
     pub fn parameters(&self, plan: &LogicalPlan) -> Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         plan.apply_with_subqueries(|node| {
@@ -92,6 +93,7 @@ impl UuidColumns {
                             found.extend(parameter(right).filter(|_| with(left)));
                         }
                         Expr::InList(list) if with(&list.expr) => found.extend(list.list.iter().filter_map(parameter)),
+                        Expr::ScalarFunction(call) if call.name() == AS_UUID => found.extend(call.args.iter().filter_map(parameter)),
                         Expr::ScalarFunction(call) if call.args.len() == 2 && with(&call.args[1]) => {
                             found.extend(parameter(&call.args[0]));
                         }
@@ -110,7 +112,7 @@ impl UuidColumns {
         columns.is_some_and(|columns| columns.contains(scan.projected_schema.field(index).name()))
     }
 
-    /// Whether this column of the plan's output holds UUIDs of a table, unchanged.
+    /// Whether this column of the plan's output holds UUIDs: those of a table, unchanged, or what is cast to UUID.
     fn hold(&self, plan: &LogicalPlan, index: usize) -> bool {
         match plan {
             LogicalPlan::TableScan(scan) => self.has(scan, index),
@@ -139,6 +141,9 @@ impl UuidColumns {
     }
 
     fn hold_value(&self, input: &LogicalPlan, expr: &Expr) -> bool {
+        if is_cast_to_uuid(strip_alias(expr)) {
+            return true;
+        }
         match strip_casts(strip_alias(expr)) {
             Expr::Column(column) => self.hold_column(input, column),
             _ => false,
@@ -149,14 +154,18 @@ impl UuidColumns {
         input.schema().maybe_index_of_column(column).is_some_and(|index| self.hold(input, index))
     }
 
-    /// Whether an expression of this node is a column that holds UUIDs.
+    /// Whether an expression of this node is a column that holds UUIDs, or is cast to UUID.
     fn hold_in_node(&self, node: &LogicalPlan, expr: &Expr) -> bool {
-        let Expr::Column(column) = strip_casts(expr) else { return false };
+        let Expr::Column(column) = strip_casts(expr) else { return is_cast_to_uuid(expr) };
         if let LogicalPlan::TableScan(scan) = node {
             return scan.projected_schema.maybe_index_of_column(column).is_some_and(|index| self.has(scan, index));
         }
         node.inputs().iter().any(|input| self.hold_column(input, column))
     }
+}
+
+fn is_cast_to_uuid(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.name() == AS_UUID)
 }
 
 fn parameter(expr: &Expr) -> Option<String> {

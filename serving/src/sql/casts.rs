@@ -1,0 +1,190 @@
+//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, and arrays as
+//! texts, `= ANY ('{a,b}')`. They are rewritten before a statement is planned.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, TypedString, Value,
+};
+use definitions::syntax::SyntaxNode;
+use engine::functions::{AS_JSON, AS_UUID};
+use types::{Error, Result};
+
+use super::array_text;
+use super::params::inner_mut;
+
+/// Types whose values are any texts.
+const TEXTS: [&str; 2] = ["name", "bpchar"];
+/// Each is a call of its own, which the planner descends into.
+const MOST_NESTED_CALLS: usize = 16;
+
+/// Rewrites the casts and array literals of a statement.
+///
+/// Errors: `Input` for a literal that is no array.
+pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
+    let Some(statement) = inner_mut(statement) else { return Ok(()) };
+    let mut nested_calls = 0;
+    statement.visit_expressions_mut(|expr| {
+        let Some(rewritten) = rewritten(expr)? else { return Ok(()) };
+        *expr = rewritten;
+        if let Expr::Function(call) = &*expr
+            && has_cast_call(&call.args)
+        {
+            nested_calls += 1;
+        }
+        if nested_calls > MOST_NESTED_CALLS {
+            return Err(Error::input(format!("found more than {MOST_NESTED_CALLS} casts to uuid and json within others")));
+        }
+        Ok(())
+    })
+}
+
+fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => cast(expr, data_type),
+        Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => cast(&Expr::Value(value.clone()), data_type),
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
+        _ => Ok(None),
+    }
+}
+
+fn cast(operand: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
+    let (item_type, is_array) = match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item_type, None)) => (&**item_type, true),
+        other => (other, false),
+    };
+    let known_type = known_type(item_type);
+    let literal = match (is_array, text_of(operand)) {
+        (true, Some(text)) => Some(array_of(array_text::items(text)?)),
+        _ => None,
+    };
+    if known_type.is_none() && literal.is_none() {
+        return Ok(None);
+    }
+    let known_type = known_type.unwrap_or_else(|| item_type.clone());
+    let data_type = match is_array {
+        true => DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(known_type), None)),
+        false => known_type,
+    };
+    let operand = Box::new(literal.unwrap_or_else(|| operand.clone()));
+    let cast = Expr::Cast { kind: CastKind::Cast, expr: operand, data_type, array: false, format: None };
+    Ok(Some(match item_type {
+        DataType::Uuid => call(AS_UUID, cast),
+        DataType::JSON | DataType::JSONB => call(AS_JSON, cast),
+        _ => cast,
+    }))
+}
+
+/// The type that DataFusion knows in the place of one that it does not.
+fn known_type(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Uuid | DataType::JSON | DataType::JSONB => Some(DataType::Text),
+        DataType::CharacterVarying(length) => Some(DataType::Varchar(*length)),
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => {
+            let name = name.to_string().to_lowercase();
+            TEXTS.contains(&name.as_str()).then_some(DataType::Text)
+        }
+        _ => None,
+    }
+}
+
+/// `left = ANY ('{a,b}')` is `left IN ('a', 'b')`, whose texts take the type of the left side.
+fn in_list(left: &Expr, right: &Expr, negated: bool) -> Result<Option<Expr>> {
+    let Some(text) = text_of(right) else { return Ok(None) };
+    let list = array_text::items(text)?.into_iter().map(literal).collect();
+    Ok(Some(Expr::InList { expr: Box::new(left.clone()), list, negated }))
+}
+
+fn array_of(items: Vec<Option<String>>) -> Expr {
+    Expr::Array(Array { elem: items.into_iter().map(literal).collect(), named: true })
+}
+
+fn literal(text: Option<String>) -> Expr {
+    Expr::Value(text.map_or(Value::Null, Value::SingleQuotedString).into())
+}
+
+/// The text of a literal; `ANY` has it in parentheses.
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(expr) => text_of(expr),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn call(name: &str, operand: Expr) -> Expr {
+    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(operand))];
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// Whether there is a call of ours within the arguments of another.
+fn has_cast_call(args: &FunctionArguments) -> bool {
+    let FunctionArguments::List(list) = args else { return false };
+    list.args.iter().any(|arg| {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(operand)) = arg else { return false };
+        operand.visit_expressions(|expr| if is_cast_call(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }).is_break()
+    })
+}
+
+fn is_cast_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(call) if [AS_UUID, AS_JSON].iter().any(|name| call.name.to_string() == *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParserBuilder;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    use super::*;
+
+    fn rewritten(sql: &str) -> Result<String> {
+        let mut parser = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().unwrap();
+        let mut statement = parser.parse_statement().unwrap();
+        rewrite(&mut statement)?;
+        Ok(statement.to_string())
+    }
+
+    #[test]
+    fn casts_and_array_literals_become_what_the_planner_knows() {
+        for (sql, expected) in [
+            ("SELECT $1::uuid", "SELECT as_uuid(CAST($1 AS TEXT))"),
+            ("SELECT CAST(a AS UUID), uuid 'x'", "SELECT as_uuid(CAST(a AS TEXT)), as_uuid(CAST('x' AS TEXT))"),
+            ("SELECT $1::uuid[]", "SELECT as_uuid(CAST($1 AS TEXT[]))"),
+            ("SELECT '{x,NULL}'::uuid[]", "SELECT as_uuid(CAST(ARRAY['x', NULL] AS TEXT[]))"),
+            ("SELECT a::json, b::jsonb", "SELECT as_json(CAST(a AS TEXT)), as_json(CAST(b AS TEXT))"),
+            ("SELECT a::name, b::character varying, c::bpchar", "SELECT CAST(a AS TEXT), CAST(b AS VARCHAR), CAST(c AS TEXT)"),
+            ("SELECT '{1,2}'::int[], '{}'::text[]", "SELECT CAST(ARRAY['1', '2'] AS INT[]), CAST(ARRAY[] AS TEXT[])"),
+            ("SELECT 1 FROM v WHERE a = ANY ('{x,\"y z\"}')", "SELECT 1 FROM v WHERE a IN ('x', 'y z')"),
+            ("SELECT 1 FROM v WHERE a <> ALL ('{x}')", "SELECT 1 FROM v WHERE a NOT IN ('x')"),
+        ] {
+            assert_eq!(rewritten(sql).unwrap(), expected, "{sql}");
+        }
+        for same in ["SELECT a::INT, '{a}'", "SELECT a = ANY(b), a = ANY($1)", "SELECT CAST(a AS TEXT[])"] {
+            assert_eq!(rewritten(same).unwrap(), same);
+        }
+    }
+
+    #[test]
+    fn what_is_no_array_and_what_nests_without_end_is_refused() {
+        let error = rewritten("SELECT a = ANY ('x')").unwrap_err();
+        assert!(error.message().starts_with("malformed array literal: \"x\""), "{error}");
+        let nested = |casts: usize| rewritten(&format!("SELECT a{}", "::uuid::text".repeat(casts)));
+        assert!(nested(MOST_NESTED_CALLS).is_ok());
+        assert!(nested(200).unwrap_err().message().starts_with("found more than 16 casts"));
+    }
+}
