@@ -273,12 +273,15 @@ fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<Scala
         return Ok(values);
     }
     let types = types(plan, &[])?;
-    let array = |(index, value): (usize, ScalarValue)| match (types.get(index), value.try_as_str()) {
-        (Some(data_type @ DataType::List(item)), Some(text)) => match text {
-            Some(text) => array_value(text, item.data_type()),
-            None => Ok(ScalarValue::try_new_null(data_type)?),
-        },
-        _ => Ok(value),
+    let array = |(index, value): (usize, ScalarValue)| {
+        let item_type = match types.get(index) {
+            Some(DataType::List(item)) if value.data_type().is_string() => item.data_type(),
+            _ => return Ok(value),
+        };
+        match value.try_as_str().flatten() {
+            Some(text) => array_value(text, item_type),
+            None => Ok(ScalarValue::try_new_null(&types[index])?),
+        }
     };
     values.into_iter().enumerate().map(array).collect()
 }
