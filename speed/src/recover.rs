@@ -11,7 +11,7 @@ use definitions::StreamDefinition;
 use engine::events::canonical_text;
 use event_log::PartitionBounds;
 use futures::TryStreamExt;
-use storage::{ObjectStorage, read_archive};
+use storage::{ObjectStorage, read_archive_since};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use types::columns::{PARTITION, TIMESTAMP};
@@ -142,13 +142,15 @@ pub(crate) async fn reread_ids(
         }
     }
     let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
+    // Without a clock in any partition there is no file to read.
+    let first = oldest.values().copied().min().unwrap_or(Micros::MAX);
     let mut files = files_since(state, &stream.name, &oldest).into_iter();
     let mut reading = VecDeque::new();
     loop {
         while reading.len() < FILES_AT_ONCE
             && let Some(file) = files.next()
         {
-            reading.push_back(ReadAhead::begin(storage, file, &columns));
+            reading.push_back(ReadAhead::begin(storage, file, &columns, first));
         }
         let Some(mut file) = reading.pop_front() else { return Ok(()) };
         while let Some(batch) = file.next().await? {
@@ -184,7 +186,7 @@ impl Remembering<'_> {
     }
 }
 
-/// An archive file that a task of its own reads, a few batches ahead.
+/// An archive file that a task of its own reads, a few batches ahead, without what is all of before a time.
 struct ReadAhead {
     path: String,
     batches: mpsc::Receiver<RecordBatch>,
@@ -192,12 +194,12 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    fn begin(storage: &ObjectStorage, file: &FileRecord, columns: &[String]) -> ReadAhead {
+    fn begin(storage: &ObjectStorage, file: &FileRecord, columns: &[String], first: Micros) -> ReadAhead {
         let (send, batches) = mpsc::channel(BATCHES_AHEAD);
         let (storage, file, columns) = (storage.clone(), file.clone(), columns.to_vec());
         let path = file.path.clone();
         let reading = tokio::spawn(async move {
-            let mut rows = read_archive(&storage, &file, Some(&columns)).await?;
+            let mut rows = read_archive_since(&storage, &file, &columns, first).await?;
             while let Some(batch) = rows.try_next().await? {
                 // Without a receiver the rest is not wanted.
                 if send.send(batch).await.is_err() {

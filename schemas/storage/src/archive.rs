@@ -21,7 +21,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use uuid::Uuid;
 
 use crate::parquet_file::{ParquetOptions, ParquetUpload, own_metadata, write_parquet};
-use crate::scan::{BatchStream, read_file, read_file_as, scan_files};
+use crate::scan::{BatchStream, read_file, read_file_as, read_file_from, scan_files};
 use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
@@ -122,6 +122,12 @@ pub async fn archive_facts(storage: &ObjectStorage, file: &FileRecord) -> Result
 /// Reads the rows of an archive file, `columns` (default: all) in the file's order.
 pub async fn read_archive(storage: &ObjectStorage, file: &FileRecord, columns: Option<&[String]>) -> Result<BatchStream> {
     read_file(storage, file.into(), columns).await
+}
+
+/// Reads these columns of an archive file, in the file's order, without parts of it whose records all have a timestamp
+/// before `oldest`. The other parts may have such records too.
+pub async fn read_archive_since(storage: &ObjectStorage, file: &FileRecord, columns: &[String], oldest: Micros) -> Result<BatchStream> {
+    read_file_from(storage, file.into(), Some(columns), Some((TIMESTAMP, oldest))).await
 }
 
 /// Reads the rows of an archive file in the schema `target`; columns that its definition did not have yet are NULL.

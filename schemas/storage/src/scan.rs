@@ -19,6 +19,8 @@ use futures::stream::BoxStream;
 use object_store::ObjectMeta;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::statistics::Statistics;
 
 use crate::known_file::KnownFile;
 use crate::store::{ObjectStorage, object_path};
@@ -37,14 +39,38 @@ impl From<&FileRecord> for KnownFile {
 
 /// Reads the rows of one file; `columns` (default: all) in the file's order. Errors for a column that the file lacks.
 pub(crate) async fn read_file(storage: &ObjectStorage, file: KnownFile, columns: Option<&[String]>) -> Result<BatchStream> {
+    read_file_from(storage, file, columns, None).await
+}
+
+/// The same, without the row groups that have no value from `least` on in a column of 64 bits, if one is named.
+pub(crate) async fn read_file_from(
+    storage: &ObjectStorage,
+    file: KnownFile,
+    columns: Option<&[String]>,
+    from: Option<(&str, i64)>,
+) -> Result<BatchStream> {
     let path: Arc<str> = file.path.as_str().into();
-    let builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
+    let mut builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
+    if let Some((column, least)) = from {
+        let groups = builder.metadata().row_groups().iter().enumerate();
+        let wanted = groups.filter(|(_, group)| may_reach(group, column, least)).map(|(index, _)| index).collect();
+        builder = builder.with_row_groups(wanted);
+    }
     if let Some(missing) = columns.into_iter().flatten().find(|name| builder.schema().field_with_name(name).is_err()) {
         return Err(Error::input("a file lacks a column").with("file", path).with("column", missing));
     }
     let wanted = |name: &String| columns.is_none_or(|columns| columns.contains(name));
     let stream = project(builder, wanted, &path)?;
     Ok(stream.map(move |batch| batch.map_err(|error| from_parquet(error, &path))).boxed())
+}
+
+/// False if the statistics of a row group say that all values of a column are less.
+fn may_reach(group: &RowGroupMetaData, column: &str, least: i64) -> bool {
+    let chunk = group.columns().iter().find(|chunk| chunk.column_path().parts() == [column]);
+    match chunk.and_then(|chunk| chunk.statistics()) {
+        Some(Statistics::Int64(values)) => values.max_opt().is_none_or(|greatest| *greatest >= least),
+        _ => true,
+    }
 }
 
 /// Reads the rows of one file in the schema `target`: its columns in its order, NULL where the file (of an older

@@ -71,7 +71,7 @@ async fn an_archive_file_is_decoded_a_few_batches_ahead() {
     let times = TimestampMicrosecondArray::from_iter_values(0..ROWS as i64).with_timezone("UTC");
     let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(times)]).unwrap();
     let file = write_archive(&storage, &"s".into(), Uuid::nil(), 1, vec![rows]).await.unwrap();
-    let mut ahead = ReadAhead::begin(&storage, &file, &[EVENT_TIME.to_owned()]);
+    let mut ahead = ReadAhead::begin(&storage, &file, &[EVENT_TIME.to_owned()], Micros::MIN);
     let decoded = async {
         while ahead.batches.len() < BATCHES_AHEAD {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::parquet_file::{ParquetOptions, write_parquet};
-use crate::scan::{read_file, read_file_as, scan_files};
+use crate::scan::{read_file, read_file_as, read_file_from, scan_files};
 use counted_store::CountedStore;
 use types::ErrorKind;
 use types::files::ObjectName;
@@ -69,6 +69,29 @@ async fn small_and_large_files_read_as_they_were_written() {
         assert_eq!(joined(&read(&storage, file.clone()).await.unwrap()), batch(rows));
         assert_eq!(scan(&storage, file).await.unwrap().iter().map(|b| b.num_rows()).sum::<usize>(), rows);
     }
+}
+
+#[tokio::test]
+async fn row_groups_of_lesser_values_are_not_read() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let content = encode(5000);
+    let known = stored(&storage, content.clone()).await;
+    let first_chunk = VerifiedReader::new(storage.clone(), known.clone()).metadata().await.unwrap().row_group(0).column(0).byte_range();
+    let mut damaged = content.to_vec();
+    damaged[first_chunk.0 as usize] ^= 1;
+    let path = stored(&storage, damaged.into()).await.path;
+    let rows = async |column: &str, least: i64| -> Result<usize> {
+        let file = KnownFile { path: path.clone(), ..known.clone() };
+        let batches: Vec<RecordBatch> =
+            read_file_from(&storage, file, Some(&["number".into()]), Some((column, least))).await?.try_collect().await?;
+        Ok(batches.iter().map(RecordBatch::num_rows).sum())
+    };
+    // Row groups have a thousand rows.
+    assert_eq!(rows("number", 2_500).await.unwrap(), 3_000);
+    assert_eq!(rows("number", 3_000).await.unwrap(), 2_000);
+    assert_eq!(rows("number", 5_000).await.unwrap(), 0);
+    assert_eq!(rows("number", 0).await.unwrap_err().kind(), ErrorKind::Corrupt, "the first one is damaged");
+    assert!(rows("text", 2_500).await.is_err() && rows("none", 2_500).await.is_err(), "nothing is known of the column");
 }
 
 #[tokio::test]
