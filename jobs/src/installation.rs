@@ -14,7 +14,7 @@ use event_alerts::{Alerts, StalledAlerts};
 use event_log::Log;
 use event_sinks::{SinkSettings, Sinks};
 use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
-use speed::Speed;
+use speed::{ProcessIds, Speed};
 use storage::ObjectStorage;
 use tokio::sync::watch;
 use types::tiles::{Clock, Micros};
@@ -93,17 +93,18 @@ impl Installation {
     pub fn speed_workers(&self, fresh: Option<Fresh>) -> Vec<Speed> {
         let workers = self.settings.speed.workers.max(1);
         let name = |number: u32| if number == 0 { self.worker.clone() } else { format!("{}-{number}", self.worker) };
-        (0..workers).map(|number| self.speed_of(&name(number), workers, fresh.as_ref().map(Fresh::for_worker))).collect()
+        let ids = ProcessIds::new(self.dedup(), workers as usize);
+        (0..workers).map(|number| self.speed_of(&name(number), workers, &ids, fresh.as_ref().map(Fresh::for_worker))).collect()
     }
 
     /// Returns one worker of the speed layer, alone in its process. `worker` must be unique among the installation's
     /// workers.
     pub fn speed(&self, worker: &str, fresh: Option<Fresh>) -> Speed {
-        self.speed_of(worker, 1, fresh)
+        self.speed_of(worker, 1, &ProcessIds::new(self.dedup(), 1), fresh)
     }
 
     /// Returns one of `workers` workers, which share the process's memory limits.
-    fn speed_of(&self, worker: &str, workers: u32, fresh: Option<Fresh>) -> Speed {
+    fn speed_of(&self, worker: &str, workers: u32, ids: &ProcessIds, fresh: Option<Fresh>) -> Speed {
         let speed = &self.settings.speed;
         let share = |bytes: u64| to_usize(bytes / u64::from(workers));
         let settings = speed::SpeedSettings {
@@ -114,7 +115,6 @@ impl Installation {
             merged_beside_rows: MERGED_BESIDE_ROWS,
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
-            dedup: speed::DedupSettings { memory_bytes: share(speed.dedup_memory), ..self.dedup() },
             accept_gap: speed.accept_gap,
         };
         Speed {
@@ -125,6 +125,7 @@ impl Installation {
             fresh,
             sinks: None,
             registration: None,
+            ids: ids.clone(),
             settings,
             clock: clock(),
             progress: Default::default(),

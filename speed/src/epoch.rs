@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
+use crate::let_go::{Committed, LetGo};
 use crate::partition_state::{PartitionState, checkpoint_record};
 use crate::sinks::{Accepted, WorkerSinks};
 use crate::views::{Computed, Views};
@@ -43,6 +44,17 @@ impl AssignedPartition {
     pub(crate) fn new(state: PartitionState, decoder: Arc<Decoder>, definition_version: u32) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
         Self { state, definition_version, decoder, open, refused: Vec::new() }
+    }
+
+    /// Gives the partition up; `None` if it moved since the last commit.
+    pub(crate) fn let_go(self) -> Option<(PartitionId, LetGo)> {
+        let Self { state, definition_version, decoder, .. } = self;
+        if state.has_work() {
+            return None;
+        }
+        let (id, identity, next_offset) = (state.id.clone(), state.identity.clone(), state.position);
+        let at = Committed { identity, next_offset, definition: decoder.definition().clone(), definition_version };
+        Some((id, LetGo { at, decider: state.into_decider() }))
     }
 }
 

@@ -11,7 +11,7 @@ use storage::ObjectStorage;
 use types::Result;
 use types::tiles::Clock;
 
-use crate::decide::DedupSettings;
+use crate::let_go::ProcessIds;
 use crate::progress::WorkerProgress;
 use crate::registration::Registration;
 use crate::sinks::EventSinks;
@@ -30,7 +30,6 @@ pub struct SpeedSettings {
     pub max_future: Duration,
     /// Partitions of a topic that is created because it does not exist.
     pub partitions: u32,
-    pub dedup: DedupSettings,
     /// Continue after offsets that the log no longer has, and record them as lost.
     pub accept_gap: bool,
 }
@@ -48,6 +47,8 @@ pub struct Speed {
     pub sinks: Option<Arc<dyn EventSinks>>,
     /// Where nodes of other processes find them, if they are offered.
     pub registration: Option<Registration>,
+    /// The workers of a process share them.
+    pub ids: ProcessIds,
     pub settings: SpeedSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.

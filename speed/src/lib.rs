@@ -17,6 +17,7 @@ mod dead_letters;
 mod decide;
 mod epoch;
 mod layer;
+mod let_go;
 mod partition_state;
 mod pin;
 mod progress;
@@ -32,6 +33,7 @@ mod worker;
 
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
 pub use layer::{Speed, SpeedSettings};
+pub use let_go::ProcessIds;
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use progress::{Activity, WorkerProgress};
 pub use rebuild::{Before, Redecide, Redecided, TakeRedecided};

@@ -122,6 +122,11 @@ impl PartitionState {
         self.position > self.start
     }
 
+    /// Gives the partition up. Its decider knows what was accepted before `position`.
+    pub(crate) fn into_decider(self) -> Decider {
+        self.decider
+    }
+
     /// An advance that moves nothing and says how far the partition is complete. `None` if it moved since the last
     /// commit, or was never committed.
     pub(crate) fn idle(&self) -> Option<Advance> {

@@ -13,7 +13,6 @@ use tracing::warn;
 use types::{Error, Result};
 
 use crate::checkpoint::Checkpoint;
-use crate::decide::IdSpace;
 use crate::epoch::Epoch;
 use crate::layer::Speed;
 use crate::sinks::WorkerSinks;
@@ -61,7 +60,6 @@ pub(crate) struct Worker<'a> {
     /// The streams that this subscription does not read, because a sink fails.
     left_out: BTreeSet<Arc<str>>,
     under_way: Option<Checkpoint>,
-    ids: IdSpace,
     revision: Revision,
     /// The owner before of a partition may have gone by definitions that this worker does not have yet.
     is_behind: bool,
@@ -85,7 +83,6 @@ impl<'a> Worker<'a> {
         if let Some(fresh) = &speed.fresh {
             fresh.keep(views.stamps());
         }
-        let ids = IdSpace::new(speed.settings.dedup.clone());
         let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows), Instant::now());
         let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker(speed.progress.is_trial()));
         Ok(Self {
@@ -97,7 +94,6 @@ impl<'a> Worker<'a> {
             sinks,
             left_out,
             under_way: None,
-            ids,
             revision,
             is_behind: false,
             polled_at,

@@ -135,6 +135,7 @@ impl Harness {
             fresh,
             sinks: None,
             registration: None,
+            ids: speed::ProcessIds::new(self.dedup(), 1),
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: "basestream".into(),
@@ -143,7 +144,6 @@ impl Harness {
                 merged_beside_rows: 20,
                 max_future: MAX_FUTURE,
                 partitions: 4,
-                dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") },
                 accept_gap: false,
             },
             clock: Arc::new(now),
@@ -197,8 +197,11 @@ impl Harness {
 
     /// The log as a source of replays.
     pub fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
-        let dedup = speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") };
-        Arc::new(jobs::replay::FromLog::new(self.storage.clone(), self.log.clone(), MAX_FUTURE, dedup))
+        Arc::new(jobs::replay::FromLog::new(self.storage.clone(), self.log.clone(), MAX_FUTURE, self.dedup()))
+    }
+
+    fn dedup(&self) -> speed::DedupSettings {
+        speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") }
     }
 
     pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {

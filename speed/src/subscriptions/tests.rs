@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::decide::DedupSettings;
 use crate::layer::SpeedSettings;
+use crate::let_go::ProcessIds;
 
 async fn speed_layer(folder: &Path) -> Speed {
     let url = |name: &str| format!("file://{}", folder.join(name).display());
@@ -21,6 +22,7 @@ async fn speed_layer(folder: &Path) -> Speed {
         fresh: None,
         sinks: None,
         registration: None,
+        ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
         settings: SpeedSettings {
             worker: "w".into(),
             group: "g".into(),
@@ -29,7 +31,6 @@ async fn speed_layer(folder: &Path) -> Speed {
             merged_beside_rows: 20,
             max_future: Duration::from_secs(600),
             partitions: 1,
-            dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") },
             accept_gap: false,
         },
         clock: Arc::new(|| 0),

@@ -7,6 +7,7 @@ use types::vector::Offset;
 use types::{Error, Result, failpoint};
 
 use super::{Next, Worker};
+use crate::epoch::AssignedPartition;
 use crate::progress::Activity;
 
 impl Worker<'_> {
@@ -39,8 +40,11 @@ impl Worker<'_> {
     pub(super) async fn revoked(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         failpoint::hit("speed.revoke")?;
         self.checkpoint().await?;
-        for partition in partitions {
-            self.epoch.assigned.remove(partition);
+        let assigned = partitions.iter().filter_map(|partition| self.epoch.assigned.remove(partition));
+        let let_go = assigned.filter_map(AssignedPartition::let_go).collect();
+        // Once the process stops, no worker of it takes them over.
+        if !self.stop.is_cancelled() {
+            self.speed.ids.keep(let_go);
         }
         if let Some(sinks) = &mut self.sinks {
             sinks.partitions_revoked(partitions);

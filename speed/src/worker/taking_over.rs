@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::Worker;
 use crate::decide::Decider;
 use crate::epoch::AssignedPartition;
+use crate::let_go::Committed;
 use crate::partition_state::PartitionState;
 use crate::pin::TakeoverPin;
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
@@ -42,6 +43,14 @@ struct Begun {
     /// Of the log.
     identity: String,
     start: Offset,
+}
+
+impl Begun {
+    fn committed(&self) -> Committed {
+        let LiveStream { version, definition } = &self.stream;
+        let (identity, definition) = (self.identity.clone(), definition.clone());
+        Committed { identity, next_offset: self.start, definition, definition_version: *version }
+    }
 }
 
 impl Worker<'_> {
@@ -144,16 +153,25 @@ impl Worker<'_> {
     }
 
     /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
+    /// Those that a worker of this process let go of are known.
     async fn take_over_of_stream(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
         let Some(LiveStream { definition, version }) = begun.first().map(|begun| begun.stream.clone()) else { return Ok(()) };
-        let mut deciders = Vec::with_capacity(begun.len());
-        for Begun { id, .. } in &begun {
-            let (clock, newest) = state.partitions.get(id).map_or((None, None), |known| (known.clock, known.max_event_time));
-            let decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, &self.ids);
-            deciders.push((id.clone(), decider));
+        let ids = &self.speed.ids;
+        let (mut taken_over, mut unknown, mut deciders) = (Vec::with_capacity(begun.len()), Vec::new(), Vec::new());
+        for begun in begun {
+            let known = state.partitions.get(&begun.id);
+            if let Some(decider) = ids.take_back(&begun.id, &begun.committed(), known) {
+                taken_over.push((begun, decider));
+                continue;
+            }
+            let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
+            let decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, ids.space());
+            deciders.push((begun.id.clone(), decider));
+            unknown.push(begun);
         }
         reread_ids(&self.speed.storage, state, &definition, &mut deciders).await?;
-        for (Begun { source, identity, start, .. }, (id, decider)) in begun.into_iter().zip(deciders) {
+        taken_over.extend(unknown.into_iter().zip(deciders).map(|(begun, (_, decider))| (begun, decider)));
+        for (Begun { source, id, identity, start, .. }, decider) in taken_over {
             failpoint::hit("speed.ids_reread")?;
             let decoder = Arc::new(Decoder::new(definition.clone())?);
             let partition = PartitionState::new(id, identity, decider, start);

@@ -6,6 +6,7 @@ use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, Worker, until};
 use catalog::DefinitionKind::Stream;
 use futures::TryStreamExt;
+use speed::{Activity, Speed};
 use storage::{ObjectStorage, read_archive};
 use tokio_util::sync::CancellationToken;
 use types::columns::{PARTITION, TIMESTAMP};
@@ -26,6 +27,10 @@ async fn append(harness: &Harness, first: i64) {
 fn start(harness: &Harness, storage: ObjectStorage) -> Worker {
     let mut speed = harness.speed("two", Duration::from_millis(20), None);
     speed.storage = storage;
+    run(speed)
+}
+
+fn run(speed: Speed) -> Worker {
     let stop = CancellationToken::new();
     let token = stop.clone();
     Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
@@ -58,7 +63,11 @@ async fn each_file_is_read_once_for_the_ids_of_all_partitions() {
     harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
     assert_eq!(gate.take_reads(), once, "parts of archive files that were read");
+    assert_refused_once(&harness).await;
+}
 
+/// Each event was appended twice, and each partition has some.
+async fn assert_refused_once(harness: &Harness) {
     let state = harness.catalog.state().await.unwrap();
     for partition in 0..PARTITIONS as i32 {
         let ranges = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
@@ -67,6 +76,37 @@ async fn each_file_is_read_once_for_the_ids_of_all_partitions() {
             ranges.fold((0, 0), |(archived, duplicate), range| (archived + range.archived, duplicate + range.duplicate));
         assert!(archived > 0 && archived == duplicate, "{archived} events of partition {partition}, {duplicate} of them again");
     }
+}
+
+/// As when a process begins: the worker that joins first gets all partitions, and gives the next one its share.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_worker_lets_go_another_of_its_process_takes_over_without_reading() {
+    const SHARE: Activity = Activity::Reading { partitions: PARTITIONS as usize / 2 };
+    crate::show_logs();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM)]).await.unwrap();
+    append(&harness, 0).await;
+    let gate = Gate::before(harness.storage.object_store(), "archive/", Way::Fine);
+    let mut one = harness.speed("one", Duration::from_millis(20), None);
+    one.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let mut two = one.clone();
+    two.settings.worker = "two".into();
+    two.progress = Default::default();
+    let one = run(one);
+    harness.committed("s", "s").await.unwrap();
+
+    let progress = two.progress.clone();
+    let two = run(two);
+    until("both workers to have partitions", async || progress.activity() == SHARE).await;
+    append(&harness, 0).await;
+    harness.committed("s", "s").await.unwrap();
+    one.finish().await.unwrap();
+    two.finish().await.unwrap();
+    assert_eq!(gate.take_reads(), 0, "parts of archive files that were read");
+    assert_refused_once(&harness).await;
+    let state = harness.catalog.state().await.unwrap();
+    let of_two = state.checkpoints.iter().filter(|checkpoint| checkpoint.worker == "two").flat_map(|checkpoint| &checkpoint.ranges);
+    assert!(of_two.map(|range| range.duplicate).sum::<i64>() > 0, "it decided some of them");
 }
 
 /// As many as `FILES_AT_ONCE` of `speed/src/recover.rs` says: storage that answers slowly is asked for several files,

@@ -91,6 +91,7 @@ impl Engines {
 
     /// A worker that continues after a gap in the log if `accept_gap` is set.
     pub fn worker_that(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>, accept_gap: bool) -> Worker {
+        let dedup = speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") };
         let speed = speed::Speed {
             catalog: self.harness.catalog.clone(),
             storage: self.harness.storage.clone(),
@@ -99,6 +100,7 @@ impl Engines {
             fresh,
             sinks: None,
             registration: None,
+            ids: speed::ProcessIds::new(dedup, 1),
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
                 group: self.topic.clone(),
@@ -108,7 +110,6 @@ impl Engines {
                 max_future: Duration::from_secs(600),
                 partitions: 4,
                 accept_gap,
-                dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") },
             },
             clock: Arc::new(now),
             progress: Default::default(),

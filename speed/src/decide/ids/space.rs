@@ -1,8 +1,10 @@
-//! Resources that the partitions of one worker share for their ids: memory, a folder, and one background thread.
+//! Resources that the partitions of a process share for their ids: memory, a folder, and a background thread for each
+//! of its workers.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use types::{Error, Result};
@@ -18,16 +20,16 @@ pub(super) const FILTER_EIGHTHS: usize = 5;
 /// No table is sized below this, whatever the setting.
 const FEWEST_BUCKETS: usize = 1_024;
 
-/// Where a worker remembers ids.
+/// Where ids are remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupSettings {
-    /// Memory for all partitions of the worker.
+    /// Memory for all partitions.
     pub memory_bytes: usize,
-    /// What does not fit goes to files in the worker's own folder below this one.
+    /// What does not fit goes to files in a folder of its own below this one.
     pub folder: PathBuf,
 }
 
-/// A worker's memory and folder for remembered ids. Cheap to clone; the folder is removed with the last clone.
+/// The memory and folder for remembered ids. Cheap to clone; the folder is removed with the last clone.
 #[derive(Debug, Clone)]
 pub struct IdSpace(Arc<Inner>);
 
@@ -37,11 +39,13 @@ struct Inner {
     partitions: AtomicUsize,
     filter_bytes: AtomicUsize,
     files: AtomicU64,
-    is_busy: AtomicBool,
+    /// How many things may be done in the background at a time, and how many are.
+    threads: usize,
+    busy: AtomicUsize,
     home: Mutex<Option<Home>>,
 }
 
-/// A folder that belongs to this worker as long as its lock file is held.
+/// A folder that belongs to these partitions as long as its lock file is held.
 #[derive(Debug)]
 struct Home {
     folder: PathBuf,
@@ -50,12 +54,18 @@ struct Home {
 
 impl IdSpace {
     pub fn new(settings: DedupSettings) -> Self {
+        Self::for_workers(settings, 1)
+    }
+
+    /// For the partitions of this many workers.
+    pub(crate) fn for_workers(settings: DedupSettings, workers: usize) -> Self {
         Self(Arc::new(Inner {
             settings,
             partitions: AtomicUsize::new(0),
             filter_bytes: AtomicUsize::new(0),
             files: AtomicU64::new(0),
-            is_busy: AtomicBool::new(false),
+            threads: workers,
+            busy: AtomicUsize::new(0),
             home: Mutex::new(None),
         }))
     }
@@ -80,13 +90,13 @@ impl Drop for Member {
     }
 }
 
-/// Exclusive use of the worker's one background thread.
+/// Exclusive use of a background thread.
 #[derive(Debug)]
 pub(super) struct Turn(Arc<Inner>);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.is_busy.store(false, Ordering::Release);
+        self.0.busy.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -124,10 +134,13 @@ impl Share {
     }
 
     pub(super) fn turn(&self) -> Option<Turn> {
-        (!self.inner().is_busy.swap(true, Ordering::Acquire)).then(|| Turn(self.0.0.clone()))
+        let inner = self.inner();
+        let one_more = |busy: usize| (busy < inner.threads).then_some(busy + 1);
+        let has_turn = inner.busy.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok();
+        has_turn.then(|| Turn(self.0.0.clone()))
     }
 
-    /// Creates a file in the worker's folder, open for reading and writing.
+    /// Creates a file in the folder, open for reading and writing.
     pub(super) fn create_file(&self) -> Result<(PathBuf, File)> {
         let mut home = self.inner().home.lock().unwrap_or_else(PoisonError::into_inner);
         if home.is_none() {
@@ -135,8 +148,12 @@ impl Share {
         }
         let folder = home.as_ref().map_or(&self.inner().settings.folder, |home| &home.folder);
         let path = folder.join(format!("{}.ids", self.inner().files.fetch_add(1, Ordering::Relaxed)));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(|error| self.failed(error, &path))?;
-        Ok((path, file))
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            // Somebody removed the folder: the next attempt makes another one.
+            *home = None;
+        }
+        Ok((path.clone(), opened.map_err(|error| self.failed(error, &path))?))
     }
 
     pub(super) fn failed(&self, error: std::io::Error, at: &Path) -> Error {

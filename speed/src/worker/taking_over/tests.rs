@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::decide::DedupSettings;
 use crate::layer::{Speed, SpeedSettings};
+use crate::let_go::ProcessIds;
 use crate::progress::Activity;
 use crate::worker::Next;
 
@@ -107,6 +108,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         fresh: None,
         sinks: None,
         registration: None,
+        ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
         settings: SpeedSettings {
             worker: "worker".into(),
             group: "basestream".into(),
@@ -115,7 +117,6 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
             merged_beside_rows: 20,
             max_future: Duration::from_secs(600),
             partitions: PARTITIONS,
-            dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") },
             accept_gap: false,
         },
         clock: Arc::new(|| 0),

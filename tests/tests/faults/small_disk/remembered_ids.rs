@@ -9,7 +9,7 @@ use basestream_tests::{Harness, Worker, until};
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
 use serving::{Node, ServingClock};
-use speed::DedupSettings;
+use speed::{DedupSettings, ProcessIds};
 use tokio_util::sync::CancellationToken;
 
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, k TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) \
@@ -102,7 +102,7 @@ async fn append(harness: &Harness, numbers: Range<usize>) {
 /// A worker that remembers ids in this folder.
 fn start(harness: &Harness, folder: &Path, fresh: Fresh) -> Worker {
     let mut speed = harness.speed("one", Duration::from_millis(100), Some(fresh));
-    speed.settings.dedup = DedupSettings { memory_bytes: DEDUP_MEMORY_BYTES, folder: folder.to_path_buf() };
+    speed.ids = ProcessIds::new(DedupSettings { memory_bytes: DEDUP_MEMORY_BYTES, folder: folder.to_path_buf() }, 1);
     let stop = CancellationToken::new();
     let token = stop.clone();
     Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }

@@ -1,0 +1,96 @@
+//! Ids of partitions that a worker of the process let go of. A worker of the same process that takes one of them over
+//! need not read its ids again from the archive, if nobody committed anything meanwhile: what was accepted follows from
+//! the committed position. That is so whenever the workers of a process begin one after the other, or read other topics
+//! than before.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use catalog::PartitionRecord;
+use definitions::StreamDefinition;
+use tokio::time::Instant;
+use types::vector::{Offset, PartitionId};
+
+use crate::decide::{Decider, DedupSettings, IdSpace};
+
+/// So long are they kept: it takes less to divide the partitions anew. They take memory, and another process may have
+/// the partition now.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// Where the workers of a process remember ids. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ProcessIds(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    space: IdSpace,
+    /// Each with the time until which it is kept.
+    let_go: Mutex<BTreeMap<PartitionId, (LetGo, Instant)>>,
+}
+
+/// A partition without uncommitted work.
+#[derive(Debug)]
+pub(crate) struct LetGo {
+    pub(crate) at: Committed,
+    pub(crate) decider: Decider,
+}
+
+/// What the ids of a partition's accepted records follow from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Committed {
+    /// The identity of the log.
+    pub(crate) identity: String,
+    pub(crate) next_offset: Offset,
+    pub(crate) definition: Arc<StreamDefinition>,
+    pub(crate) definition_version: u32,
+}
+
+impl ProcessIds {
+    /// For this many workers.
+    pub fn new(settings: DedupSettings, workers: usize) -> Self {
+        Self(Arc::new(Inner { space: IdSpace::for_workers(settings, workers), let_go: Mutex::default() }))
+    }
+
+    pub(crate) fn space(&self) -> &IdSpace {
+        &self.0.space
+    }
+
+    /// Keeps these for a while.
+    pub(crate) fn keep(&self, partitions: BTreeMap<PartitionId, LetGo>) {
+        self.keep_for(KEPT, partitions);
+    }
+
+    fn keep_for(&self, time: Duration, partitions: BTreeMap<PartitionId, LetGo>) {
+        if partitions.is_empty() {
+            return;
+        }
+        let until = Instant::now() + time;
+        self.0.lock().extend(partitions.into_iter().map(|(id, let_go)| (id, (let_go, until))));
+        let ids = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            if let Some(ids) = ids.upgrade() {
+                ids.lock().retain(|_, (_, until)| Instant::now() < *until);
+            }
+        });
+    }
+
+    /// Returns the decider of a partition that continues where it was let go; `known` is what the catalog has of it.
+    pub(crate) fn take_back(&self, id: &PartitionId, at: &Committed, known: Option<&PartitionRecord>) -> Option<Decider> {
+        let (LetGo { at: left_at, decider }, _) = self.0.lock().remove(id)?;
+        let has_values = |known: &PartitionRecord| {
+            (known.next_offset, known.clock, known.max_event_time) == (at.next_offset, decider.clock(), decider.max_event_time())
+        };
+        (left_at == *at && known.is_some_and(has_values)).then_some(decider)
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, (LetGo, Instant)>> {
+        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
