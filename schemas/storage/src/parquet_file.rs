@@ -1,10 +1,10 @@
 //! Writes our Parquet files and their metadata.
 //!
 //! Files use zstd level 1, dictionaries, statistics and a page index. A file of few values is not compressed: a reader
-//! sets up zstd for each column, which takes longer than all the rest. Their key-value metadata has `basestream.format`
-//! (the version of this description), what the writer adds under `basestream.<key>`, and `basestream.pieces`: the
-//! length and CRC-32 of each column chunk, by which [`verified`](crate::verified) finds damage without reading a whole
-//! file.
+//! sets up zstd for each column, which takes about as long as all the rest. Their key-value metadata has
+//! `basestream.format` (the version of this description), what the writer adds under `basestream.<key>`, and
+//! `basestream.pieces`: the length and CRC-32 of each column chunk, by which [`verified`](crate::verified) finds damage
+//! without reading a whole file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
