@@ -18,7 +18,7 @@ use catalog::{
     Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, ParameterRecord, PauseRecord, Remove,
     serve_version,
 };
-use committed::registry::{BrokenOutput, Registry};
+use committed::registry::{BrokenOutput, LiveView, Registry};
 use definitions::{Definitions, KEEP_OLD, parse};
 use engine::functions::Functions;
 use engine::parameters::names_in;
@@ -293,18 +293,39 @@ fn refuse_loops(registry: &Registry) -> Result<()> {
 /// Refuses what a sink or an alert could not be planned over any more: now, or once a version that is being built is
 /// served.
 async fn refuse_broken_outputs(registry: &Registry, functions: &Functions) -> Result<()> {
-    let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
-    let later = building.map(|view| (registry.serving(&view.name, view.version), Some(view)));
-    for (registry, view) in [(registry.clone(), None)].into_iter().chain(later) {
-        let Some(BrokenOutput { kind, name, found }) = registry.broken_output(functions).await else { continue };
-        let kind = kind.word();
-        let when = view.map_or_else(String::new, |view| format!(" over version {} of the view \"{}\"", view.version, view.name));
-        return Err(Error::input(format!("the {kind} \"{name}\" could no longer be planned{when}: {found}")).with(
-            "expected",
-            format!("views with the columns and keys that live {kind}s read, or the {kind} changed or dropped with them"),
-        ));
+    let now = registry.broken_output(functions).await;
+    for view in registry.views.iter().filter(|view| view.status == DefinitionStatus::Building) {
+        let later = registry.serving(&view.name, view.version).broken_output(functions).await;
+        match (&now, later) {
+            (Some(broken), None) => return Err(needs(broken, view)),
+            (None, Some(broken)) => {
+                return Err(refused(&broken, &format!(" over version {} of the view \"{}\"", view.version, view.name)));
+            }
+            _ => {}
+        }
     }
-    Ok(())
+    match now {
+        Some(broken) => Err(refused(&broken, "")),
+        None => Ok(()),
+    }
+}
+
+fn refused(broken: &BrokenOutput, when: &str) -> Error {
+    let (kind, name, found) = (broken.kind.word(), &broken.name, &broken.found);
+    let expected = format!("views with the columns and keys that live {kind}s read, or the {kind} changed or dropped with them");
+    Error::input(format!("the {kind} \"{name}\" could no longer be planned{when}: {found}")).with("expected", expected)
+}
+
+/// The error for one that fits a version of a view that is still to be built: it would take effect at once.
+fn needs(broken: &BrokenOutput, view: &LiveView) -> Error {
+    let (kind, name, found) = (broken.kind.word(), &broken.name, &broken.found);
+    let LiveView { name: view, version, .. } = view;
+    let help = format!(
+        "apply a view with the columns of both versions first, and the {kind} once that is served (`basestream batch run {view}` \
+         builds it); then remove the columns that are not read any more"
+    );
+    let message = format!("the {kind} \"{name}\" needs version {version} of the view \"{view}\", which is built first: {found}");
+    Error::input(message).with("help", help)
 }
 
 /// Turns the changes into one commit.

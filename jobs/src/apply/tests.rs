@@ -424,6 +424,10 @@ async fn a_view_does_not_lose_what_a_live_alert_reads() {
     let without = definitions(&[STREAM, &VIEW.replace("AS n", "AS m")]);
     let error = apply_files(&target, &without, false, 2).await.unwrap_err();
     assert!(error.to_string().contains("the alert \"busy\" could no longer be planned"), "{error}");
+    // The version with the alert's new column is built first.
+    let both = definitions(&[STREAM, &VIEW.replace("AS n", "AS m"), &ALERT.replace("n_1h", "m_1h")]);
+    let error = apply_files(&target, &both, false, 2).await.unwrap_err();
+    assert!(error.to_string().contains("the alert \"busy\" needs version 2 of the view \"velocity\""), "{error}");
     // The view goes with the alert.
     apply_files(&target, &definitions(&[STREAM]), true, 3).await.unwrap();
 }
