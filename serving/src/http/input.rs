@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header::{ACCEPT, CONTENT_LENGTH};
+use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -54,6 +54,11 @@ impl FromRequest<App> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let encoding = request.headers().get(CONTENT_ENCODING).filter(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
+        if let Some(encoding) = encoding {
+            let found = encoding.to_str().unwrap_or_default();
+            return Err(Error::input(format!("the body is compressed (Content-Encoding: {found}): expected it uncompressed")).into());
+        }
         let room = app
             .room
             .clone()

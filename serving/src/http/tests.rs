@@ -445,6 +445,10 @@ async fn events_are_appended_and_the_broken_ones_named() {
     assert!(position.iter().all(|(id, next)| &*id.stream == "payments" && next.0 > 0));
 
     assert_eq!(client.post("/v1/streams/payments/events", "  ").await.problem().0, 400);
+    let zipped = client.send("POST", "/v1/streams/payments/events", "content-encoding: gzip\r\n", &[0x1f, 0x8b, 8, 0]).await;
+    assert_eq!(zipped.problem(), (400, "the body is compressed (Content-Encoding: gzip): expected it uncompressed".into()));
+    let plain = client.send("POST", "/v1/streams/payments/events", "content-encoding: identity\r\n", good.as_bytes()).await;
+    assert_eq!(plain.json()["accepted"], 1);
     assert_eq!(client.post("/v1/streams/payments/events", "[{]").await.problem().0, 400);
     assert_eq!(
         client.post("/v1/streams/nothing/events", "{}").await.problem(),
