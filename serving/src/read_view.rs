@@ -180,7 +180,7 @@ impl ReadView {
             Some(error) if error.kind() == ErrorKind::Input => {
                 let failed =
                     Error::unavailable(format!("the view \"{name}\" fails on one of its events and cannot be queried until it is changed"));
-                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` \
+                let help = "guard its expressions (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` \
                     out, and run `basestream apply`";
                 failed.with("help", help).caused_by(error.copied())
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use catalog::{DefinitionKind, DefinitionRecord, OpenAlert};
 use clap::{Args, Subcommand, value_parser};
+use definitions::durations::format_duration_parts;
 use definitions::parse;
 use engine::events::format_timestamp;
 use serde_json::json;
@@ -64,11 +65,10 @@ async fn list(context: &Context) -> Result<Done> {
     let alerts = state.live(DefinitionKind::Alert);
     let alerts = alerts.map(|record| Ok((parse::parse_alert(&record.sql)?, record.version, paused(record))));
     let alerts = alerts.collect::<Result<Vec<_>>>()?;
-    let seconds = |repeat: std::time::Duration| repeat.as_secs_f64();
     let value: Vec<_> = alerts
         .iter()
         .map(|(alert, version, paused_since)| {
-            let repeat = alert.repeat.map(seconds);
+            let repeat = alert.repeat.map(|repeat| repeat.as_secs_f64());
             json!({
                 "alert": alert.name,
                 "version": version,
@@ -81,7 +81,7 @@ async fn list(context: &Context) -> Result<Done> {
         .collect();
     context.output.print(&value, || {
         let cells = alerts.iter().map(|(alert, version, paused_since)| {
-            let repeat = alert.repeat.map(|repeat| format!("{} s", seconds(repeat))).unwrap_or_default();
+            let repeat = alert.repeat.map(format_duration_parts).unwrap_or_default();
             let paused_since = paused_since.clone().unwrap_or_default();
             vec![alert.name.to_string(), version.to_string(), alert.topic.to_string(), repeat, alert.resolve.to_string(), paused_since]
         });

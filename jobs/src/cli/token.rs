@@ -113,5 +113,5 @@ fn list_text(tokens: &[ShownToken]) -> String {
         let made = format!("{} by {}", token.created_at, token.created_by);
         vec![token.name.clone(), token.role.to_string(), limits(token), token.state.to_owned(), end, made]
     });
-    table(&["name", "role", "of", "state", "ends", "made"], rows)
+    table(&["name", "role", "reaches", "state", "ends", "made"], rows)
 }

@@ -483,6 +483,21 @@ fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
 }
 
 #[test]
+fn a_difference_of_times_is_an_interval_and_a_repeat_is_written_as_it_is_defined() {
+    let project = Project::of_orders();
+    let silent = "CREATE VIEW seen AS SELECT customer_id, max(ordered_at) AS last, as_of() - max(ordered_at) AS idle\n\
+        FROM orders GROUP BY customer_id;\n\
+        CREATE ALERT silent WITH (topic = 'silent', repeat = '10d') AS\n\
+        SELECT customer_id, last FROM seen WHERE as_of() - last > INTERVAL '1 day';\n";
+    std::fs::write(project.path().join("views/seen.sql"), silent).unwrap();
+    let checked = project.json(&["check", "seen"]);
+    assert_eq!(checked["views"][0]["columns"][2]["type"], "INTERVAL", "{checked}");
+    assert_success(&project.run(&["apply"]));
+    let alerts = text(&project.run(&["alert", "list"]).stdout);
+    assert!(alerts.contains("  10d  "), "{alerts}");
+}
+
+#[test]
 fn every_mistake_is_reported_with_its_place_and_exit_code_1() {
     let project = Project::of_orders();
     project.replace("streams/orders.sql", "event_time", "event_tim");

@@ -20,7 +20,7 @@ pub fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// `TEXT`, `BIGINT`, `DECIMAL(18,2)`, `TIMESTAMPTZ`, `BIGINT[]`; a type without an SQL name keeps Arrow's.
+/// `TEXT`, `BIGINT`, `DECIMAL(18,2)`, `TIMESTAMPTZ`, `INTERVAL`, `BIGINT[]`; a type without an SQL name keeps Arrow's.
 pub fn sql_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".into(),
@@ -35,6 +35,7 @@ pub fn sql_name(data_type: &DataType) -> String {
         DataType::Date32 => "DATE".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),
         DataType::Timestamp(_, None) => "TIMESTAMP".into(),
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".into(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
         DataType::List(item) | DataType::LargeList(item) => format!("{}[]", sql_name(item.data_type())),
         DataType::Struct(fields) => {

@@ -646,7 +646,7 @@ const CASES: &[Case] = &[
             "the view v (version 1) cannot be queried",
             "Divide by zero error",
             "every query of it fails; other views are served, and its events are archived",
-            "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
+            "guard its expressions (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
              if a file is damaged, run `basestream repair`",
         ],
     ),
@@ -663,7 +663,7 @@ const CASES: &[Case] = &[
             "the view v (version 1) fails on 2 events",
             "the event at offset 7 of pay/1 fails: Divide by zero error",
             "they do not count in this view; they are archived, and count in the other views",
-            "`basestream dead-letters list --view v` lists them; if they should count, make the expressions total (`nullif`, `CASE`, \
+            "`basestream dead-letters list --view v` lists them; if they should count, guard the expressions (`nullif`, `CASE`, \
              `try_cast`) and run `basestream apply`",
         ],
     ),

@@ -28,7 +28,7 @@ fn failing(view: &str, version: u32, left_out: &LeftOut) -> Problem {
         cause: left_out.first.clone(),
         effect: "they do not count in this view; they are archived, and count in the other views".into(),
         next_step: format!(
-            "`basestream dead-letters list --view {view}` lists them; if they should count, make the expressions total (`nullif`, `CASE`, \
+            "`basestream dead-letters list --view {view}` lists them; if they should count, guard the expressions (`nullif`, `CASE`, \
              `try_cast`) and run `basestream apply`"
         ),
     }
@@ -53,9 +53,8 @@ fn not_served(refused: &Refused) -> Problem {
         what: format!("the view {} (version {}) cannot be queried", refused.view, refused.version),
         cause: refused.error.clone(),
         effect: "every query of it fails; other views are served, and its events are archived".into(),
-        next_step:
-            "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
+        next_step: "guard its expressions (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
             if a file is damaged, run `basestream repair`"
-                .into(),
+            .into(),
     }
 }
