@@ -25,8 +25,9 @@ pub struct FileSurvey {
     pub newest: Vec<Option<String>>,
 }
 
-/// Decodes up to `limit` records and skips those that are not events of the stream.
-pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<FileSurvey> {
+/// Decodes up to `limit` records and skips those that are not events of the stream or are dated after `last`, which
+/// would be dead letters.
+pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64, last: Micros) -> Result<FileSurvey> {
     let input = Input::File(path.to_path_buf());
     let mut records = input.open(input.format(shape.format)?, shape, &stream)?;
     let mut seen: Vec<Column> = stream.columns.iter().map(|_| Column::default()).collect();
@@ -36,6 +37,9 @@ pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u
         let Some(record) = records.next()? else { break };
         let Ok(event) = decoder.decode(Some(&record.value)) else { continue };
         let time = event.event_time();
+        if time > last {
+            continue;
+        }
         survey.events += 1;
         survey.earliest = Some(survey.earliest.map_or(time, |earliest| earliest.min(time)));
         survey.latest = Some(survey.latest.map_or(time, |latest| latest.max(time)));

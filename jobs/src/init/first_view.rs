@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use definitions::settings::SpeedSettings;
 use definitions::{Column, ColumnType, StreamDefinition};
 use engine::events::format_timestamp;
 use types::Result;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 
 use crate::ingest::{FileSurvey, Shape, survey};
 use crate::installation::now;
@@ -33,7 +34,8 @@ pub(super) struct FirstView {
 }
 
 pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -> Result<FirstView> {
-    let found = survey(file, shape, Arc::new(stream.clone()), RECORDS)?;
+    let last = now().saturating_add(micros(SpeedSettings::default().max_future));
+    let found = survey(file, shape, Arc::new(stream.clone()), RECORDS, last)?;
     let key = key_of(stream, &found);
     let why = why(stream, &found, key.as_deref());
     let age = found.latest.map(|latest| now().saturating_sub(latest)).unwrap_or_default();

@@ -228,6 +228,15 @@ async fn the_key_to_look_up_is_one_of_the_newest_event_and_safe_in_a_shell() {
     assert!(made.next.iter().any(|command| command == "basestream lookup visits_by_user 'user=new ö$'"), "{:?}", made.next);
 }
 
+/// A year that was mistyped: such an event becomes a dead letter.
+#[tokio::test]
+async fn an_event_of_the_far_future_decides_neither_the_clock_nor_the_windows() {
+    let (made, _, settings) = fitted_to("visits.csv", "user,ts\na,2024-05-01\nb,2024-05-01\na,2024-05-02\nc,9999-05-01\n").await;
+    assert!(settings.contains("\nclock = \"event\""), "{settings}");
+    assert!(made.text().contains("the newest event is of 2024-05-02T00:00:00Z"), "{}", made.text());
+    assert_eq!(made.example_key, "user=a");
+}
+
 #[test]
 fn numbers_that_say_which_or_where_are_not_summed() {
     let folder = tempfile::tempdir().unwrap();
