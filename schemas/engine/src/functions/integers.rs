@@ -1,6 +1,6 @@
-//! Addition, subtraction, multiplication and negation of integers that fail on a row whose result does not fit its type.
-//! In a query they stand for the operators (`plan/overflow.rs`), whose results wrap around in DataFusion. They have no
-//! name in SQL.
+//! Addition, subtraction, multiplication and negation of integers that fail on a row whose result does not fit its
+//! type. In a query they stand for the operators (`plan/overflow.rs`), whose results wrap around in DataFusion. They
+//! have no name in SQL.
 
 use std::sync::Arc;
 
@@ -59,9 +59,14 @@ struct IntegerFunction {
     signature: Signature,
 }
 
-impl IntegerFunction {
-    /// Returns the text of the operator with its operands, as DataFusion names the result's column.
-    fn written(&self, arguments: &[Expr], name: impl Fn(&Expr) -> String) -> Result<String> {
+impl ScalarUDFImpl for IntegerFunction {
+    fn name(&self) -> &str {
+        self.operator.name()
+    }
+
+    /// The text of the operator with its operands, as DataFusion names the result's column.
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        let name = |argument: &Expr| argument.schema_name().to_string();
         match (self.operator, arguments) {
             (IntegerOperator::Add, [left, right]) => Ok(format!("{} + {}", name(left), name(right))),
             (IntegerOperator::Subtract, [left, right]) => Ok(format!("{} - {}", name(left), name(right))),
@@ -69,20 +74,6 @@ impl IntegerFunction {
             (IntegerOperator::Negate, [operand]) => Ok(format!("(- {})", name(operand))),
             _ => plan_err!("{} was called with {} arguments", self.name(), arguments.len()),
         }
-    }
-}
-
-impl ScalarUDFImpl for IntegerFunction {
-    fn name(&self) -> &str {
-        self.operator.name()
-    }
-
-    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, Expr::to_string)
-    }
-
-    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, |argument| argument.schema_name().to_string())
     }
 
     fn signature(&self) -> &Signature {

@@ -1,5 +1,5 @@
-//! What a cast to `UUID` and to `JSON` becomes in a query: a text that is one, in the spelling that is stored. Arrow has
-//! no such types. As casts do, they fail on a text that is none, and keep NULL.
+//! What a cast to `UUID` and to `JSON` becomes in a query: a text that is one, in the spelling that is stored. Arrow
+//! has no such types. As casts do, they fail on a text that is none, and keep NULL.
 
 use std::sync::Arc;
 

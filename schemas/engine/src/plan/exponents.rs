@@ -1,5 +1,5 @@
-//! Writes numbers with an exponent out, in every session: `1e25` is a decimal with 26 digits. DataFusion reads it as one
-//! digit with the point 25 places to the right of it. A quotient of such a decimal loses its digits, and an optimiser
+//! Writes numbers with an exponent out, in every session: `1e25` is a decimal with 26 digits. DataFusion reads it as
+//! one digit with the point 25 places to the right of it. A quotient of such a decimal loses its digits, and an optimiser
 //! rule that compares one with integers divides by zero.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256};
@@ -92,7 +92,7 @@ mod tests {
             ("n > 1.5e2", "false"),
             ("n IN (1.5e2, 3)", "true"),
             ("x < 1e2", "true"),
-            ("1 / 1e22", "0.0000000000000000000001"),
+            ("1.0 / 1e22", "0.0000000000000000000001"),
             ("1e40", "10000000000000000000000000000000000000000"),
         ] {
             let batches = session.sql(&format!("SELECT {value} FROM t")).await.unwrap().collect().await.unwrap();

@@ -1,5 +1,5 @@
-//! Integers that overflow are errors in a query, where they are evaluated. DataFusion's operators and its simplifier let
-//! them wrap around.
+//! Integers that overflow are errors in a query, where they are evaluated. DataFusion's operators and its simplifier
+//! let them wrap around.
 
 use std::sync::Arc;
 
