@@ -30,7 +30,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -202,6 +202,7 @@ fn routes_at(
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))
+        .layer(from_fn(apart::compressed_apart))
         .layer(from_fn_with_state(protection.clone(), rights::authorize))
         .layer(from_fn_with_state(guarding, guard::guard))
         .with_state(App::new(node, log, metrics, protection, stop))

@@ -3,10 +3,14 @@
 
 use std::future::Future;
 
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::CONTENT_ENCODING;
+use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::{self, Stream};
+use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use types::{Error, threads};
@@ -54,3 +58,17 @@ where
     // What compresses a body asks once more after its end.
     pieces.fuse()
 }
+
+/// Has a compressed body made on those threads: the layer inside this one compresses a body as it is read, and hyper
+/// reads hundreds of kilobytes of it at a time.
+pub(super) async fn compressed_apart(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if !response.headers().contains_key(CONTENT_ENCODING) {
+        return response;
+    }
+    let broken = |error: axum::Error| Error::internal("the body of an answer broke off").caused_by(error);
+    response.map(|body| Body::from_stream(made_apart(body.into_data_stream().map_err(broken))))
+}
+
+#[cfg(test)]
+mod tests;
