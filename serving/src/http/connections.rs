@@ -26,8 +26,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
+use types::threads;
 
 use super::stalled::Stalled;
 use crate::limits::ServingLimits;
@@ -140,7 +143,7 @@ async fn answer(stream: TcpStream, router: Router, tls: Option<ServerTls>, limit
     let answering = async {
         tune_socket(&stream);
         let Some(tls) = tls else { return requests(stream, router, has_asked.clone(), limits, stop).await };
-        match TlsAcceptor::from(tls.config()).accept(stream).await {
+        match encrypted(&tls, stream).await {
             Ok(stream) => requests(stream, router, has_asked.clone(), limits, stop).await,
             Err(error) => debug!(%error, "a TLS connection failed"),
         }
@@ -153,6 +156,15 @@ async fn answer(stream: TcpStream, router: Router, tls: Option<ServerTls>, limit
     if has_asked.load(Ordering::Relaxed) {
         answering.await;
     }
+}
+
+/// Does the handshake apart: to sign with an RSA key takes longer than a millisecond, and any client may ask for it.
+async fn encrypted<S>(tls: &ServerTls, stream: S) -> io::Result<TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    AbortOnDropHandle::new(threads::QUESTIONS.spawn(handshake)).await.map_err(io::Error::other)?
 }
 
 async fn requests<S>(stream: S, router: Router, has_asked: Arc<AtomicBool>, limits: Limits, stop: CancellationToken)

@@ -1,12 +1,17 @@
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::Instant;
 
 use access::tls::TlsFiles;
 use axum::routing::get;
 use futures::{StreamExt, stream};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
@@ -212,12 +217,56 @@ async fn a_stop_finishes_requests_and_closes_what_is_idle() {
     server.task.await.unwrap();
 }
 
+/// A server's TLS, with the authority of its certificate.
+fn tls_in(folder: &Path) -> (ServerTls, Authority) {
+    let authority = Authority::new().unwrap();
+    authority.write_server(folder).unwrap();
+    let files = TlsFiles { client_ca: None, ..files_in(folder) };
+    (ServerTls::load(files, &[PROTOCOL]).unwrap(), authority)
+}
+
+/// Notes on which threads it is read.
+struct NotedStream {
+    stream: DuplexStream,
+    readers: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl AsyncRead for NotedStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.readers.lock().unwrap().insert(thread::current().name().unwrap_or_default().to_owned());
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for NotedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_is_done_on_the_threads_for_longer_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tls, _) = tls_in(folder.path());
+    let (mut client, stream) = tokio::io::duplex(1 << 10);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    let readers: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    assert!(encrypted(&tls, NotedStream { stream, readers: readers.clone() }).await.is_err());
+    assert_eq!(*readers.lock().unwrap(), BTreeSet::from(["questions".to_owned()]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_tls_plain_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::new().unwrap();
-    authority.write_server(folder.path()).unwrap();
-    let tls = ServerTls::load(TlsFiles { client_ca: None, ..files_in(folder.path()) }, &[PROTOCOL]).unwrap();
+    let (tls, authority) = tls_in(folder.path());
     let server = Server::start(hello(), Some(tls), Limits { first_header: SHORT * 100, ..limits() }).await;
 
     let plain = ask(server.connect().await).await;
