@@ -23,6 +23,7 @@ use tracing::info;
 use types::Result;
 use types::outage::Outage;
 
+use super::apart::apart;
 use super::connections::Limits;
 use super::guard::{Guarding, Measures};
 use super::hosts::Hosts;
@@ -88,7 +89,7 @@ async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Prin
 }
 
 async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    status::rendered(app.process.outages().len() + app.protection.outages().count(), app.metrics).await
+    apart(async move { status::rendered(app.process.outages().len() + app.protection.outages().count(), app.metrics.as_ref()) }).await
 }
 
 #[cfg(test)]

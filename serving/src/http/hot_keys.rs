@@ -17,9 +17,12 @@ use futures::Stream;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
+use types::threads;
 
 use super::App;
+use super::apart::apart;
 use super::input::{Json, NOT_BUFFERED, accepts_events};
 use super::problem::Problem;
 use crate::hot_keys::HotKey;
@@ -41,14 +44,17 @@ pub(super) async fn hot_keys(
 ) -> Result<Response, Problem> {
     let node = app.node.acting_for(principal);
     if !accepts_events(&headers) {
-        let hot_keys: Vec<Value> = node.hot_keys()?.iter().map(as_json).collect();
-        return Ok(Json(json!({ "hot_keys": hot_keys })).into_response());
+        return apart(async move {
+            let hot_keys: Vec<Value> = node.hot_keys()?.iter().map(as_json).collect();
+            Ok(Json(json!({ "hot_keys": hot_keys })).into_response())
+        })
+        .await;
     }
     let Ok(permit) = app.watchers.clone().try_acquire_owned() else {
         return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many clients watch the hot keys: try again, or ask without events"));
     };
     // An answer that fails has a status.
-    node.recent_hot_keys()?;
+    recent(&node).await?;
     let watching = Watching {
         node,
         changes: Changes::default(),
@@ -98,12 +104,18 @@ impl Watching {
                 () = self.stop.cancelled() => return None,
                 () = tokio::time::sleep(pause) => {}
             }
-            match self.node.recent_hot_keys() {
+            match recent(&self.node).await {
                 Ok(hot) => self.waiting.extend(self.changes.take(&hot, Instant::now())),
                 Err(error) => debug!(%error, "the hot keys are not known at the moment"),
             }
         }
     }
+}
+
+/// The hot keys as they were listed at most a quarter of a second ago. The list is made apart.
+async fn recent(node: &Node) -> types::Result<Vec<HotKey>> {
+    let node = node.clone();
+    AbortOnDropHandle::new(threads::QUESTIONS.spawn(async move { node.recent_hot_keys() })).await?
 }
 
 fn event(change: &Change) -> Event {

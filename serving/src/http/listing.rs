@@ -13,15 +13,20 @@ use serde_json::{Value, json};
 use types::Error;
 
 use super::App;
+use super::apart::apart;
 use super::input::Json;
 use super::problem::Problem;
 use super::views::building;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
 pub(super) async fn views(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+    apart(async move { all_views(&app, &principal) }).await
+}
+
+fn all_views(app: &App, principal: &Principal) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
-    let is_readable = |name: &&Arc<str>| may(&principal, Action::Read, Object::View(name));
+    let is_readable = |name: &&Arc<str>| may(principal, Action::Read, Object::View(name));
     let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).filter(is_readable).collect();
     let served = names.into_iter().filter_map(|name| registry.served(name));
     let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name), building(&read_view, live))).collect();
@@ -30,9 +35,13 @@ pub(super) async fn views(State(app): State<App>, Extension(principal): Extensio
 
 /// `GET /v1/streams`
 pub(super) async fn streams(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+    apart(async move { all_streams(&app, &principal) }).await
+}
+
+fn all_streams(app: &App, principal: &Principal) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
-    let is_known = |name: &str| [Action::Read, Action::Append].into_iter().any(|action| may(&principal, action, Object::Stream(name)));
+    let is_known = |name: &str| [Action::Read, Action::Append].into_iter().any(|action| may(principal, action, Object::Stream(name)));
     let known = registry.streams.values().filter(|live| is_known(&live.definition.name));
     let streams: Vec<Value> = known.map(|live| stream(&live.definition)).collect();
     Ok(Json(json!({ "streams": streams })).into_response())

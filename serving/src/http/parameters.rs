@@ -20,9 +20,12 @@ use super::problem::Problem;
 
 /// `GET /v1/parameters`
 pub(super) async fn parameters(State(app): State<App>) -> Result<Response, Problem> {
-    let read_view = app.node.read_view()?;
-    let parameters: Vec<Value> = listed(&read_view.loaded.state)?.iter().map(parameter).collect();
-    Ok(Json(json!({ "parameters": parameters })).into_response())
+    apart(async move {
+        let read_view = app.node.read_view()?;
+        let parameters: Vec<Value> = listed(&read_view.loaded.state)?.iter().map(parameter).collect();
+        Ok(Json(json!({ "parameters": parameters })).into_response())
+    })
+    .await
 }
 
 /// `PUT /v1/parameters/{parameter}`

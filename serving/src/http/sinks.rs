@@ -35,12 +35,16 @@ const MOST_PATIENCE: Duration = Duration::from_secs(25);
 
 /// `GET /v1/sinks`: those that the principal may ask.
 pub(super) async fn sinks(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+    apart(async move { all_sinks(&app, &principal) }).await
+}
+
+fn all_sinks(app: &App, principal: &Principal) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let sinks = read_view.loaded.registry.sinks.iter();
     // What one cannot be planned from is not known: only who may read the process sees it.
     let is_known = |sink: &&LiveSink| match &sink.plan {
-        Ok(plan) => allow_asking(&principal, plan).is_ok(),
-        Err(_) => may(&principal, Action::Read, Object::Process),
+        Ok(plan) => allow_asking(principal, plan).is_ok(),
+        Err(_) => may(principal, Action::Read, Object::Process),
     };
     let sinks: Vec<Value> = sinks.filter(is_known).map(summary).collect();
     Ok(Json(json!({ "sinks": sinks })).into_response())

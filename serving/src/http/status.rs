@@ -48,6 +48,10 @@ pub(super) async fn readyz(
     Extension(principal): Extension<Arc<Principal>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
+    apart(async move { readiness(&app, &principal, query.as_deref()) }).await
+}
+
+fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
     let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
@@ -67,9 +71,9 @@ pub(super) async fn readyz(
         (true, false) => "degraded",
         (false, _) => "not ready",
     };
-    let is_ready = outages.is_empty() && (is_whole || allows_refused(query.as_deref()));
+    let is_ready = outages.is_empty() && (is_whole || allows_refused(query));
     let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    if !sees_details(&principal) {
+    if !sees_details(principal) {
         let ready = json!({ "status": status, "catalog": app.node.catalog().identity(), "revision": revision });
         return Ok((code, Json(ready)).into_response());
     }
@@ -126,20 +130,23 @@ fn how_far(live: &LiveView, files: LocalFiles) -> Value {
 
 /// `GET /metrics`: as Prometheus reads them.
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    // Without a read view there are none to count.
-    let hot = app.node.hot_keys().unwrap_or_default();
-    for seen_in in [SeenIn::Events, SeenIn::Lookups] {
-        let keys = hot.iter().filter(|hot| hot.seen_in == seen_in).count();
-        metrics::gauge!("basestream_serving_hot_keys", "seen_in" => seen_in.name()).set(keys as f64);
-    }
-    rendered(app.outages().len(), app.metrics.clone()).await
+    apart(async move {
+        // Without a read view there are none to count.
+        let hot = app.node.hot_keys().unwrap_or_default();
+        for seen_in in [SeenIn::Events, SeenIn::Lookups] {
+            let keys = hot.iter().filter(|hot| hot.seen_in == seen_in).count();
+            metrics::gauge!("basestream_serving_hot_keys", "seen_in" => seen_in.name()).set(keys as f64);
+        }
+        rendered(app.outages().len(), app.metrics.as_ref())
+    })
+    .await
 }
 
 /// Renders all metrics of this process, of which `outages` is one.
-pub(super) async fn rendered(outages: usize, recorder: Option<PrometheusHandle>) -> Result<Response, Problem> {
+pub(super) fn rendered(outages: usize, recorder: Option<&PrometheusHandle>) -> Result<Response, Problem> {
     let recorder = recorder.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
     metrics::gauge!("basestream_outages").set(outages as f64);
-    apart(async move { Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render()).into_response()) }).await
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render()).into_response())
 }
 
 /// `GET /`

@@ -34,11 +34,15 @@ const LARGE_BYTES: usize = 256 << 10;
 
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
+    apart(async move { described(&app, &view) }).await
+}
+
+fn described(app: &App, view: &str) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
-    let live = read_view.live(&view)?;
+    let live = read_view.live(view)?;
     let building = building(&read_view, live);
     if building.is_none() {
-        read_view.view(&view)?;
+        read_view.view(view)?;
     }
     Ok(Json(json!({
         "view": live.name,
