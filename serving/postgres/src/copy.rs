@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_keyword_in_the_place_of_a_name_is_named() {
-        let problem = copy("COPY (SELECT a, from FROM v) TO STDOUT").unwrap_err();
+        let problem = copy("COPY (SELECT a, from, b FROM v) TO STDOUT").unwrap_err();
         let expected = Error::input("the SQL is not understood: \"from\" is a keyword").with("line", 1).with("column", 17);
         let expected = expected.with("help", "to name a column, write it in double quotes: \"from\"");
         assert_eq!(problem, Problem::from(expected));
