@@ -36,7 +36,7 @@ async fn errors_have_their_sqlstate_and_their_place() {
         ("SELECT n + 9223372036854775807 FROM per_device WHERE device = 'a'", "22003", None),
         ("SELECT 1 LIMIT 9223372036854775807 + 1", "22003", None),
         ("SELECT n, interval FROM per_device", "42601", Some("interval")),
-        ("COPY (SELECT device, from FROM per_device) TO STDOUT", "42601", Some("from")),
+        ("COPY (SELECT device, from, n FROM per_device) TO STDOUT", "42601", Some("from")),
         ("COPY (SELECT device, nothing FROM per_device) TO STDOUT", "42703", Some("nothing")),
         ("COPY per_device (\"from\") TO STDOUT", "42703", None),
         ("SELECT 'x'::uuid", "22P02", None),
