@@ -7,7 +7,7 @@
 //! | [`LEASES`] | renewals of leases | 0 |
 //! | [`LOG`] | appends to the embedded log | 0 |
 //! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
-//! | [`QUESTIONS`] | lookups that take longer, PostgreSQL clients, planning of SQL, bodies with many events or keys | 5 |
+//! | [`QUESTIONS`] | lookups that take longer, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
 //! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a question | 9 |
 //! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
 //!

@@ -1,6 +1,7 @@
 //! The layers of a linked view's edges, as a walk finds them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use committed::registry::LiveView;
 use engine::states::{NodeCodec, Probe, StateRows};
@@ -16,7 +17,7 @@ use crate::read_view::LoadedView;
 pub(super) struct ViewEdges<'a> {
     source: &'a StateSource<'a>,
     view: &'a LiveView,
-    nodes: &'a NodeCodec,
+    nodes: &'a Arc<NodeCodec>,
     /// With all its buckets: a walk may lead to any.
     snapshot: Option<&'a SnapshotCopy>,
 }

@@ -52,26 +52,21 @@ pub(super) struct Built {
 pub(super) type Entry = (u32, usize);
 
 impl FirstRows {
-    /// The index for this many more searches. `None` if there is none: the caller then uses binary search. `entries`
-    /// returns the rows to be found, each with the length of the part of its key by which it is found. It is called
-    /// once, by the search that makes the index worth its cost. If it fails, there is never an index.
-    pub(super) fn built(&self, keys: &BinaryArray, searches: usize, entries: impl FnOnce() -> Result<Vec<Entry>>) -> Option<&Built> {
-        if let Some(built) = self.built.get() {
-            return Some(built);
-        }
-        // Other threads use binary search meanwhile.
-        let before = self.searches.fetch_add(searches, Ordering::Relaxed);
-        let enough = keys.len().div_ceil(ROWS_PER_SEARCH);
-        if !(before..before + searches).contains(&enough.wrapping_sub(1)) {
-            return None;
-        }
-        let entries = entries().ok()?;
-        Some(self.built.get_or_init(|| Built::new(keys, &entries)))
+    pub(super) fn get(&self) -> Option<&Built> {
+        self.built.get()
     }
 
-    /// Builds the index now.
-    pub(super) fn build(&self, keys: &BinaryArray, entries: impl FnOnce() -> Vec<Entry>) {
-        self.built.get_or_init(|| Built::new(keys, &entries()));
+    /// Counts searches among this many rows. Returns true once: when they make the index worth its cost.
+    pub(super) fn is_due(&self, rows: usize, searches: usize) -> bool {
+        let before = self.searches.fetch_add(searches, Ordering::Relaxed);
+        let enough = rows.div_ceil(ROWS_PER_SEARCH);
+        (before..before + searches).contains(&enough.wrapping_sub(1))
+    }
+
+    /// Builds the index; other threads use binary search meanwhile. Without entries there is never one.
+    pub(super) fn build(&self, keys: &BinaryArray, entries: Result<Vec<Entry>>) -> Option<&Built> {
+        let entries = entries.ok()?;
+        Some(self.built.get_or_init(|| Built::new(keys, &entries)))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,5 +1,7 @@
 //! The encoded keys of a view's state rows.
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, BinaryArray};
 use arrow::datatypes::FieldRef;
 
@@ -13,7 +15,7 @@ use types::{Error, Result};
 pub struct KeyCodec {
     keys: TupleCodec,
     /// Set if the keys are edges of a linked view.
-    nodes: Option<Box<NodeCodec>>,
+    nodes: Option<Arc<NodeCodec>>,
 }
 
 impl KeyCodec {
@@ -23,13 +25,13 @@ impl KeyCodec {
 
     /// The codec of a view's state rows.
     pub fn for_plan(plan: &ViewPlan) -> Result<Self> {
-        let nodes = plan.links().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
+        let nodes = plan.links().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Arc::new)).transpose()?;
         Ok(Self { nodes, ..Self::new(&plan.keys)? })
     }
 
     /// If the keys are edges: the codec of the nodes from which they are walked.
-    pub fn nodes(&self) -> Result<&NodeCodec> {
-        self.nodes.as_deref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
+    pub fn nodes(&self) -> Result<&Arc<NodeCodec>> {
+        self.nodes.as_ref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
     }
 
     /// Returns the bytes that determine each row's bucket: its key, or for an edge the node from which it is walked.

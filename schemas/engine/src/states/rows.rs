@@ -19,7 +19,11 @@ use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
 use types::columns::{LEVEL, TILE};
 use types::tiles::Micros;
-use types::{Error, Result};
+use types::{Error, Result, threads};
+
+/// An index of at most this many rows is built by the search that makes it worth its cost, within a millisecond. One of
+/// more rows is built on another thread, and searches do without it until it is there.
+const BUILT_AT_ONCE: usize = 8_192;
 
 /// Sorted state rows with their encoded keys.
 #[derive(Debug, Clone)]
@@ -118,7 +122,7 @@ impl StateRows {
 
     /// Builds the index of whole keys, so that no search has to.
     pub fn index_keys(&self) {
-        self.indices.keys.build(&self.keys, || whole_keys(&self.keys));
+        self.indices.keys.build(&self.keys, Ok(whole_keys(&self.keys)));
     }
 
     /// Calls `found` with the index of each key that has rows, and with its rows.
@@ -134,9 +138,8 @@ impl StateRows {
 
     /// Calls `found` with the index of each node that edges leave, and with these edges: the rows whose keys begin with
     /// what `nodes` encoded for it.
-    pub fn find_nodes(&self, nodes: &NodeCodec, prefixes: &[Probe<'_>], mut found: impl FnMut(usize, std::ops::Range<usize>)) {
-        let index = self.indices.nodes.built(&self.keys, prefixes.len(), || nodes.entries(&self.batch));
-        let firsts = self.firsts(index, prefixes);
+    pub fn find_nodes(&self, nodes: &Arc<NodeCodec>, prefixes: &[Probe<'_>], mut found: impl FnMut(usize, std::ops::Range<usize>)) {
+        let firsts = self.firsts(self.node_index(nodes, prefixes.len()), prefixes);
         for (index, (prefix, from)) in prefixes.iter().zip(firsts).enumerate() {
             let rows = from.map_or(0..0, |from| from..prefix_end(&self.keys, from, prefix.bytes()));
             if !rows.is_empty() {
@@ -156,7 +159,36 @@ impl StateRows {
 
     /// The index of whole keys. No encoded key is a prefix of another one of the same columns.
     fn key_index(&self, searches: usize) -> Option<&Built> {
-        self.indices.keys.built(&self.keys, searches, || Ok(whole_keys(&self.keys)))
+        self.index(|indices| &indices.keys, searches, |rows| Ok(whole_keys(&rows.keys)))
+    }
+
+    fn node_index(&self, nodes: &Arc<NodeCodec>, searches: usize) -> Option<&Built> {
+        self.indices.nodes.get().or_else(|| {
+            let nodes = nodes.clone();
+            self.index(|indices| &indices.nodes, searches, move |rows| nodes.entries(&rows.batch))
+        })
+    }
+
+    /// One of the indices, for this many more searches. `None` if there is none: the caller then uses binary search.
+    /// `entries` returns the rows to be found, each with the length of the part of its key by which it is found.
+    fn index(
+        &self,
+        which: fn(&Indices) -> &FirstRows,
+        searches: usize,
+        entries: impl FnOnce(&StateRows) -> Result<Vec<Entry>> + Send + 'static,
+    ) -> Option<&Built> {
+        let index = which(&self.indices);
+        if index.get().is_some() || !index.is_due(self.len(), searches) {
+            return index.get();
+        }
+        if self.len() <= BUILT_AT_ONCE {
+            return index.build(&self.keys, entries(self));
+        }
+        let rows = self.clone();
+        threads::QUESTIONS.spawn_blocking(move || {
+            which(&rows.indices).build(&rows.keys, entries(&rows));
+        });
+        None
     }
 
     /// Bytes of memory these rows hold.

@@ -99,7 +99,7 @@ impl SortedRun {
     /// The same for nodes and the edges that leave them, which [`StateRows::find_nodes`] finds in a chunk.
     pub fn find_nodes<'a>(
         &'a self,
-        nodes: &NodeCodec,
+        nodes: &Arc<NodeCodec>,
         prefixes: &[Probe<'_>],
         mut found: impl FnMut(usize, &'a StateRows, std::ops::Range<usize>),
     ) {

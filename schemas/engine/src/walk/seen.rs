@@ -165,7 +165,7 @@ fn taken(rows: &RecordBatch, of: &UInt32Array) -> Result<RecordBatch> {
 /// A view's edges from before a batch of events. Walks of a batch lead to the same nodes again and again: where the
 /// edges of a node are is found once.
 struct EdgesBefore<'a> {
-    nodes: &'a NodeCodec,
+    nodes: &'a Arc<NodeCodec>,
     layers: &'a dyn EdgeLayers,
     before: &'a [StateRows],
     found: Mutex<HashMap<Box<[u8]>, Vec<LayerRows<'a>>, DefaultHashBuilder>>,

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::{
     BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int64Array, ListArray, StringArray,
@@ -140,4 +141,22 @@ fn a_view_of_bounded_states_keeps_its_format() {
     let plan = planned("CREATE VIEW v AS SELECT k, count(*) AS n, max(x) AS most, avg(x) AS mean FROM s GROUP BY k");
     assert_eq!(plan.stamp, "datafusion 55; count/1(Int64); max/1(Int64); avg/1(UInt64, Float64)");
     assert!(plan.states.iter().all(|state| !state.is_judged && state.limit_bytes.is_none()));
+}
+
+/// The search that makes it worth its cost does not wait for it.
+#[test]
+fn the_index_of_many_rows_is_built_on_another_thread() {
+    let rows = 2 * BUILT_AT_ONCE;
+    let keys: Vec<[u8; 4]> = (0..rows as u32).map(u32::to_be_bytes).collect();
+    let batch = RecordBatch::try_from_iter([("x", Arc::new(Int64Array::from_iter_values(0..rows as i64)) as ArrayRef)]).unwrap();
+    let sorted = StateRows::from_sorted(batch, BinaryArray::from_iter_values(&keys));
+    let finds_all = || (0..rows).step_by(2).all(|row| sorted.find(&keys[row]) == (row..row + 1));
+    assert!(finds_all());
+    let began = Instant::now();
+    while sorted.index_bytes() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out: there is no index");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(finds_all());
+    assert!(sorted.find(b"none").is_empty());
 }

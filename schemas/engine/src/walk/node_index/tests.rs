@@ -143,7 +143,7 @@ fn numbered(run: &SortedRun, found: Vec<(&StateRows, Range<usize>)>) -> Found {
 }
 
 /// What is found of all nodes in one search: by halves at first, and by hash the second time.
-fn found_together(run: &SortedRun, codec: &NodeCodec, nodes: &[(Vec<u8>, Vec<u8>)]) -> Vec<Found> {
+fn found_together(run: &SortedRun, codec: &Arc<NodeCodec>, nodes: &[(Vec<u8>, Vec<u8>)]) -> Vec<Found> {
     let prefixes: Vec<Probe<'_>> = nodes.iter().map(|(prefix, _)| Probe::new(prefix)).collect();
     let search = || {
         let mut found = vec![Vec::new(); nodes.len()];
