@@ -287,7 +287,10 @@ fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -
         let _ = write!(text, "\n{} more were replayed before", summary.already);
     }
     if summary.refused > 0 {
-        let _ = write!(text, "\n{} are refused: they would become dead letters again", summary.refused);
+        let _ = match summary.refused {
+            1 => write!(text, "\n1 is refused: it would become a dead letter again"),
+            refused => write!(text, "\n{refused} are refused: they would become dead letters again"),
+        };
         for (reason, count) in &summary.refused_reasons {
             let _ = write!(text, "\n  {count}: {reason}");
         }

@@ -639,7 +639,7 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
 
     let refused = project.run(&["dead-letters", "replay", "orders"]);
     assert_eq!(refused.status.code(), Some(1), "as it stands it would die again");
-    assert!(text(&refused.stdout).contains("1 are refused: they would become dead letters again"), "{}", text(&refused.stdout));
+    assert!(text(&refused.stdout).contains("1 is refused: it would become a dead letter again"), "{}", text(&refused.stdout));
     project.replace("dead.jsonl", r#"\"much\""#, "2.5");
     for (sent, already) in [(1, 0), (0, 1)] {
         let summary = project.json(&["dead-letters", "replay", "orders", "--file", "dead.jsonl"])["summary"].clone();
