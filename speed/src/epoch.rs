@@ -13,7 +13,7 @@ use engine::events::{Decoder, EventBatchBuilder};
 use engine::fresh::{Complete, Fresh, FreshLayer};
 use event_log::{Fetched, TopicPartition};
 use tokio::task::JoinHandle;
-use types::record::MarkRecord;
+use types::record::{MarkRecord, Record};
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Result, failpoint};
@@ -26,9 +26,14 @@ use crate::partition_state::{PartitionState, checkpoint_record};
 use crate::sinks::{Accepted, WorkerSinks};
 use crate::views::{Computed, Views};
 
+mod batch_room;
 mod tiers;
 
+use batch_room::BatchRoom;
 use tiers::merged_from;
+
+/// A micro-batch closes at this many records, however few bytes they have.
+const MICRO_BATCH_RECORDS: usize = 32_768;
 
 /// A partition that a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct AssignedPartition {
@@ -67,6 +72,8 @@ struct MicroBatch {
     max_event_time: BTreeMap<Arc<str>, Micros>,
     /// Accepted events, per stream.
     events: BTreeMap<Arc<str>, Vec<RecordBatch>>,
+    /// What the events take, without the room that their columns have for more.
+    event_bytes: usize,
     /// The same events as sinks take them, with what else was decided, per partition.
     accepted: Vec<Accepted>,
 }
@@ -98,6 +105,9 @@ pub(crate) struct Epoch {
     merged_beside_rows: usize,
     bytes: usize,
     open_rows: usize,
+    /// Of the records of the open micro-batch.
+    open_bytes: usize,
+    room: BatchRoom,
     /// When the open micro-batch got its first record.
     pub(crate) open_since: Option<Instant>,
     pub(crate) began: Option<Instant>,
@@ -110,12 +120,23 @@ struct Merging {
 }
 
 impl Epoch {
-    pub(crate) fn new(merged_beside_rows: usize) -> Self {
-        Self { merged_beside_rows, ..Self::default() }
+    /// Of a worker that may hold this many bytes.
+    pub(crate) fn new(merged_beside_rows: usize, memory_bytes: usize) -> Self {
+        Self { merged_beside_rows, room: BatchRoom::new(memory_bytes), ..Self::default() }
     }
 
-    /// Decides the records of one fetch and adds accepted ones to the open micro-batch.
-    pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
+    /// Decides the first records of a fetch, as many as have room in the open micro-batch, and adds accepted ones to
+    /// it. Returns the others: the micro-batch is full then.
+    pub(crate) fn take(&mut self, mut fetched: Fetched, now: Instant) -> Result<Option<Fetched>> {
+        if !self.assigned.contains_key(&fetched.source) {
+            return Ok(None);
+        }
+        let rest = split_off(&mut fetched, self.room.record_bytes().saturating_sub(self.open_bytes));
+        self.take_all(&fetched, now)?;
+        Ok(rest)
+    }
+
+    fn take_all(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
         let Some(assigned) = self.assigned.get_mut(&fetched.source) else { return Ok(()) };
         let AssignedPartition { state, decoder, open, refused, .. } = assigned;
         let number = state.id.partition;
@@ -134,6 +155,7 @@ impl Epoch {
         })?;
         self.bytes += open.bytes() + dead_letters.bytes() - before;
         self.open_rows += fetched.records.len();
+        self.open_bytes += fetched.records.iter().map(Record::memory_bytes).sum::<usize>();
         if moved {
             self.open_since.get_or_insert(now);
             self.began.get_or_insert(now);
@@ -153,13 +175,15 @@ impl Epoch {
             self.publish_completeness(fresh);
             return Ok(());
         }
-        let MicroBatch { start, end, max_event_time, events, accepted } = self.close_partitions()?;
+        let record_bytes = std::mem::take(&mut self.open_bytes);
+        let MicroBatch { start, end, max_event_time, events, event_bytes, accepted } = self.close_partitions()?;
         let mut sinks = sinks;
         if let Some((sinks, registry)) = &mut sinks {
             sinks.make_records(registry, accepted).await?;
         }
         let Computed { states, failures } = views.states(&events).await;
         let layer = FreshLayer { start, end, states, failures, max_event_time };
+        self.room.note(record_bytes, event_bytes + layer.memory_bytes());
         self.layers.push(Arc::new(layer.clone()));
         if let Some(fresh) = fresh {
             fresh.publish(layer, self.completeness());
@@ -185,6 +209,7 @@ impl Epoch {
             }
             let of_stream = closed.events.entry(state.id.stream.clone()).or_default();
             let counted = open.bytes();
+            closed.event_bytes += counted;
             let events = open.finish()?;
             self.bytes = self.bytes.saturating_sub(counted);
             if events.num_rows() > 0 {
@@ -266,8 +291,9 @@ impl Epoch {
         self.assigned.iter().map(|(source, assigned)| (source.clone(), assigned.state.position)).collect()
     }
 
-    pub(crate) fn open_rows(&self) -> usize {
-        self.open_rows
+    /// Whether the open micro-batch has as many records as it may.
+    pub(crate) fn is_micro_batch_full(&self) -> bool {
+        self.open_rows >= MICRO_BATCH_RECORDS || self.open_bytes >= self.room.record_bytes()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -319,10 +345,33 @@ impl Epoch {
         self.merging = None;
         self.bytes = 0;
         self.open_rows = 0;
+        self.open_bytes = 0;
         self.began = None;
     }
+}
+
+/// Leaves the first records of a fetch until they have this many bytes, and one at the least. Returns the others.
+fn split_off(fetched: &mut Fetched, bytes: usize) -> Option<Fetched> {
+    let mut left = 0;
+    let has_room = |record: &&Record| {
+        let before = left;
+        left += record.memory_bytes();
+        before < bytes
+    };
+    let first = fetched.records.iter().take_while(has_room).count().max(1);
+    let position = fetched.records.get(first)?.offset;
+    Some(Fetched {
+        source: fetched.source.clone(),
+        records: fetched.records.split_off(first),
+        position: std::mem::replace(&mut fetched.position, position),
+        at_end: std::mem::replace(&mut fetched.at_end, false),
+        fetched_at: fetched.fetched_at,
+    })
 }
 
 fn rows(layer: &FreshLayer) -> usize {
     layer.states.values().map(|rows| rows.len()).sum::<usize>() + 1
 }
+
+#[cfg(test)]
+mod tests;

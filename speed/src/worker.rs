@@ -83,7 +83,7 @@ impl<'a> Worker<'a> {
         if let Some(fresh) = &speed.fresh {
             fresh.keep(views.stamps());
         }
-        let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows), Instant::now());
+        let (epoch, polled_at) = (Epoch::new(speed.settings.merged_beside_rows, speed.settings.checkpoint_bytes), Instant::now());
         let sinks = speed.sinks.as_ref().map(|sinks| sinks.for_worker(speed.progress.is_trial()));
         Ok(Self {
             speed,
@@ -154,7 +154,7 @@ impl<'a> Worker<'a> {
             LogEvent::Fetched(fetched) => {
                 metrics::counter!("basestream_speed_records_total", "topic" => fetched.source.topic.to_string())
                     .increment(fetched.records.len() as u64);
-                self.epoch.take(&fetched, Instant::now())?;
+                self.take(fetched).await?;
             }
             LogEvent::Assigned { partitions, start } => return self.assigned(&partitions, start).await,
             LogEvent::Revoked { partitions, done } => {

@@ -17,6 +17,15 @@ pub struct Record {
     pub headers: Vec<(String, Bytes)>,
 }
 
+impl Record {
+    /// About how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let headers: usize = self.headers.iter().map(|header| size_of_val(header) + header.0.len() + header.1.len()).sum();
+        size_of_val(self) + length(&self.key) + length(&self.value) + headers
+    }
+}
+
 /// The last record before a partition's committed position, as the log delivered it. A log with another record at this
 /// offset is a different log, whatever its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use catalog::{Advance, CheckpointRecord, Commit};
+use event_log::Fetched;
 use types::vector::{PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
@@ -13,18 +14,27 @@ use crate::checkpoint::Checkpoint;
 use crate::partition_state::PartitionState;
 use crate::sinks::WorkerSinks;
 
-/// A micro-batch closes at this many records, after this long, or when no record is waiting.
-const MICRO_BATCH_RECORDS: usize = 32_768;
+/// A micro-batch closes when it is full, after this long, or when no record is waiting.
 pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
 /// What a worker holds at most, in epochs: one that is committed, with what it takes to merge and to encode it, and the
 /// next one, with what it takes to merge its layers.
 const EPOCHS_HELD: usize = 4;
 
 impl Worker<'_> {
+    /// Takes the records of a fetch, as many at a time as have room in a micro-batch.
+    pub(super) async fn take(&mut self, fetched: Fetched) -> Result<()> {
+        let mut rest = self.epoch.take(fetched, Instant::now())?;
+        while let Some(fetched) = rest {
+            self.maybe_flush(false).await?;
+            rest = self.epoch.take(fetched, Instant::now())?;
+        }
+        Ok(())
+    }
+
     /// Closes the micro-batch and commits the epoch when they are due.
     pub(super) async fn maybe_flush(&mut self, idle: bool) -> Result<()> {
         let due = self.epoch.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
-        if idle || due || self.epoch.open_rows() >= MICRO_BATCH_RECORDS {
+        if idle || due || self.epoch.is_micro_batch_full() {
             self.close_micro_batch().await?;
         }
         let settings = &self.speed.settings;

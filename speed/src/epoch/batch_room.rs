@@ -1,0 +1,41 @@
+//! How many bytes of records go into a micro-batch, so that its events and states take no more than their part of the
+//! worker's memory. What records will take is not known before the views have read them: one view may keep a few bytes
+//! of each, and a hundred views some kilobytes. So the micro-batches before say it.
+
+/// A micro-batch takes about one of this many parts of a worker's memory.
+const PARTS: usize = 32;
+/// How many bytes a byte of records takes, as long as no micro-batch has said it.
+const UNKNOWN: usize = 64;
+/// What a micro-batch takes that has less than one of this many parts of the records it may have says little: most of
+/// it is what arrays take that have room for more.
+const SAYING: usize = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct BatchRoom {
+    /// For the events and states of a micro-batch.
+    bytes: usize,
+    /// How many bytes a byte of records takes with its events and states.
+    per_byte: usize,
+}
+
+impl BatchRoom {
+    pub(super) fn new(memory_bytes: usize) -> Self {
+        Self { bytes: memory_bytes / PARTS, per_byte: UNKNOWN }
+    }
+
+    /// A micro-batch is full once it has this many bytes of records.
+    pub(super) fn record_bytes(&self) -> usize {
+        (self.bytes / self.per_byte.max(1)).max(1)
+    }
+
+    /// Takes note of a micro-batch: the bytes of its records, and those of its events and states.
+    pub(super) fn note(&mut self, record_bytes: usize, taken_bytes: usize) {
+        if record_bytes >= self.record_bytes().div_ceil(SAYING) {
+            // After a micro-batch of duplicates the next one may have none.
+            self.per_byte = taken_bytes.div_ceil(record_bytes).max(self.per_byte / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
