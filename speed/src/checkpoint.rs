@@ -25,6 +25,9 @@ use crate::layer::Speed;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
+/// States are merged, and encoded, about this many bytes at a time.
+const MERGED_AT_ONCE_BYTES: usize = 1 << 20;
+
 /// A checkpoint in progress. Dropping it gives it up.
 pub(crate) struct Checkpoint {
     /// Its partitions' positions before it.
@@ -189,13 +192,13 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
 /// What these layers have of a view. `None` if its states cannot be merged.
 fn section(layers: &[Arc<FreshLayer>], view: &LiveView) -> Option<Section> {
     let version = (view.name.clone(), view.version);
-    let (rows, failures) = FreshLayer::merge_view(layers, &version, &view.plan, &view.codec)?;
+    let (rows, failures) = FreshLayer::merge_view(layers, &version, &view.plan, &view.codec, MERGED_AT_ONCE_BYTES)?;
     Some(Section {
         view: view.name.to_string(),
         version: view.version,
         stamp: view.plan.stamp.clone(),
         schema: view.plan.state_schema().clone(),
-        batches: vec![rows.batch().clone()],
+        batches: rows.iter().map(|rows| rows.batch().clone()).collect(),
         failures,
     })
 }

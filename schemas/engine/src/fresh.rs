@@ -20,7 +20,7 @@ use std::sync::{Arc, RwLock};
 use tracing::warn;
 
 use crate::plan::ViewPlan;
-use crate::states::merge::merge_sets;
+use crate::states::merge::{merge_in_parts, merge_sets};
 use crate::states::{KeyCodec, StateRows};
 use types::Result;
 use types::failures::Failures;
@@ -291,19 +291,12 @@ fn has(vector: &Vector, partition: &PartitionId) -> bool {
     vector.iter().any(|(known, _)| known == partition)
 }
 
-/// `rows` merged; `None` if one of the layers lacks states of the view.
-fn merged_states(
-    layers: &[Arc<FreshLayer>],
-    view: &ViewVersion,
-    rows: &[&StateRows],
-    plan: &ViewPlan,
-    codec: &KeyCodec,
-) -> Option<StateRows> {
+/// What is merged of a view's states; `None` if one of the layers lacks them.
+fn merged_states<M>(layers: &[Arc<FreshLayer>], view: &ViewVersion, plan: &ViewPlan, merged: impl FnOnce() -> Result<M>) -> Option<M> {
     if !layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))) {
         return None;
     }
-    let merged = merge_sets(plan, codec, rows);
-    merged
+    merged()
         .inspect_err(
             |error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"),
         )
@@ -316,14 +309,21 @@ impl FreshLayer {
     pub fn merge(layers: &[Arc<FreshLayer>], plans: &BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>) -> Result<FreshLayer> {
         Ok(Self::merge_by(layers, |view, rows| {
             let (plan, codec) = plans.get(view)?;
-            merged_states(layers, view, rows, plan, codec)
+            merged_states(layers, view, plan, || merge_sets(plan, codec, rows))
         }))
     }
 
-    /// Merges what several layers of the same epoch have of one view. `None` where [`FreshLayer::merge`] leaves it out.
-    pub fn merge_view(layers: &[Arc<FreshLayer>], view: &ViewVersion, plan: &ViewPlan, codec: &KeyCodec) -> Option<(StateRows, Failures)> {
+    /// Merges what several layers of the same epoch have of one view, into rows that follow one another. It copies
+    /// about `bytes_at_once` while it does. `None` where [`FreshLayer::merge`] leaves it out.
+    pub fn merge_view(
+        layers: &[Arc<FreshLayer>],
+        view: &ViewVersion,
+        plan: &ViewPlan,
+        codec: &KeyCodec,
+        bytes_at_once: usize,
+    ) -> Option<(Vec<StateRows>, Failures)> {
         let rows: Vec<&StateRows> = layers.iter().filter_map(|layer| layer.states.get(view)).map(|rows| &**rows).collect();
-        let states = merged_states(layers, view, &rows, plan, codec)?;
+        let states = merged_states(layers, view, plan, || merge_in_parts(plan, codec, &rows, bytes_at_once))?;
         let mut failures = Failures::default();
         layers.iter().filter_map(|layer| layer.failures.get(view)).for_each(|of_layer| failures.extend(of_layer));
         Some((states, failures))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::plan::{StateExpr, ViewPlan};
 use crate::states::keys::KeyCodec;
-use crate::states::rows::{RowOrder, StateRows, levels, taken_column, tiles};
+use crate::states::rows::{RowOrder, StateRows, first_from, levels, taken_column, tiles};
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
@@ -284,6 +284,32 @@ pub fn merge_sets(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Res
     let keys: Vec<&dyn Array> = sets.iter().map(|rows| rows.keys() as &dyn Array).collect();
     let keys = concat(&keys)?.as_binary::<i32>().clone();
     merge_sorted(plan, &StateRows::sort_encoded(RowOrder::ByTile, batch, keys)?)
+}
+
+/// Merges sorted row sets into sets that follow one another. The rows of a key are in one of them, so that together
+/// they are what [`merge_sets`] makes; but it copies all rows while it merges them, and this about `bytes_at_once`, or
+/// those of one key.
+pub(crate) fn merge_in_parts(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows], bytes_at_once: usize) -> Result<Vec<StateRows>> {
+    let bytes: usize = sets.iter().map(|set| set.memory_bytes()).sum();
+    // The keys that divide the largest set evenly divide the others, too.
+    let Some(largest) = sets.iter().max_by_key(|set| set.len()).filter(|largest| !largest.is_empty()) else {
+        return Ok(vec![merge_sets(plan, codec, sets)?]);
+    };
+    let parts = bytes.div_ceil(bytes_at_once.max(1)).clamp(1, largest.len());
+    let mut from = vec![0; sets.len()];
+    let mut merged = Vec::with_capacity(parts);
+    for part in 1..=parts {
+        let next = (part < parts).then(|| largest.keys().value(part * largest.len() / parts));
+        let end = |set: &StateRows| next.map_or(set.len(), |key| first_from(set.keys(), key));
+        let to: Vec<usize> = sets.iter().map(|set| end(set)).collect();
+        let slices = sets.iter().zip(from.iter().zip(&to)).map(|(set, (from, to))| set.slice(*from..*to));
+        let slices: Vec<StateRows> = slices.filter(|rows| !rows.is_empty()).collect();
+        if !slices.is_empty() {
+            merged.push(merge_sets(plan, codec, &slices.iter().collect::<Vec<_>>())?);
+        }
+        from = to;
+    }
+    Ok(merged)
 }
 
 #[cfg(test)]

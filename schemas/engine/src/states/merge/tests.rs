@@ -21,6 +21,18 @@ fn sets_merge_into_what_all_their_rows_merge_into() {
     let expected = sort_and_merge(&plan, &codec, &batches.concat()).unwrap();
     assert_eq!((merged.batch(), merged.keys()), (expected.batch(), expected.keys()));
     assert!(merge_sets(&plan, &codec, &[]).unwrap().is_empty());
+
+    // In parts of all sizes, down to one for each key.
+    for bytes_at_once in [1 << 20, 2_048, 512, 1] {
+        let parts = merge_in_parts(&plan, &codec, &sets.iter().collect::<Vec<_>>(), bytes_at_once).unwrap();
+        assert!(bytes_at_once < 1 << 20 || parts.len() == 1, "{} parts", parts.len());
+        assert!(bytes_at_once > 1 || parts.len() > 5, "{} parts", parts.len());
+        let of_key = |key: &[u8]| parts.iter().filter(|part| !part.find(key).is_empty()).count();
+        assert!(expected.keys().iter().flatten().all(|key| of_key(key) == 1), "{bytes_at_once}: a key is in several parts");
+        let batch = concat_batches(plan.state_schema(), parts.iter().map(StateRows::batch)).unwrap();
+        assert_eq!(&batch, expected.batch(), "{bytes_at_once}");
+    }
+    assert!(merge_in_parts(&plan, &codec, &[], 1).unwrap().iter().all(StateRows::is_empty));
 }
 
 /// Collected values are merged only where two sets have the same tile.
