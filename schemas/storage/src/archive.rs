@@ -26,6 +26,7 @@ use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
 use types::files::{EventTimeBounds, FileRecord, ObjectName};
+use types::tiles::Micros;
 use types::vector::{Offset, Vector};
 use types::{Error, Result};
 

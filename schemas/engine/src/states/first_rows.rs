@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use arrow::array::{Array, BinaryArray};
+use arrow::array::BinaryArray;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use types::Result;

@@ -1,3 +1,4 @@
+use arrow::array::Array;
 use std::collections::BTreeSet;
 
 use proptest::collection::vec;
