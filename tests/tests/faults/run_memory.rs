@@ -24,7 +24,7 @@ const LIMIT_BYTES: usize = 32 << 20;
 const BASE: i64 = 1_772_366_400_000_000;
 
 /// One of each kind of state.
-pub const AGGREGATES: [&str; 25] = [
+pub const AGGREGATES: [&str; 31] = [
     "count(*)",
     "sum(x)",
     "sum(d)",
@@ -50,6 +50,12 @@ pub const AGGREGATES: [&str; 25] = [
     "session_count(ts, '1s')",
     "longest_gap(ts)",
     "retention(x > 5, x > 10)",
+    "avg(x)",
+    "last_value(u ORDER BY ts)",
+    "stddev(x)",
+    "regr_slope(x, d)",
+    "sequence_count('(?1).*(?2)', ts, x >= 0, x > 10)",
+    "window_funnel('1d', 'strict_order', ts, x >= 0, x > 10)",
 ];
 
 /// The stream `one` has one key, and `many` has a key for every few events.
