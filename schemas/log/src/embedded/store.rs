@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
@@ -23,7 +23,11 @@ use types::{Error, ErrorKind, Result};
 const FORMAT: i64 = 1;
 const FILE_NAME: &str = "log.db";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a writer tries to begin while another one writes. SQLite itself would wait longer from try to try, up to a
+/// tenth of a second, while others that came later begin.
+const BUSY_RETRY: &str = "PRAGMA busy_timeout = 1";
 const READERS: u32 = 4;
+const SQLITE_BUSY: i32 = 5;
 /// A batch row holds at most this many records, and at most about this many bytes unless one record alone is larger.
 const MAX_BATCH_RECORDS: usize = 4096;
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -129,9 +133,15 @@ impl Store {
         write.commit().await.map_err(failed)
     }
 
-    /// Begins a transaction that holds the write lock from the start.
+    /// Begins a transaction that holds the write lock from the start. Waits while another one holds it.
     pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)
+        let began = Instant::now();
+        loop {
+            match self.writer.begin_with("BEGIN IMMEDIATE").await {
+                Err(error) if is_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {}
+                begun => return begun.map_err(failed),
+            }
+        }
     }
 
     pub(super) fn readers(&self) -> &SqlitePool {
@@ -283,7 +293,9 @@ impl Store {
         }
         if trimmed > 0 {
             // A file of an earlier release keeps its size, and uses the room again.
-            sqlx::raw_sql(FREE_PAGES).execute(&self.writer).await.map_err(failed)?;
+            let mut write = self.write().await?;
+            write.execute(FREE_PAGES).await.map_err(failed)?;
+            write.commit().await.map_err(failed)?;
         }
         Ok(trimmed)
     }
@@ -415,7 +427,9 @@ fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> 
 async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
     let mut attempt = 0;
     loop {
-        let pool = connections::pool::<Sqlite>(1).acquire_timeout(BUSY_TIMEOUT * 2);
+        let pool = connections::pool::<Sqlite>(1)
+            .acquire_timeout(BUSY_TIMEOUT * 2)
+            .after_connect(|connection, _| Box::pin(async move { connection.execute(BUSY_RETRY).await.map(drop) }));
         match pool.connect_with(file.clone()).await {
             Ok(pool) => return Ok(pool),
             Err(error) if attempt == 20 => return Err(failed(error)),
@@ -436,6 +450,13 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         Some("11" | "26" | "267" | "523" | "779") => Error::corrupt("the log file is damaged").caused_by(error),
         _ => Error::unavailable("the log file could not be read or written").caused_by(error),
     }
+}
+
+/// Whether another connection holds the lock that is needed.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    // The lowest byte of SQLite's extended codes says what it is.
+    code.and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }
 
 fn missing(source: &TopicPartition, offset: i64) -> Error {

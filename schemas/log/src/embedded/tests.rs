@@ -105,6 +105,20 @@ async fn several_processes_append_at_once_and_offsets_stay_dense() {
     assert_eq!(values, values_of(0, 600));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_waits_while_another_process_writes() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (log_in(&folder).await, log_in(&folder).await);
+    one.create_topic("events", 1).await.unwrap();
+    let held = other.store.write().await.unwrap();
+    let appending = tokio::spawn(async move { one.append("events", numbered(0, 1)).await });
+    // Much longer than it takes to try to begin once.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!appending.is_finished());
+    held.rollback().await.unwrap();
+    assert_eq!(within("the append", appending).await.unwrap().unwrap(), [(0, Offset::ZERO)]);
+}
+
 #[tokio::test]
 async fn records_and_identity_outlive_the_process() {
     let folder = TempDir::new().unwrap();
