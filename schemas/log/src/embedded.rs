@@ -28,6 +28,7 @@ mod lease;
 mod output;
 mod renewing;
 mod store;
+mod wal;
 mod writer;
 
 use store::Store;

@@ -27,6 +27,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 /// tenth of a second, while others that came later begin.
 const BUSY_RETRY: &str = "PRAGMA busy_timeout = 1";
 const READERS: u32 = 4;
+/// A commit after which the write-ahead log has this many pages (64 MiB) copies them to the file itself. The task in
+/// `wal` does it before that.
+const WAL_PAGES: &str = "8000";
+/// How long the copying waits for what appends or reads. Other appends wait for it meanwhile.
+const COPIER_TIMEOUT: Duration = Duration::from_millis(10);
 const SQLITE_BUSY: i32 = 5;
 /// A batch row holds at most this many records, and at most about this many bytes unless one record alone is larger.
 const MAX_BATCH_RECORDS: usize = 4096;
@@ -83,11 +88,21 @@ const READ: &str = "
         (SELECT max(base_offset) FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset <= ?3), ?3)
     ORDER BY base_offset";
 
-/// The open file: one writer connection, a few readers.
+/// How pages of the write-ahead log are copied to the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WalCopy {
+    /// Those that are there when it begins.
+    BesideAppends,
+    /// All of them, while no append begins: the next one begins the write-ahead log anew.
+    Last,
+}
+
+/// The open file: one writer connection, a few readers, and a connection that copies the write-ahead log.
 #[derive(Debug)]
 pub(super) struct Store {
     writer: SqlitePool,
     readers: SqlitePool,
+    copier: SqlitePool,
     pub(super) appends: Attempts,
     pub(super) renewals: Attempts,
 }
@@ -111,12 +126,13 @@ impl Store {
             .busy_timeout(BUSY_TIMEOUT)
             .page_size(8192)
             .auto_vacuum(SqliteAutoVacuum::Incremental)
-            .pragma("wal_autocheckpoint", "2000")
+            .pragma("wal_autocheckpoint", WAL_PAGES)
             .optimize_on_close(false, None);
         let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
+        let copier = connections::pool::<Sqlite>(1).connect_lazy_with(file.clone().busy_timeout(COPIER_TIMEOUT));
         let readers = connections::pool::<Sqlite>(READERS).connect_lazy_with(file.row_buffer_size(16));
         let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));
-        let store = Store { writer, readers, appends, renewals };
+        let store = Store { writer, readers, copier, appends, renewals };
         store.make_tables().await.map_err(|error| in_folder(error, folder))?;
         sync_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         Ok(store)
@@ -142,6 +158,18 @@ impl Store {
                 begun => return begun.map_err(failed),
             }
         }
+    }
+
+    /// Copies pages of the write-ahead log to the file; returns whether it copied all that it was to copy.
+    ///
+    /// SQLite before 3.51.3 could damage the file where one copy follows another while records are appended.
+    pub(super) async fn copy_wal(&self, copy: WalCopy) -> Result<bool> {
+        let sql = match copy {
+            WalCopy::BesideAppends => "PRAGMA wal_checkpoint(PASSIVE)",
+            WalCopy::Last => "PRAGMA wal_checkpoint(RESTART)",
+        };
+        let (busy, pages, copied): (i64, i64, i64) = sqlx::query_as(sql).fetch_one(&self.copier).await.map_err(failed)?;
+        Ok(busy == 0 && pages == copied)
     }
 
     pub(super) fn readers(&self) -> &SqlitePool {

@@ -119,6 +119,23 @@ async fn an_append_waits_while_another_process_writes() {
     assert_eq!(within("the append", appending).await.unwrap().unwrap(), [(0, Offset::ZERO)]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_write_ahead_log_is_copied_to_the_file_and_begins_anew_before_a_commit_would_do_it() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    let bytes = |name: &str| std::fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
+    let value = Bytes::from(vec![7; 18 << 20]);
+    let length = value.len() as u64;
+    for nth in 1..=4 {
+        log.append("events", vec![NewRecord { value: Some(value.clone()), ..NewRecord::default() }]).await.unwrap();
+        until("a copy of the pages", || bytes("log.db") > nth * length).await;
+    }
+    let left = bytes("log.db-wal");
+    assert!(left < 3 * length, "{left} bytes, of {} that were appended", 4 * length);
+    assert_eq!(read_all(&log, "events", 0, 1).await.len(), 4);
+}
+
 #[tokio::test]
 async fn records_and_identity_outlive_the_process() {
     let folder = TempDir::new().unwrap();

@@ -8,8 +8,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use super::Clock;
+use super::batch;
 use super::output;
 use super::store::{self, Store};
+use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
 use types::vector::Offset;
@@ -81,6 +83,7 @@ impl Writer {
 }
 
 async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut inbox: mpsc::Receiver<Request>) {
+    let mut copier = WalCopier::start(store.clone());
     while let Some(first) = inbox.recv().await {
         let mut records = first.records.len();
         let mut group = vec![first];
@@ -90,7 +93,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
             records += next.records.len();
             group.push(next);
         }
-        let outcome = append_group(&store, &clock, &group).await;
+        let outcome = append_group(&store, &clock, &group, &mut copier).await;
         store.appends.note(&outcome);
         appended.send_modify(|count| *count = count.wrapping_add(1));
         answer(group, outcome);
@@ -99,7 +102,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
 
 /// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has
 /// by now, only that request fails.
-async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<RecordPositions>>> {
+async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &mut WalCopier) -> Result<Vec<Result<RecordPositions>>> {
     let mut write = store.write().await?;
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
     let mut topics = BTreeMap::new();
@@ -130,7 +133,8 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
             pending.indices.push((index, nth));
         }
     }
-    let now = clock();
+    let (now, batches) = (clock(), by_partition.len());
+    let bytes: usize = by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum();
     for ((topic_id, number), pending) in by_partition {
         let first = store::append(&mut write, topic_id, number, &pending.records, now).await?;
         for ((request, nth), offset) in pending.indices.into_iter().zip(first..) {
@@ -141,6 +145,7 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
     }
     failpoint::hit("append.before_commit")?;
     write.commit().await.map_err(store::failed)?;
+    copier.appended(batches, bytes);
     failpoint::hit("append.after_commit")?;
     Ok(outcomes)
 }
