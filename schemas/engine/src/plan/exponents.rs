@@ -1,6 +1,6 @@
 //! Writes numbers with an exponent out, in every session: `1e25` is a decimal with 26 digits. DataFusion reads it as
-//! one digit with the point 25 places to the right of it. A quotient of such a decimal loses its digits, and an optimiser
-//! rule that compares one with integers divides by zero.
+//! one digit with the point 25 places to the right of it. A quotient of such a decimal loses its digits, and an
+//! optimiser rule that compares one with integers divides by zero.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256};
 use datafusion::common::config::ConfigOptions;
