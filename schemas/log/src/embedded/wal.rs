@@ -1,8 +1,8 @@
 //! Copies the pages of the write-ahead log to the file, beside the appends.
 //!
-//! SQLite would do that in the commit after which the write-ahead log is long: whoever waits for this append waits until
-//! megabytes are written. Here appends wait only while the last few pages are copied. Then the next one begins the
-//! write-ahead log anew.
+//! SQLite would do that in the commit after which the write-ahead log is long: whoever waits for this append waits
+//! until megabytes are written. Here appends wait only while the last few pages are copied. Then the next one begins
+//! the write-ahead log anew.
 
 use std::sync::Arc;
 use std::time::Duration;
