@@ -18,7 +18,7 @@ use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::Store;
 use crate::consumer::offsets_for;
 use crate::topic::outside;
-use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition};
+use crate::{Fetched, LogEvent, PartitionBounds, Subscription, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
@@ -208,27 +208,43 @@ impl Worker {
         Ok(())
     }
 
-    /// Delivers the new records of each partition; returns whether there were any.
+    /// Delivers the new records of all partitions; returns whether there were any.
     async fn deliver(&mut self) -> Result<bool, End> {
-        let mut delivered = false;
         if self.places.is_empty() {
             return Ok(false);
         }
+        let max_records = self.subscription.max_records.max(1);
         let bounds = self.bounds().await.map_err(End::between_events)?;
+        let (mut delivered, mut waiting, mut records) = (false, Vec::new(), 0);
         for (source, place) in self.places.clone() {
             let of_partition = bounds_of(&bounds, &source)?;
             if place.position == of_partition.end && !is_due(place.end_sent_at, AT_END_EVERY) {
                 continue;
             }
             let topic_id = self.topic_id(&source)?;
-            let max_records = self.subscription.max_records.max(1);
             let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records).await;
             let fetched = fetched.map_err(End::between_events)?;
-            let end_sent_at = fetched.at_end.then(Instant::now);
-            let position = fetched.position;
+            records += fetched.records.len();
+            waiting.push(fetched);
+            if records >= max_records {
+                delivered |= self.send_all(&mut waiting).await?;
+                records = 0;
+            }
+        }
+        delivered |= self.send_all(&mut waiting).await?;
+        Ok(delivered)
+    }
+
+    /// Sends what was read of several partitions at once, so that the worker finds it together: it closes its micro-batch
+    /// as soon as nothing more waits. Returns whether there were records.
+    async fn send_all(&mut self, waiting: &mut Vec<Fetched>) -> Result<bool, End> {
+        let mut delivered = false;
+        for fetched in waiting.drain(..) {
             delivered |= !fetched.records.is_empty();
+            let source = fetched.source.clone();
+            let read = ReadPosition { position: fetched.position, end_sent_at: fetched.at_end.then(Instant::now) };
             self.send(LogEvent::Fetched(fetched)).await?;
-            self.places.insert(source, ReadPosition { position, end_sent_at });
+            self.places.insert(source, read);
         }
         Ok(delivered)
     }
