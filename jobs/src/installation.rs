@@ -31,8 +31,8 @@ use crate::trim::Trimming;
 
 /// How often a serving node checks whether the catalog changed.
 const NODE_POLL: Duration = Duration::from_millis(200);
-/// Merging as many state rows takes some ten milliseconds.
-const MERGED_BESIDE_ROWS: usize = 8_192;
+/// Merging as many state rows takes a few milliseconds, for which the events of the next micro-batch wait.
+const MERGED_BESIDE_ROWS: usize = 2_048;
 
 /// One installation, as opened by one process. Cheap to clone.
 ///

@@ -189,10 +189,15 @@ impl Epoch {
             fresh.publish(layer, self.completeness());
         }
         failpoint::hit("speed.micro_batch_closed")?;
-        if let Some((sinks, _)) = sinks {
-            sinks.append_records().await?;
-        }
-        self.merge_layers(views, fresh).await
+        let append = async {
+            match sinks {
+                Some((sinks, _)) => sinks.append_records().await,
+                None => Ok(()),
+            }
+        };
+        // The log writes the records while layers are merged.
+        let (appended, merged) = futures::join!(append, self.merge_layers(views, fresh));
+        appended.and(merged)
     }
 
     /// Closes the open micro-batch of each partition. Accepted events are kept for the archive, too.
