@@ -16,7 +16,7 @@ use types::files::FileRecord;
 use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{Error, ErrorKind, Result, failpoint};
+use types::{Error, ErrorKind, Result, failpoint, threads};
 
 use crate::epoch::SealedEpoch;
 use crate::layer::Speed;
@@ -77,14 +77,14 @@ impl Retrying {
         let began = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
-            // Encoding runs on a separate thread, so that the threads that serve queries continue.
+            // Encoding runs on a thread that gives way to those of workers.
             let storage = self.speed.storage.clone();
             let write = move || {
                 let outcome = Handle::current().block_on(writing.finish(&storage));
                 (writing, outcome)
             };
             let outcome;
-            (writing, outcome) = tokio::task::spawn_blocking(write).await?;
+            (writing, outcome) = threads::CHECKPOINTS.spawn_blocking(write).await?;
             let Err(error) = outcome else { break };
             self.wait(error, &mut wait).await?;
         }

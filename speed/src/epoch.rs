@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use types::record::{MarkRecord, Record};
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
-use types::{Result, failpoint};
+use types::{Result, failpoint, threads};
 use uuid::Uuid;
 
 use crate::dead_letters::DeadLetters;
@@ -256,7 +256,7 @@ impl Epoch {
             if sizes[from..].iter().sum::<usize>() > self.merged_beside_rows {
                 if self.merging.is_none() {
                     let merged = self.layers[layers.clone()].to_vec();
-                    let task = tokio::task::spawn_blocking(move || FreshLayer::merge(&merged, &plans));
+                    let task = threads::CHECKPOINTS.spawn_blocking(move || FreshLayer::merge(&merged, &plans));
                     self.merging = Some(Merging { layers, task });
                 }
                 return Ok(());

@@ -7,6 +7,7 @@
 //! | [`LEASES`] | renewals of leases | 0 |
 //! | [`LOG`] | appends to the embedded log | 0 |
 //! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
+//! | [`CHECKPOINTS`] | writing a checkpoint's files, and merging large fresh layers: events do not wait for it | 5 |
 //! | [`QUESTIONS`] | lookups that take longer, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
 //! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a question | 9 |
 //! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
@@ -35,6 +36,7 @@ const STACK_BYTES: usize = 8 << 20;
 pub static LEASES: Group = Group::new("leases", 0, Size::One);
 pub static LOG: Group = Group::new("log", 0, Size::One);
 pub static SPEED: Group = Group::new("speed", 0, Size::Processors);
+pub static CHECKPOINTS: Group = Group::new("checkpoints", 5, Size::One);
 pub static QUESTIONS: Group = Group::new("questions", 5, Size::Processors);
 pub static SCANS: Group = Group::new("scans", 9, Size::Processors);
 pub static RUNS: Group = Group::new("runs", 10, Size::Processors);
@@ -49,7 +51,7 @@ pub struct Group {
     runtime: OnceLock<Option<Runtime>>,
 }
 
-static ALL: [&Group; 6] = [&LEASES, &LOG, &SPEED, &QUESTIONS, &SCANS, &RUNS];
+static ALL: [&Group; 7] = [&LEASES, &LOG, &SPEED, &CHECKPOINTS, &QUESTIONS, &SCANS, &RUNS];
 
 /// How many threads run a group's tasks. Those that may block come in addition.
 #[derive(Debug, Clone, Copy)]
