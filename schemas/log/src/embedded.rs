@@ -158,6 +158,7 @@ impl Log for EmbeddedLog {
             events,
             stop: stop.clone(),
             appended: self.appended.clone(),
+            writes: consumer::Writes::default(),
             clock: self.clock.clone(),
             held: BTreeMap::new(),
             places: BTreeMap::new(),

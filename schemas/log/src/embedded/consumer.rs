@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Clock;
 use super::lease::Leases;
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
-use super::store::Store;
+use super::store::{Store, WalState};
 use crate::consumer::offsets_for;
 use crate::topic::outside;
 use crate::{Fetched, LogEvent, PartitionBounds, Subscription, TopicPartition};
@@ -24,8 +24,10 @@ use types::{Error, ErrorKind, Result};
 
 /// How often to check whether partitions must change hands.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How soon an append by another process is noticed.
+/// How often to look for records that another process appended.
 const POLL_EVERY: Duration = Duration::from_millis(20);
+/// The same while the log file is written: looking at whether it is costs next to nothing.
+const POLL_WRITTEN_EVERY: Duration = Duration::from_millis(5);
 /// How often to repeat that a partition is at its end.
 const AT_END_EVERY: Duration = Duration::from_millis(500);
 /// A log file that cannot be read for this long ends the consumer.
@@ -41,6 +43,7 @@ pub(super) struct Worker {
     pub(super) stop: CancellationToken,
     /// Counts this process's appends.
     pub(super) appended: watch::Receiver<u64>,
+    pub(super) writes: Writes,
     pub(super) clock: Clock,
     pub(super) held: HeldPartitions,
     pub(super) renewing: Renewing,
@@ -56,6 +59,31 @@ pub(super) struct ReadPosition {
     position: Offset,
     /// When the end of the partition was last sent to the worker; `None` if it was not, or if the end has moved since.
     end_sent_at: Option<Instant>,
+}
+
+/// Notices that a process writes to the log file.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// What was last seen of the write-ahead log, and since when.
+    seen: Option<(WalState, Instant)>,
+}
+
+impl Writes {
+    /// Waits until it is time to look for records: soon if a process writes.
+    async fn wait(&mut self, store: &Store) {
+        let began = Instant::now();
+        while began.elapsed() < POLL_EVERY {
+            tokio::time::sleep(POLL_WRITTEN_EVERY).await;
+            let (found, now) = (store.wal_state(), Instant::now());
+            if self.seen.is_none_or(|(seen, _)| seen != found) {
+                self.seen = Some((found, now));
+            }
+            // Pages are written a moment before their transaction is committed: records may come after the last change.
+            if self.seen.is_some_and(|(_, since)| since.elapsed() < POLL_EVERY) {
+                return;
+            }
+        }
+    }
 }
 
 /// Why the consumer ends.
@@ -250,11 +278,12 @@ impl Worker {
     }
 
     async fn idle(&mut self) -> Result<(), End> {
+        let Worker { stop, events, appended, store, writes, .. } = self;
         tokio::select! {
-            _ = self.stop.cancelled() => Ok(()),
-            _ = self.events.closed() => Err(End::Closed),
-            _ = tokio::time::sleep(POLL_EVERY) => Ok(()),
-            changed = self.appended.changed() => {
+            _ = stop.cancelled() => Ok(()),
+            _ = events.closed() => Err(End::Closed),
+            () = writes.wait(store) => Ok(()),
+            changed = appended.changed() => {
                 if changed.is_err() {
                     tokio::time::sleep(POLL_EVERY).await;
                 }

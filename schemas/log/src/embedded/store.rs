@@ -1,8 +1,9 @@
 //! The log's SQLite file: its tables, and all reads and writes of topics and record batches.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
@@ -22,6 +23,8 @@ use types::{Error, ErrorKind, Result};
 /// The format of the file, kept in SQLite's `user_version`.
 const FORMAT: i64 = 1;
 const FILE_NAME: &str = "log.db";
+/// SQLite's write-ahead log.
+const WAL_NAME: &str = "log.db-wal";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a writer tries to begin while another one writes. SQLite itself would wait longer from try to try, up to a
 /// tenth of a second, while others that came later begin.
@@ -97,12 +100,20 @@ pub(super) enum WalCopy {
     Last,
 }
 
+/// The write-ahead log's file as the system describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WalState {
+    length: Option<u64>,
+    modified: Option<SystemTime>,
+}
+
 /// The open file: one writer connection, a few readers, and a connection that copies the write-ahead log.
 #[derive(Debug)]
 pub(super) struct Store {
     writer: SqlitePool,
     readers: SqlitePool,
     copier: SqlitePool,
+    wal: PathBuf,
     pub(super) appends: Attempts,
     pub(super) renewals: Attempts,
 }
@@ -132,7 +143,8 @@ impl Store {
         let copier = connections::pool::<Sqlite>(1).connect_lazy_with(file.clone().busy_timeout(COPIER_TIMEOUT));
         let readers = connections::pool::<Sqlite>(READERS).connect_lazy_with(file.row_buffer_size(16));
         let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));
-        let store = Store { writer, readers, copier, appends, renewals };
+        let wal = folder.join(WAL_NAME);
+        let store = Store { writer, readers, copier, wal, appends, renewals };
         store.make_tables().await.map_err(|error| in_folder(error, folder))?;
         sync_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         Ok(store)
@@ -170,6 +182,13 @@ impl Store {
         };
         let (busy, pages, copied): (i64, i64, i64) = sqlx::query_as(sql).fetch_one(&self.copier).await.map_err(failed)?;
         Ok(busy == 0 && pages == copied)
+    }
+
+    /// What changes when a process writes to the log.
+    pub(super) fn wal_state(&self) -> WalState {
+        // Not by opening the file: closing it would release SQLite's locks.
+        let file = std::fs::metadata(&self.wal).ok();
+        WalState { length: file.as_ref().map(Metadata::len), modified: file.and_then(|file| file.modified().ok()) }
     }
 
     pub(super) fn readers(&self) -> &SqlitePool {

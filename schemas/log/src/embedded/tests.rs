@@ -276,6 +276,18 @@ async fn a_consumer_reads_as_far_ahead_of_its_worker_as_the_queue_has_places() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_by_another_process_changes_what_is_seen_of_the_write_ahead_log() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (log_in(&folder).await, log_in(&folder).await);
+    one.create_topic("events", 1).await.unwrap();
+    let before = one.store.wal_state();
+    assert_eq!(one.bounds("events").await.unwrap()[0].end, Offset::ZERO);
+    assert_eq!(one.store.wal_state(), before, "a read changes nothing");
+    other.append("events", numbered(0, 10)).await.unwrap();
+    assert_ne!(one.store.wal_state(), before);
+}
+
 /// The consumer and the test share one thread: what is sent at once is there at once.
 #[tokio::test]
 async fn a_consumer_delivers_the_records_of_its_partitions_together() {
