@@ -263,8 +263,8 @@ impl Worker {
         Ok(delivered)
     }
 
-    /// Sends what was read of several partitions at once, so that the worker finds it together: it closes its micro-batch
-    /// as soon as nothing more waits. Returns whether there were records.
+    /// Sends what was read of several partitions at once, so that the worker finds it together: it closes its
+    /// micro-batch as soon as nothing more waits. Returns whether there were records.
     async fn send_all(&mut self, waiting: &mut Vec<Fetched>) -> Result<bool, End> {
         let mut delivered = false;
         for fetched in waiting.drain(..) {
