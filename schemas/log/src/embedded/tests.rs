@@ -124,16 +124,24 @@ async fn the_write_ahead_log_is_copied_to_the_file_and_begins_anew_before_a_comm
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
     log.create_topic("events", 1).await.unwrap();
-    let bytes = |name: &str| std::fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
-    let value = Bytes::from(vec![7; 18 << 20]);
-    let length = value.len() as u64;
-    for nth in 1..=4 {
-        log.append("events", vec![NewRecord { value: Some(value.clone()), ..NewRecord::default() }]).await.unwrap();
-        until("a copy of the pages", || bytes("log.db") > nth * length).await;
-    }
-    let left = bytes("log.db-wal");
-    assert!(left < 3 * length, "{left} bytes, of {} that were appended", 4 * length);
-    assert_eq!(read_all(&log, "events", 0, 1).await.len(), 4);
+    let wal = async || -> (i64, i64, i64) { sqlx::query_as("PRAGMA wal_checkpoint(NOOP)").fetch_one(log.store.readers()).await.unwrap() };
+    let large = NewRecord { value: Some(Bytes::from(vec![7; 18 << 20])), ..NewRecord::default() };
+    log.append("events", vec![large]).await.unwrap();
+    let copied = async {
+        loop {
+            let (_, pages, copied) = wal().await;
+            if pages == copied {
+                return pages;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let pages = within("a copy of all pages", copied).await;
+    assert!(pages > 2_000, "{pages} pages are fewer than the record has");
+    log.append("events", numbered(0, 1)).await.unwrap();
+    let (_, pages, _) = wal().await;
+    assert!(pages < 100, "the write-ahead log goes on, at {pages} pages");
+    assert_eq!(read_all(&log, "events", 0, 1).await.len(), 2);
 }
 
 #[tokio::test]
@@ -282,8 +290,6 @@ async fn an_append_by_another_process_changes_what_is_seen_of_the_write_ahead_lo
     let (one, other) = (log_in(&folder).await, log_in(&folder).await);
     one.create_topic("events", 1).await.unwrap();
     let before = one.store.wal_state();
-    assert_eq!(one.bounds("events").await.unwrap()[0].end, Offset::ZERO);
-    assert_eq!(one.store.wal_state(), before, "a read changes nothing");
     other.append("events", numbered(0, 10)).await.unwrap();
     assert_ne!(one.store.wal_state(), before);
 }
