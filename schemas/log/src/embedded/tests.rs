@@ -294,30 +294,6 @@ async fn an_append_by_another_process_changes_what_is_seen_of_the_write_ahead_lo
     assert_ne!(one.store.wal_state(), before);
 }
 
-/// The consumer and the test share one thread: what is sent at once is there at once.
-#[tokio::test]
-async fn a_consumer_delivers_the_records_of_its_partitions_together() {
-    let folder = TempDir::new().unwrap();
-    let log = log_in(&folder).await;
-    log.create_topic("events", 3).await.unwrap();
-    let mut consumer = log.subscribe(Subscription { queue: 16, max_records: 100, ..subscription("a", &["events"]) }).await.unwrap();
-    match within("its partitions", consumer.events.recv()).await {
-        Some(LogEvent::Assigned { partitions, start }) => {
-            start.send(Ok(partitions.into_iter().map(|source| (source, Offset::ZERO)).collect())).unwrap();
-        }
-        other => panic!("{other:?}"),
-    }
-    log.append("events", numbered(0, 60)).await.unwrap();
-    loop {
-        match within("the records", consumer.events.recv()).await {
-            Some(LogEvent::Fetched(fetched)) if fetched.records.is_empty() => {}
-            Some(LogEvent::Fetched(_)) => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(consumer.events.len(), 2, "those of the other partitions");
-}
-
 /// Whether a lease could not be renewed in time: then it is lost, rightly.
 fn is_too_long_for_leases(stood_still: &StoodStill) -> bool {
     stood_still.longest() > lease::LEASE - 3 * lease::RENEW_EVERY
