@@ -1,8 +1,8 @@
 //! Copies the pages of the write-ahead log to the file, beside the appends.
 //!
-//! SQLite would do that in the commit after which the write-ahead log is long: whoever waits for this append waits
-//! until megabytes are written. Here appends wait only while the last few pages are copied. Then the next one begins
-//! the write-ahead log anew.
+//! SQLite itself would copy them in the first commit that finds the write-ahead log long enough, and that append would
+//! take until megabytes are written. Here, appends wait only while the last few pages are copied. The next append then
+//! starts the write-ahead log from its beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
