@@ -98,7 +98,7 @@ impl Group {
     }
 }
 
-/// A clock for tests: whoever renews a lease reads it, and the receiver gets the name of the thread that did.
+/// A clock for tests. The receiver gets the name of each thread that reads it, such as one that renews a lease.
 pub fn clock_noting_threads(now: impl Fn() -> Micros + Send + Sync + 'static) -> (Clock, UnboundedReceiver<String>) {
     let (reads, threads) = unbounded_channel();
     let clock = move || {
