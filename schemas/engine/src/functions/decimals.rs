@@ -114,27 +114,17 @@ struct DecimalFunction {
     signature: Signature,
 }
 
-impl DecimalFunction {
-    /// Returns the text of `left / right`, which names the result's column.
-    fn written(&self, arguments: &[Expr], name: impl Fn(&Expr) -> String) -> Result<String> {
-        match arguments {
-            [left, right] => Ok(format!("{} {} {}", name(left), self.operator.operator(), name(right))),
-            _ => plan_err!("{} was called with {} arguments: expected 2", self.name(), arguments.len()),
-        }
-    }
-}
-
 impl ScalarUDFImpl for DecimalFunction {
     fn name(&self) -> &str {
         self.operator.name()
     }
 
-    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, Expr::to_string)
-    }
-
+    /// The text of `left / right`, as DataFusion names the result's column.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, |argument| argument.schema_name().to_string())
+        match arguments {
+            [left, right] => Ok(format!("{} {} {}", left.schema_name(), self.operator.operator(), right.schema_name())),
+            _ => plan_err!("{} was called with {} arguments: expected 2", self.name(), arguments.len()),
+        }
     }
 
     fn signature(&self) -> &Signature {

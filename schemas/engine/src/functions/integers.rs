@@ -66,12 +66,11 @@ impl ScalarUDFImpl for IntegerFunction {
 
     /// The text of the operator with its operands, as DataFusion names the result's column.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        let name = |argument: &Expr| argument.schema_name().to_string();
         match (self.operator, arguments) {
-            (IntegerOperator::Add, [left, right]) => Ok(format!("{} + {}", name(left), name(right))),
-            (IntegerOperator::Subtract, [left, right]) => Ok(format!("{} - {}", name(left), name(right))),
-            (IntegerOperator::Multiply, [left, right]) => Ok(format!("{} * {}", name(left), name(right))),
-            (IntegerOperator::Negate, [operand]) => Ok(format!("(- {})", name(operand))),
+            (IntegerOperator::Add, [left, right]) => Ok(format!("{} + {}", left.schema_name(), right.schema_name())),
+            (IntegerOperator::Subtract, [left, right]) => Ok(format!("{} - {}", left.schema_name(), right.schema_name())),
+            (IntegerOperator::Multiply, [left, right]) => Ok(format!("{} * {}", left.schema_name(), right.schema_name())),
+            (IntegerOperator::Negate, [operand]) => Ok(format!("(- {})", operand.schema_name())),
             _ => plan_err!("{} was called with {} arguments", self.name(), arguments.len()),
         }
     }

@@ -34,10 +34,6 @@ impl ScalarUDFImpl for Length {
     }
 
     /// As it was written: the argument alone.
-    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
-        Ok(arguments.first().map(Expr::to_string).unwrap_or_default())
-    }
-
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         Ok(arguments.first().map(|argument| argument.schema_name().to_string()).unwrap_or_default())
     }

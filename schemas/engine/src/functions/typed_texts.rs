@@ -58,11 +58,6 @@ impl TypedText {
             other => plan_err!("{} was called with ({other}): expected a TEXT", self.name),
         }
     }
-
-    fn written(&self, arguments: &[Expr], name: impl Fn(&Expr) -> String) -> Result<String> {
-        let operands: Vec<String> = arguments.iter().map(name).collect();
-        Ok(format!("CAST({} AS {})", operands.join(", "), self.type_name))
-    }
 }
 
 impl ScalarUDFImpl for TypedText {
@@ -70,12 +65,9 @@ impl ScalarUDFImpl for TypedText {
         self.name
     }
 
-    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, Expr::to_string)
-    }
-
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.written(arguments, |argument| argument.schema_name().to_string())
+        let operands: Vec<String> = arguments.iter().map(|argument| argument.schema_name().to_string()).collect();
+        Ok(format!("CAST({} AS {})", operands.join(", "), self.type_name))
     }
 
     fn signature(&self) -> &Signature {

@@ -140,10 +140,6 @@ impl ScalarUDFImpl for Overflow {
         OVERFLOW
     }
 
-    fn display_name(&self, _: &[Expr]) -> Result<String> {
-        Ok(self.text.clone())
-    }
-
     fn schema_name(&self, _: &[Expr]) -> Result<String> {
         Ok(self.text.clone())
     }
