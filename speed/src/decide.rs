@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use engine::events::{Decoder, Event};
+use definitions::durations::format_duration_parts;
+use engine::events::{Decoder, Event, format_timestamp};
 use types::Result;
 use types::record::Record;
 use types::tiles::{Micros, micros};
@@ -60,13 +61,8 @@ impl Decider {
             Ok(event) => event,
             Err(error) => return Ok(Decision::DeadLetter(error.to_string())),
         };
-        let ahead_us = event.event_time().saturating_sub(clock);
-        if ahead_us > self.max_future_us {
-            return Ok(Decision::DeadLetter(format!(
-                "the event time is {} s after the partition's clock: expected at most {} s",
-                ahead_us / 1_000_000,
-                self.max_future_us / 1_000_000
-            )));
+        if let Some(reason) = too_far_ahead(event.event_time(), clock, "the partition's clock", self.max_future_us) {
+            return Ok(Decision::DeadLetter(reason));
         }
         if let Some(id) = event.id()
             && !self.ids.admit(&id, record.timestamp, clock)?
@@ -95,6 +91,18 @@ impl Decider {
     pub fn ids(&self) -> usize {
         self.ids.len()
     }
+}
+
+/// Returns why an event of this time is refused by this clock, if it is. `whose` names the clock, and `most_us` is
+/// `speed.max_future`.
+pub fn too_far_ahead(event_time: Micros, clock: Micros, whose: &str, most_us: Micros) -> Option<String> {
+    if event_time.saturating_sub(clock) <= most_us {
+        return None;
+    }
+    let (found, clock) = (format_timestamp(event_time), format_timestamp(clock));
+    let most = format_duration_parts(Duration::from_micros(most_us.unsigned_abs()));
+    let expected = format!("expected at most {most} after the clock (speed.max_future)");
+    Some(format!("event time: found {found} with {whose} at {clock}, {expected}"))
 }
 
 #[cfg(test)]

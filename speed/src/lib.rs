@@ -31,7 +31,7 @@ mod subscriptions;
 mod views;
 mod worker;
 
-pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
+pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
 pub use layer::{Speed, SpeedSettings};
 pub use let_go::ProcessIds;
 pub use partition_state::{PartitionState, checkpoint_record};

@@ -50,6 +50,11 @@ mod tests {
                 "the event time is 8123 s after the partition's clock: expected at most 600 s",
                 "the event time is .. s after the partition's clock: expected at most 600 s",
             ),
+            (
+                "event time: found 2027-01-01T00:00:00Z with the partition's clock at 2026-11-28T10:56:12.158848Z, \
+                 expected at most 10m after the clock (speed.max_future)",
+                "event time: found .., expected at most 10m after the clock (speed.max_future)",
+            ),
         ];
         for (reason, expected) in classes {
             assert_eq!(class(reason), expected);

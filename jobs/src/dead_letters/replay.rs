@@ -19,7 +19,8 @@ use definitions::StreamDefinition;
 use engine::events::Decoder;
 use event_log::NewRecord;
 use serde::Serialize;
-use types::tiles::Micros;
+use speed::too_far_ahead;
+use types::tiles::{Micros, micros};
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -329,10 +330,8 @@ impl Rules {
     /// Returns what a record without a key is partitioned by, as our producers do: the event's key, else its id.
     fn partition_by(&self, letter: &DeadLetter, now: Micros) -> Result<Option<Bytes>, String> {
         let event = self.decoder.decode(letter.value.as_deref()).map_err(|error| error.to_string())?;
-        let ahead = event.event_time().saturating_sub(now);
-        if ahead > i64::try_from(self.max_future.as_micros()).unwrap_or(i64::MAX) {
-            let (ahead, most) = (ahead / 1_000_000, self.max_future.as_secs());
-            return Err(format!("the event time is {ahead} s after now: expected at most {most} s (speed.max_future)"));
+        if let Some(reason) = too_far_ahead(event.event_time(), now, "this machine's clock", micros(self.max_future)) {
+            return Err(reason);
         }
         Ok(event.key().or_else(|| event.id()).map(|text| Bytes::from(text.into_owned())))
     }

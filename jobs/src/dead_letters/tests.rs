@@ -192,6 +192,22 @@ async fn origin(bench: &Bench, offset: i64) -> Bytes {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_the_far_future_is_refused_with_its_time_and_counted_as_one_reason() {
+    let bench = Bench::new().await;
+    let of_year = |year: u32| format!("{{\"id\":\"d\",\"ts\":\"{year}-01-01T00:00:00Z\",\"amount\":1}}");
+    bench.append(&[of_year(2998).as_bytes(), of_year(2999).as_bytes()]).await;
+    assert_eq!(bench.work().await, (0, 2));
+    let reason = "event time: found .., expected at most 10m after the clock (speed.max_future)";
+    let listing = bench.list(Selection::default()).await;
+    assert_eq!((listing.reasons[0].reason.as_str(), listing.reasons[0].count), (reason, 2));
+    let refused = bench.replay(ReplayOptions::default()).await.unwrap();
+    assert_eq!(refused.refused_reasons, [(reason.to_owned(), 2)]);
+    let first = &refused.first_refused[0].reason;
+    assert!(first.starts_with("event time: found 299"), "{first}");
+    assert!(first.contains("-01-01T00:00:00Z with this machine's clock at 2"), "{first}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn original_bytes_are_replayed_when_the_definition_takes_them_now() {
     let bench = Bench::new().await;
     bench.append(&[NO_AMOUNT, TEXT_AMOUNT, NO_AMOUNT]).await;

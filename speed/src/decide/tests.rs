@@ -105,6 +105,17 @@ fn an_event_past_max_future_is_a_dead_letter_and_does_not_move_the_event_clock()
 }
 
 #[test]
+fn the_reason_of_an_event_past_max_future_has_its_time_the_clock_and_the_setting() {
+    let decoder = decoder("1s");
+    let mut decider = Decider::new(None, None, Duration::from_secs(10), None, &space());
+    let late = record(0, 1_000_000, 1, 1_798_761_600_000_000);
+    let decision = decider.decide(&decoder, &late).unwrap();
+    let expected = "event time: found 2027-01-01T00:00:00Z with the partition's clock at 1970-01-01T00:00:01Z, \
+        expected at most 10s after the clock (speed.max_future)";
+    assert!(matches!(&decision, Decision::DeadLetter(reason) if reason == expected), "{decision:?}");
+}
+
+#[test]
 fn remembered_ids_are_bounded_by_the_window() {
     let decoder = decoder("1s");
     let mut decider = Decider::new(None, None, Duration::from_secs(10), Some(Duration::from_secs(1)), &space());
