@@ -19,7 +19,7 @@ use catalog::{
     serve_version,
 };
 use committed::registry::{BrokenOutput, LiveView, Registry};
-use definitions::{Definitions, KEEP_OLD, parse};
+use definitions::{AlertDefinition, Definitions, KEEP_OLD, SinkDefinition, parse};
 use engine::functions::Functions;
 use engine::parameters::names_in;
 use event_log::Log;
@@ -266,9 +266,30 @@ pub(crate) async fn checked_records(
             .with("help", "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped")
     })?;
     refuse_short_retentions(&registry)?;
+    let registry = with_places(registry, changes);
     refuse_broken_outputs(&registry, functions).await?;
     refuse_loops(&registry)?;
     Ok(records)
+}
+
+/// The registry with the sinks and alerts as the files have them, so that their mistakes name the files. One that has
+/// another text there, or none, is of the catalog alone.
+fn with_places(mut registry: Registry, changes: &Changes) -> Registry {
+    for sink in &mut registry.sinks {
+        let text = normalised(&sink.definition.sql);
+        let is_it = |file: &&SinkDefinition| file.name == sink.name && normalised(&file.sql) == text;
+        if let Some(in_file) = changes.sinks.iter().find(is_it) {
+            sink.definition = Arc::new(in_file.clone());
+        }
+    }
+    for alert in &mut registry.alerts {
+        let text = normalised(&alert.definition.sql);
+        let is_it = |file: &&AlertDefinition| file.name == alert.name && normalised(&file.sql) == text;
+        if let Some(in_file) = changes.alerts.iter().find(is_it) {
+            alert.definition = Arc::new(in_file.clone());
+        }
+    }
+    registry
 }
 
 /// Checks the sinks and alerts of a catalog state as it would be.

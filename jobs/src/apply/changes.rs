@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord};
-use definitions::{Definitions, ParameterDefinition, parse};
+use definitions::{AlertDefinition, Definitions, ParameterDefinition, SinkDefinition, parse};
 use serde::Serialize;
 use types::{Error, Result};
 
@@ -23,6 +23,11 @@ pub struct Changes {
     /// The live view versions that read columns which are decoded again: none of them is kept.
     #[serde(skip)]
     pub stale: Vec<ReadingView>,
+    /// The sinks and alerts of the files, with their places in them.
+    #[serde(skip)]
+    pub(crate) sinks: Vec<SinkDefinition>,
+    #[serde(skip)]
+    pub(crate) alerts: Vec<AlertDefinition>,
     /// The catalog revision on which the plan is based.
     pub revision: i64,
 }
@@ -215,7 +220,8 @@ pub(crate) fn plan_changes(state: &CatalogState, definitions: &Definitions, stag
         }
     }
     changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
-    Changes { changes, revision: state.revision, ..Changes::default() }
+    let (sinks, alerts) = (definitions.sinks.clone(), definitions.alerts.clone());
+    Changes { changes, sinks, alerts, revision: state.revision, ..Changes::default() }
 }
 
 type DefinitionKindOrder = u8;

@@ -431,3 +431,23 @@ async fn a_view_does_not_lose_what_a_live_alert_reads() {
     // The view goes with the alert.
     apply_files(&target, &definitions(&[STREAM]), true, 3).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_breaks_an_alert_is_reported_with_its_place_in_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let target = target_of(&catalog, &storage, &*log, &functions);
+    let files = |view: &str| {
+        let alert = format!("-- Who is busy.\n\n{ALERT}");
+        let file = Some(PathBuf::from("alerts/busy.sql"));
+        let sources = [(None, STREAM.to_owned()), (None, view.to_owned()), (file, alert)];
+        let (definitions, problems) = parse_definitions(&sources);
+        assert!(problems.is_empty(), "{problems}");
+        definitions
+    };
+    apply_files(&target, &files(VIEW), false, 1).await.unwrap();
+    let error = apply_files(&target, &files(&VIEW.replace("AS n", "AS m")), false, 2).await.unwrap_err();
+    assert!(error.message().starts_with("the alert \"busy\" could no longer be planned"), "{error}");
+    assert!(error.message().contains(": alerts/busy.sql:3:"), "{error}");
+}
