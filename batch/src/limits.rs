@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, RunRecord};
-use definitions::durations::format_duration_parts;
+use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::parse::parse_view;
 use types::{Error, ErrorKind};
 
@@ -57,10 +57,10 @@ impl RunLimits {
         if error.kind() != ErrorKind::Limit {
             return error;
         }
-        let limit_mib = self.memory_limit_bytes(settings) >> 20;
+        let limit = format_bytes((self.memory_limit_bytes(settings) as u64 >> 20) << 20);
         match self.is_lower_than(settings) {
-            true => error.with("help", format_args!("raise `memory_limit` in the view's options, which is {limit_mib} MiB")),
-            false => error.with("help", format_args!("raise `memory_limit` in [batch]: this run may take {limit_mib} MiB of it")),
+            true => error.with("help", format_args!("raise `memory_limit` in the view's options, which is {limit}")),
+            false => error.with("help", format_args!("raise `memory_limit` in [batch]: this run may take {limit} of it")),
         }
     }
 

@@ -88,9 +88,9 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A size in the largest binary unit that it reaches, such as `1.69 GiB`.
-pub fn size(bytes: i64) -> String {
-    HumanBytes(bytes.max(0) as u64).to_string()
+/// A size in the largest binary unit that it reaches, such as `1.69 GiB`. A negative one is none.
+pub fn size(bytes: impl TryInto<u64>) -> String {
+    HumanBytes(bytes.try_into().unwrap_or(0)).to_string()
 }
 
 /// A count and its noun: `1 row`, `12 rows`.
@@ -152,6 +152,12 @@ mod tests {
     fn a_cell_of_several_lines_is_cut_to_its_first() {
         assert_eq!(one_line("CREATE VIEW a AS\r\nSELECT 1"), "CREATE VIEW a AS ..");
         assert_eq!((one_line("SELECT 1\n"), one_line("")), ("SELECT 1\n".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn a_size_is_written_alike_whatever_number_has_it() {
+        assert_eq!([size(183_326i64), size(183_326u64)], ["179.03 KiB", "179.03 KiB"]);
+        assert_eq!((size(-1i64), size(21_600_000u64)), ("0 B".to_owned(), "20.60 MiB".to_owned()));
     }
 
     #[test]

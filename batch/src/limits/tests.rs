@@ -42,11 +42,11 @@ fn a_views_memory_limit_lowers_the_processs_and_never_raises_it() {
 fn the_help_names_the_limit_that_was_reached() {
     let help = |options: &str| limits(options).with_help(Error::new(ErrorKind::Limit, "full"), &settings(1 << 30)).to_string();
     assert!(
-        help("memory_limit = '64MiB'").contains("raise `memory_limit` in the view's options, which is 64 MiB"),
+        help("memory_limit = '64MiB'").contains("raise `memory_limit` in the view's options, which is 64MiB"),
         "{}",
         help("memory_limit = '64MiB'")
     );
-    assert!(help("every = '1h'").contains("raise `memory_limit` in [batch]: this run may take 1024 MiB of it"), "{}", help("every = '1h'"));
+    assert!(help("every = '1h'").contains("raise `memory_limit` in [batch]: this run may take 1GiB of it"), "{}", help("every = '1h'"));
     let other = limits("every = '1h'").with_help(Error::conflict("other"), &settings(1 << 30));
     assert!(!other.to_string().contains("memory_limit"), "{other}");
 }

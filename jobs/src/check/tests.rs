@@ -41,7 +41,7 @@ async fn a_sound_project_shows_columns_hops_states_and_the_next_runs() {
     assert_eq!(hops, [("1h", "1min"), ("7d", "1h")]);
     assert_eq!(checked.streams[0].dedup_memory_bytes_at_1k_per_s, Some(36 * 1_000 * 600));
     let text = checked.text();
-    assert!(text.contains("about 21MiB of memory at 1,000 events/s") && text.ends_with("1 stream and 1 view: no errors"), "{text}");
+    assert!(text.contains("about 20.60 MiB of memory at 1,000 events/s") && text.ends_with("1 stream and 1 view: no errors"), "{text}");
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn one_view_is_reported_alone() {
 async fn a_long_window_is_reported_with_its_disk_and_a_warning_past_the_setting() {
     let checked = check(&[("streams/pay.sql", &STREAM.replace("10m", "1d"))]).await.with_dedup_memory(64 << 20);
     let text = checked.text();
-    assert!(text.contains("within 1d: about 64MiB of memory and 2472MiB of local disk at 1,000 events/s"), "{text}");
+    assert!(text.contains("within 1d: about 64.00 MiB of memory and 2.41 GiB of local disk at 1,000 events/s"), "{text}");
     assert!(text.contains("warning: at that rate [speed] dedup_memory = \"181MiB\" is needed"), "{text}");
     let text = checked.with_dedup_memory(256 << 20).text();
     assert!(!text.contains("warning"), "{text}");

@@ -7,7 +7,7 @@ use definitions::Severity;
 use definitions::durations::format_bytes;
 
 use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport, mebibytes};
-use crate::output::{count_of, table};
+use crate::output::{count_of, size, table};
 
 pub(super) fn checked(checked: &Checked) -> String {
     let found = &checked.diagnostics;
@@ -63,8 +63,8 @@ fn write_duplicates(text: &mut String, stream: &StreamReport) {
         return;
     };
     let disk = stream.dedup_disk_bytes_at_1k_per_s.filter(|bytes| *bytes > 0);
-    let disk = disk.map(|bytes| format!(" and {} of local disk", mebibytes(bytes))).unwrap_or_default();
-    let _ = writeln!(text, "  duplicates   by {id} within {within}: about {} of memory{disk} at 1,000 events/s", mebibytes(memory));
+    let disk = disk.map(|bytes| format!(" and {} of local disk", size(bytes))).unwrap_or_default();
+    let _ = writeln!(text, "  duplicates   by {id} within {within}: about {} of memory{disk} at 1,000 events/s", size(memory));
     if let Some(wanted) = stream.dedup_memory_wanted_bytes_at_1k_per_s {
         let wanted = mebibytes(wanted);
         let _ = writeln!(

@@ -6,7 +6,7 @@ use clap::Args;
 use types::{ErrorKind, Result};
 
 use super::{Change, Context, Done, progress};
-use crate::output::{count_of, table};
+use crate::output::{count_of, size, table};
 use crate::repair::{Action, CheckProgress, RepairOptions, RepairReport, StepOutcome, repair};
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
 }
 
 fn text(report: &RepairReport) -> String {
-    let mut text = format!("{}, {}: ", count_of(report.files, "file"), count_of(report.bytes, "byte"));
+    let mut text = format!("{}, {}: ", count_of(report.files, "file"), size(report.bytes));
     match report.steps.len() {
         0 => text.push_str("no damage found"),
         1 => text.push_str("1 is damaged"),

@@ -109,7 +109,7 @@ async fn a_bound_that_is_less_than_what_is_served_is_named() {
     for (most, is_named) in [(None, false), (Some(70), false), (Some(69), true)] {
         report.cache_bytes = most;
         let text = report.text();
-        assert_eq!(text.contains("serving.cache_bytes is 69 B, and a node has local copies of the 70 B"), is_named, "{text}");
+        assert_eq!(text.contains("serving.cache_bytes is 69B, and a node has local copies of the 70 B"), is_named, "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Formats `storage` as text.
 
 use catalog::DefinitionStatus;
-use indicatif::HumanBytes;
+use definitions::durations::format_bytes;
 
 use super::{AgeUsage, LogWouldFree, StorageReport, StreamUsage, Usage, ViewUsage};
 use crate::output::{size, table};
@@ -29,7 +29,7 @@ impl StorageReport {
             parts.push(would_free.join("\n"));
         }
         if let Some(most) = self.cache_bytes.filter(|most| self.served_bytes > i64::try_from(*most).unwrap_or(i64::MAX)) {
-            let (served, most) = (size(self.served_bytes), HumanBytes(most));
+            let (served, most) = (size(self.served_bytes), format_bytes(most));
             parts.push(format!("serving.cache_bytes is {most}, and a node has local copies of the {served} that are served: raise it"));
         }
         parts.join("\n\n")
@@ -51,7 +51,7 @@ impl StorageReport {
 
     fn other_rows(&self) -> Vec<Vec<String>> {
         let files = |what: &str, usage: Usage| vec![what.to_owned(), usage.files.to_string(), size(usage.bytes)];
-        let local = |what: &str, size: Option<u64>| size.map(|size| vec![what.to_owned(), "-".to_owned(), HumanBytes(size).to_string()]);
+        let local = |what: &str, bytes: Option<u64>| bytes.map(|bytes| vec![what.to_owned(), "-".to_owned(), size(bytes)]);
         let segments = files("states of checkpoints", self.segments);
         let to_be_deleted = files("to be deleted", self.to_be_deleted);
         let total = files("object storage in all", self.total);
@@ -105,5 +105,5 @@ fn would_free_lines(stream: &StreamUsage) -> Vec<String> {
 }
 
 fn log_would_free_line(freed: &LogWouldFree) -> String {
-    format!("log.retention = '{}' would free about {} now", freed.retention, HumanBytes(freed.bytes))
+    format!("log.retention = '{}' would free about {} now", freed.retention, size(freed.bytes))
 }
