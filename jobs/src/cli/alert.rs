@@ -45,6 +45,7 @@ struct OpenArgs {
 
 #[derive(Debug, Args)]
 struct ReadArgs {
+    /// An alert in the catalog
     alert: String,
     #[command(flatten)]
     reading: Reading,

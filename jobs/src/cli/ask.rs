@@ -33,6 +33,7 @@ const LOG_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
     basestream lookup device_links device_id=d17 --paths 20\n  \
     basestream lookup device_links device_id=d17 --paths 20 --of linked_devices_7d")]
 pub(super) struct LookupArgs {
+    /// A view in the catalog
     view: String,
     /// One value for each key column of the view
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]

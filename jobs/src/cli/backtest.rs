@@ -19,6 +19,7 @@ use crate::output::{count_of, table};
     basestream backtest scored_payments --from 2026-01-01 --to 2026-04-01 --out both.parquet --as-changed stricter.sql\n\n\
     Beside the sink's columns each row has _partition, _offset, _event_time and _error (why the SELECT failed).")]
 pub(super) struct BacktestArgs {
+    /// A sink in the catalog
     sink: String,
     /// The first event time that is scored: a day in UTC, or RFC 3339 with a zone
     #[arg(long, value_name = "TIME", value_parser = day_or_time)]

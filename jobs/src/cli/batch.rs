@@ -37,6 +37,7 @@ enum BatchCommand {
 
 #[derive(Debug, Args)]
 struct RunArgs {
+    /// A view in the catalog
     view: String,
     /// Recompute from the archive, whatever the view's strategy
     #[arg(long)]

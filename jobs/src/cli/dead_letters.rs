@@ -71,6 +71,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct ExportArgs {
+    /// The stream whose dead letters are exported
     #[arg(required_unless_present = "view")]
     stream: Option<String>,
     /// Export the events that this view leaves out because it fails on them, with their columns, instead of dead
@@ -86,6 +87,7 @@ struct ExportArgs {
 
 #[derive(Debug, Args)]
 struct ReplayArgs {
+    /// The stream whose dead letters are sent again
     stream: String,
     #[command(flatten)]
     selection: SelectionArgs,

@@ -15,6 +15,7 @@ use crate::parameters::{ShownParameter, ShownValue, list};
 #[command(after_help = "Examples:\n  basestream set max_hourly 30\n  basestream set silence '45 minutes'\n\n\
     Every process that runs sinks and alerts uses it within a second. What is put out already stays as it is.")]
 pub(super) struct SetArgs {
+    /// A parameter in the catalog
     parameter: String,
     /// A value of the parameter's type, without quotes of SQL: 30, 0.5, true, '30 minutes'
     #[arg(allow_hyphen_values = true)]

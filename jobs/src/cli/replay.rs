@@ -16,6 +16,7 @@ use crate::status::{RunReport, runs_text};
     A version that is being built is replayed first, and served from then on. Answers go on meanwhile."
 )]
 pub(super) struct ReplayArgs {
+    /// A view in the catalog
     view: String,
     /// Read the log's records again, or the accepted events as they are archived
     /// [default: log; archive if the log no longer has all of them]

@@ -46,6 +46,7 @@ struct SwitchesArgs {
 
 #[derive(Debug, Args)]
 struct ReadArgs {
+    /// A sink in the catalog
     sink: String,
     #[command(flatten)]
     reading: Reading,

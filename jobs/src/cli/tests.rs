@@ -10,6 +10,26 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// The commands and arguments below this command that say nothing of themselves in `--help`.
+fn without_help(command: &clap::Command, path: &str) -> Vec<String> {
+    let silent = command.get_arguments().filter(|argument| argument.get_help().is_none());
+    let mut found: Vec<String> = silent.map(|argument| format!("{path} {}", argument.get_id())).collect();
+    for below in command.get_subcommands() {
+        let path = format!("{path} {}", below.get_name());
+        found.extend(below.get_about().is_none().then(|| path.clone()));
+        found.extend(without_help(below, &path));
+    }
+    found
+}
+
+#[test]
+fn every_command_and_every_argument_has_its_line_of_help() {
+    let found = without_help(&Cli::command(), "basestream");
+    assert!(found.is_empty(), "these have no help:\n{}", found.join("\n"));
+    let silent = clap::Command::new("a").subcommand(clap::Command::new("b").arg(clap::Arg::new("c")));
+    assert_eq!(without_help(&silent, "a"), ["a b", "a b c"], "one without help is found");
+}
+
 #[test]
 fn whatever_can_be_listed_has_a_list() {
     for listing in ["view list", "batch list", "sink list", "alert list", "token list", "dead-letters list"] {

@@ -25,6 +25,7 @@ enum TokenCommand {
         Clients send it as `Authorization: Bearer <token>`, or as the password of the user NAME (PostgreSQL, Flight SQL).\n\
         Every process knows it within a second.")]
     Create {
+        /// The name of the new token
         name: String,
         /// What it allows: reader, writer, operator or admin
         #[arg(long, value_parser = role)]
@@ -43,7 +44,10 @@ enum TokenCommand {
     List,
     /// Revoke a token: every process refuses it within a second
     #[command(after_help = "Example:\n  basestream token revoke grafana")]
-    Revoke { name: String },
+    Revoke {
+        /// The name of a token
+        name: String,
+    },
 }
 
 impl TokenArgs {

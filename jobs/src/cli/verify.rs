@@ -20,6 +20,7 @@ use crate::verify::{HttpServed, LogReport, Served, Verifier, VerifyReport, verif
     basestream verify device_links --batch\n  \
     basestream verify device_velocity --url http://127.0.0.1:8080")]
 pub(super) struct VerifyArgs {
+    /// A view in the catalog
     view: String,
     /// Also compare the archive with the log, record by record, as far back as the log goes
     #[arg(long)]

@@ -24,7 +24,10 @@ enum ViewCommand {
     List,
     /// List a view's versions: which is served, built or kept, and what each changed
     #[command(after_help = "Example:\n  basestream view versions device_velocity")]
-    Versions { view: String },
+    Versions {
+        /// A view in the catalog
+        view: String,
+    },
     /// Compare two versions: their texts and, row by row, their values; exit 1 on any difference
     #[command(after_help = "Examples:\n  basestream view diff device_velocity@1 device_velocity@2\n  \
         basestream view diff device_velocity@1 device_velocity            # with the served one\n  \
@@ -32,8 +35,10 @@ enum ViewCommand {
         Values are compared at one position of the log and one time, in the columns that both have. A version that was\n\
         dropped has only its text.")]
     Diff {
+        /// A version of a view; without @N, the one that is served
         #[arg(value_name = "VIEW[@N]")]
         one: VersionName,
+        /// The version of the same view to compare it with; without @N, the one that is served
         #[arg(value_name = "VIEW[@N]")]
         other: VersionName,
         /// Compare the texts alone
@@ -44,6 +49,7 @@ enum ViewCommand {
     #[command(after_help = "Examples:\n  basestream view switch device_velocity\n  basestream view switch device_velocity@1\n\n\
         A version that is being built is switched to by itself after its first run.")]
     Switch {
+        /// A version that is kept or being built; without @N, the one that is being built
         #[arg(value_name = "VIEW[@N]")]
         view: VersionName,
     },
@@ -51,11 +57,15 @@ enum ViewCommand {
     #[command(after_help = "Example:\n  basestream view rollback device_velocity\n\n\
         A replaced version is kept for the `keep_old` of the new one, by default a day. The rollback stands until the view's\n\
         text in the files is changed.")]
-    Rollback { view: String },
+    Rollback {
+        /// A view in the catalog
+        view: String,
+    },
     /// Drop a version that is kept or being built, or the whole view
     #[command(after_help = "Examples:\n  basestream view drop device_velocity@1\n  basestream view drop device_velocity --yes\n\n\
         Files are deleted within minutes. What the files still define comes back with the next `basestream apply`.")]
     Drop {
+        /// A version that is kept or being built; without @N, the whole view
         #[arg(value_name = "VIEW[@N]")]
         view: VersionName,
         /// Drop what is served too
