@@ -84,8 +84,8 @@ fn paused_text(paused: &Paused) -> String {
 }
 
 fn resumed_text(resumed: &Paused) -> String {
-    let Paused { kind, name, version, paused_since, changed } = resumed;
-    let since = paused_since.as_deref().unwrap_or_default();
+    let Paused { kind, name, version, was_paused_since, changed, .. } = resumed;
+    let since = was_paused_since.as_deref().unwrap_or_default();
     match (changed, kind) {
         (false, _) => format!("the {} {name} is not paused", kind.word()),
         (true, DefinitionKind::Sink) => format!(

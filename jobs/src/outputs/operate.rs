@@ -26,8 +26,10 @@ pub struct Paused {
     pub kind: DefinitionKind,
     pub name: Arc<str>,
     pub version: u32,
-    /// Since when it is paused; of a resumed one, since when it was. Null if it was not paused.
+    /// Since when it is paused. Null if it is not, so also of a resumed one.
     pub paused_since: Option<String>,
+    /// Since when it was paused until now. Null if no pause has ended.
+    pub was_paused_since: Option<String>,
     /// False if it was paused, or not paused, already.
     pub changed: bool,
 }
@@ -96,7 +98,8 @@ fn pause(state: &CatalogState, name: &str, now: Micros) -> Result<(Paused, Commi
     if known.is_none() {
         commit.add.push(Add::Pause(PauseRecord { kind: live.kind, name: live.name.clone(), since: now }));
     }
-    Ok((paused(live, Some(known.unwrap_or(now)), known.is_none()), commit))
+    let since = Some(format_timestamp(known.unwrap_or(now)));
+    Ok((Paused { paused_since: since, changed: known.is_none(), ..not_paused(live) }, commit))
 }
 
 fn resume(state: &CatalogState, name: &str) -> Result<(Paused, Commit)> {
@@ -106,12 +109,13 @@ fn resume(state: &CatalogState, name: &str) -> Result<(Paused, Commit)> {
     if known.is_some() {
         commit.remove.push(Remove::Pause { kind: live.kind, name: live.name.clone() });
     }
-    Ok((paused(live, known, known.is_some()), commit))
+    let was_since = known.map(format_timestamp);
+    Ok((Paused { was_paused_since: was_since, changed: known.is_some(), ..not_paused(live) }, commit))
 }
 
-fn paused(live: &DefinitionRecord, since: Option<Micros>, changed: bool) -> Paused {
+fn not_paused(live: &DefinitionRecord) -> Paused {
     let (kind, name, version) = (live.kind, live.name.clone(), live.version);
-    Paused { kind, name, version, paused_since: since.map(format_timestamp), changed }
+    Paused { kind, name, version, paused_since: None, was_paused_since: None, changed: false }
 }
 
 /// The version that was live last with another text is the one before. A new version gets its text: the numbers of a

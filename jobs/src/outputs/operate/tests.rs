@@ -78,6 +78,7 @@ fn a_pause_is_of_all_versions_and_ends_with_the_definition() {
     assert_eq!(again.paused_since, Some(format_timestamp(6)));
     let (resumed, commit) = resume(&applied(&state, &[STREAM, VIEW, CHANGED, ALERT], 7), "scored").unwrap();
     assert_eq!((resumed.version, resumed.changed), (2, true));
+    assert_eq!((resumed.paused_since, resumed.was_paused_since), (None, Some(format_timestamp(6))));
     assert_eq!(commit.remove, [Remove::Pause { kind: DefinitionKind::Sink, name: "scored".into() }]);
     let nothing = resume(&CatalogState { pauses: Vec::new(), ..state.clone() }, "scored").unwrap();
     assert!(!nothing.0.changed && nothing.1.remove.is_empty());
