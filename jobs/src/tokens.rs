@@ -49,13 +49,18 @@ pub struct ShownToken {
 ///
 /// Errors: `Input` for a name, limits or a duration that are none; `Conflict` if the name has a token.
 pub async fn create(catalog: &Catalog, asked: AskedToken, now: Micros) -> Result<CreatedToken> {
-    let state = catalog.state().await?;
-    check_known(&state, DefinitionKind::View, &asked.views)?;
-    check_known(&state, DefinitionKind::Stream, &asked.streams)?;
     let AskedToken { name, role, views, streams, expires } = asked;
     let expires_at = expires.as_deref().map(|text| end(text, now)).transpose()?;
-    let new = NewToken { name, role, views, streams, created_by: local_user().to_owned(), expires_at };
-    let (token, record) = new_token(new, now)?;
+    let is_writer_of_views = role == Role::Writer && !views.is_empty();
+    let created_by = local_user().to_owned();
+    let new = NewToken { name, role, views: views.clone(), streams: streams.clone(), created_by, expires_at };
+    let (token, record) = new_token(new, now).map_err(|error| match is_writer_of_views {
+        true => error.with("help", "`--streams` limits a writer: it appends to those alone"),
+        false => error,
+    })?;
+    let state = catalog.state().await?;
+    check_known(&state, DefinitionKind::View, &views)?;
+    check_known(&state, DefinitionKind::Stream, &streams)?;
     let shown = shown(&record, now);
     let expect = vec![Expect::TokenFree { name: record.name.clone() }];
     let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Token(record)], ..Commit::default() };

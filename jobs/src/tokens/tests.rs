@@ -56,6 +56,8 @@ async fn what_cannot_be_created_or_revoked_is_said_with_what_there_is() {
         (AskedToken { streams: vec!["velocity".to_owned()], ..asked("a") }, ErrorKind::Input, "expected: one of payments"),
         (AskedToken { expires: Some("90".to_owned()), ..asked("a") }, ErrorKind::Input, "--expires"),
         (AskedToken { role: Role::Admin, ..asked("a") }, ErrorKind::Input, "admin is not limited"),
+        (AskedToken { role: Role::Writer, ..asked("a") }, ErrorKind::Input, "`--streams` limits a writer"),
+        (AskedToken { role: Role::Writer, views: vec!["v".to_owned()], ..asked("a") }, ErrorKind::Input, "`--streams` limits"),
     ];
     for (asked, kind, message) in wrong {
         let error = create(&catalog, asked, 0).await.err().unwrap();
