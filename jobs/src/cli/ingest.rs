@@ -131,7 +131,8 @@ fn text(stream: &str, reports: &[FileReport], produce_invalid: bool) -> String {
     for report in reports {
         let _ = write!(text, "{}: {} in {:.1} s", report.file, count_of(report.records, "record"), report.seconds);
         if report.skipped > 0 {
-            let _ = write!(text, ", {} were in the log already", report.skipped);
+            let verb = if report.skipped == 1 { "was" } else { "were" };
+            let _ = write!(text, ", {} {verb} in the log already", report.skipped);
         }
         if report.rejected > 0 {
             let (verb, event) = (is_or_are(report.rejected), if report.rejected == 1 { "an event" } else { "events" });

@@ -6,6 +6,7 @@ use definitions::Schedule;
 
 use super::*;
 use crate::apply::names_as_staging;
+use crate::output::noun_of;
 
 /// What a decision changes: what is reported, and the records to commit.
 type Decided<T> = Result<(T, Vec<DefinitionRecord>)>;
@@ -83,7 +84,8 @@ pub(super) fn drop_view(state: &CatalogState, (view, version): (&str, Option<u32
     refuse_if_read(state, view)?;
     refuse_if_followed(state, view)?;
     if !is_sure {
-        let message = format!("the view \"{view}\" is served: dropping it ends its answers, and drops its versions {}", numbers(&live));
+        let versions = format!("{} {}", noun_of(live.len(), "version"), numbers(&live));
+        let message = format!("the view \"{view}\" is served: dropping it ends its answers, and drops its {versions}");
         return Err(Error::input(message).with("help", format!("say `basestream view drop {view} --yes` if that is meant")));
     }
     Ok(dropped(view, drop_versions(state, view, None, now), true))

@@ -138,6 +138,9 @@ async fn what_is_served_is_dropped_only_with_the_view_and_on_purpose() {
     assert_eq!((dropped.versions, dropped.is_whole, records.len()), (vec![2, 3, 4], true, 3));
     let refused = drop(Some(3), true).unwrap_err();
     assert!(refused.message().contains("version 3 of the view \"v\" is the served one, and others are live"), "{refused}");
+    let (state, _) = catalog(&[Active]).await;
+    let refused = decide::drop_view(&state, ("v", None), false, MINUTE).unwrap_err();
+    assert!(refused.message().ends_with("and drops its version 1"), "{refused}");
 }
 
 #[tokio::test]

@@ -22,12 +22,18 @@ pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mu
         problems.push(at.error(format!("the {what} is named 'system'")).help("choose another name: system holds the system's own tables"));
     }
     if cursor.at(&Token::Period) {
-        problems.push(cursor.place().error("found a name with a '.'").help(format!("a {what} has a plain name and no schema")));
+        let help = format!("{} has a plain name and no schema", with_article(what));
+        problems.push(cursor.place().error("found a name with a '.'").help(help));
         while cursor.take(&Token::Period) {
             cursor.advance();
         }
     }
     Some((name, at))
+}
+
+/// `a stream`, `an alert`.
+pub(super) fn with_article(what: &str) -> String {
+    if what.starts_with('a') { format!("an {what}") } else { format!("a {what}") }
 }
 
 /// Returns an identifier by SQL's rules: lower case without quotes, unchanged in double quotes.

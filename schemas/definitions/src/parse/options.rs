@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
+use super::names::with_article;
 use super::tokens::{Cursor, TextPosition};
 use crate::Diagnostics;
 use crate::durations::{parse_bytes, parse_duration_parts};
@@ -74,7 +75,7 @@ impl Options {
         if !known.contains(&entry.name.as_str()) {
             let help = match suggest::nearest(&entry.name, known.iter().copied()) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => format!("a {what} has: {}", known.join(", ")),
+                None => format!("{} has: {}", with_article(what), known.join(", ")),
             };
             problems.push(entry.name_at.error(format!("unknown option '{}'", entry.name)).help(help));
         } else if self.find(&entry.name).is_some() {

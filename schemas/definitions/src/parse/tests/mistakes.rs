@@ -251,6 +251,13 @@ fn stream_options_are_checked() {
 }
 
 #[test]
+fn an_alert_has_its_article() {
+    let found = problems("CREATE ALERT x.a WITH (colour = 'x') AS SELECT k FROM v WHERE n > 1");
+    assert!(found.contains("help: an alert has a plain name and no schema"), "{found}");
+    assert!(found.contains("help: an alert has: topic, format, repeat, resolve, retention"), "{found}");
+}
+
+#[test]
 fn view_options_are_checked() {
     one_line(view("windows = '1h, 60m'"), "1:36: error: the window '60m' is as long as '1h' before it | name each window once");
     one_line(view("windows = '500ms'"), "1:32: error: the window '500ms' is shorter than a second | expected at least '1s'");
