@@ -79,6 +79,9 @@ async fn files_are_counted_by_stream_view_and_kind() {
     assert_eq!((&*report.views[0].view, report.views[0].snapshots), ("totals", Usage { files: 2, bytes: 100, rows: 7 }));
     assert_eq!(report.to_be_deleted, Usage { files: 1, bytes: 5, rows: 0 });
     assert_eq!(report.segments, Usage::default(), "what is to be deleted is counted once");
+    let text = report.text();
+    let totals = text.lines().find(|line| line.starts_with("totals")).unwrap();
+    assert!(totals.contains("  served  "), "the word of `status` and `view list`: {text}");
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ fn age_rows(stream: &StreamUsage) -> impl Iterator<Item = Vec<String>> {
 
 fn view_row(view: &ViewUsage) -> Vec<String> {
     let status = match view.status {
-        Some(DefinitionStatus::Active) => "active",
+        Some(DefinitionStatus::Active) => "served",
         Some(DefinitionStatus::Building) => "building",
         Some(DefinitionStatus::Kept) => "kept",
         _ => "retired",
