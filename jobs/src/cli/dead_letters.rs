@@ -274,10 +274,12 @@ fn export_text(to: &str, summary: &ExportSummary) -> String {
 }
 
 fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
-    let what = if options.dry_run { "would be appended" } else { "appended" };
-    let all = summary.replayed + summary.refused;
-    let of_all = count_of(all, "dead letter");
-    let mut text = format!("{stream}: {} of {of_all} {what} to the log in {:.1} s", summary.replayed, summary.seconds);
+    let of_all = count_of(summary.replayed + summary.refused, "dead letter");
+    let mut text = format!("{stream}: {} of {of_all} ", summary.replayed);
+    let _ = match options.dry_run {
+        true => write!(text, "would be appended to the log"),
+        false => write!(text, "appended to the log in {:.1} s", summary.seconds),
+    };
     if summary.recovered > 0 {
         let _ = write!(
             text,
@@ -294,7 +296,7 @@ fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -
             refused => write!(text, "\n{refused} are refused: they would become dead letters again"),
         };
         for (reason, count) in &summary.refused_reasons {
-            let _ = write!(text, "\n  {count}: {reason}");
+            let _ = write!(text, "\n  {}: {reason}", count_of(*count, "record"));
         }
         for refused in &summary.first_refused {
             let line = refused.line.map_or(String::new(), |line| format!("line {line}, "));
@@ -372,5 +374,14 @@ mod tests {
         let text = replay_text("orders", &ReplayOptions::default(), &summary(0, 5, 0, 3));
         assert!(text.starts_with("orders: 0 of 3 dead letters appended to the log"), "{text}");
         assert!(text.contains("\n5 more were replayed before\n3 are refused"), "{text}");
+    }
+
+    #[test]
+    fn a_replay_says_how_many_records_have_a_reason_and_a_dry_run_takes_no_time() {
+        let reasons = vec![("found ..".to_owned(), 2), ("found nothing".to_owned(), 1)];
+        let summary = ReplaySummary { refused: 3, refused_reasons: reasons, ..Default::default() };
+        let text = replay_text("orders", &ReplayOptions { dry_run: true, ..ReplayOptions::default() }, &summary);
+        assert!(text.starts_with("orders: 0 of 3 dead letters would be appended to the log\n"), "{text}");
+        assert!(text.contains("\n  2 records: found ..\n  1 record: found nothing\n"), "{text}");
     }
 }
