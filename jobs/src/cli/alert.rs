@@ -82,8 +82,8 @@ async fn list(context: &Context) -> Result<Done> {
         .collect();
     context.output.print(&value, || {
         let cells = alerts.iter().map(|(alert, version, paused_since)| {
-            let repeat = alert.repeat.map(format_duration_parts).unwrap_or_default();
-            let paused_since = paused_since.clone().unwrap_or_default();
+            let repeat = alert.repeat.map_or("-".to_owned(), format_duration_parts);
+            let paused_since = paused_since.as_deref().unwrap_or("-").to_owned();
             vec![alert.name.to_string(), version.to_string(), alert.topic.to_string(), repeat, alert.resolve.to_string(), paused_since]
         });
         match alerts.is_empty() {

@@ -116,9 +116,9 @@ async fn list(context: &Context) -> Result<Done> {
                 sink.name.to_string(),
                 version.to_string(),
                 sink.topic.to_string(),
-                sink.key.clone().unwrap_or_default(),
+                sink.key.as_deref().unwrap_or("-").to_owned(),
                 (*features).to_owned(),
-                paused_since.clone().unwrap_or_default(),
+                paused_since.as_deref().unwrap_or("-").to_owned(),
             ]
         });
         match rows.is_empty() {

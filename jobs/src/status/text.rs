@@ -180,7 +180,7 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
             size(run.peak_memory_bytes),
             size(run.peak_resident_bytes),
             run.comparison.as_ref().map_or("-".to_owned(), compared),
-            run.error.clone().unwrap_or_default(),
+            run.error.as_deref().unwrap_or("-").to_owned(),
         ]
     });
     table(&header, rows)

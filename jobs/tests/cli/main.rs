@@ -495,6 +495,8 @@ fn a_difference_of_times_is_an_interval_and_a_repeat_is_written_as_it_is_defined
     assert_success(&project.run(&["apply"]));
     let alerts = text(&project.run(&["alert", "list"]).stdout);
     assert!(alerts.contains("  10d  "), "{alerts}");
+    let silent = alerts.lines().nth(1).unwrap();
+    assert!(silent.ends_with("  false    -"), "no cell is empty, so the columns can be told apart: {alerts}");
 }
 
 #[test]
