@@ -54,9 +54,9 @@ pub(super) struct LookupArgs {
 #[command(after_help = "Examples:\n  basestream query 'SELECT * FROM device_velocity ORDER BY txns_1h DESC LIMIT 10'\n  \
     basestream query \"SET as_of = '2026-05-01T12:00:00Z'; SELECT count(*) FROM device_velocity\"\n  \
     basestream query 'SELECT * FROM system.handover'\n\n\
-    Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the\n\
-    last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
-    system.partitions, system.views, system.handover, system.view_errors,\n\
+    Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the \
+    last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints, \
+    system.partitions, system.views, system.handover, system.view_errors, \
     system.sinks, system.alerts, system.parameters, system.hot_keys")]
 pub(super) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input

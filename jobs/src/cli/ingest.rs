@@ -13,9 +13,9 @@ use crate::output::{count_of, is_or_are};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
     kcat -C -t orders | basestream ingest orders -\n\n\
-    A repeat continues where the last one ended. Records that are not events of the stream are left out and reported, and the\n\
-    exit code is 1 while records of a file are not in the log. A repeat sends those that are events by now, and with\n\
-    --produce-invalid all of them.")]
+    A repeat continues where the last one ended. Records that are not events of the stream are left out and reported, \
+    and the exit code is 1 while records of a file are not in the log. A repeat sends those that are events by now, \
+    and with --produce-invalid all of them.")]
 pub(super) struct IngestArgs {
     /// A stream in the catalog (created by `basestream apply`)
     stream: String,

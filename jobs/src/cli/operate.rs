@@ -20,8 +20,8 @@ pub(super) struct PauseArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  basestream resume scored_payments\n\n\
-    The events of a sink's pause get no record: `basestream sink switches` lists them by their offsets. An alert looks at all\n\
-    keys at once: what holds and was not open begins now.")]
+    The events of a sink's pause get no record: `basestream sink switches` lists them by their offsets. An alert \
+    looks at all keys at once: what holds and was not open begins now.")]
 pub(super) struct ResumeArgs {
     /// A sink or an alert
     name: String,

@@ -30,8 +30,8 @@ enum SinkCommand {
     Read(ReadArgs),
     /// List from which event on which version of a sink makes the records, and the events of its pauses
     #[command(after_help = "Examples:\n  basestream sink switches scored_payments\n  basestream sink switches --limit 100\n\n\
-        The newest come first. Each line is a range of offsets of one partition: its events are decided by one version, or have\n\
-        no record because the sink was paused.")]
+        The newest come first. Each line is a range of offsets of one partition: its events are decided by one \
+        version, or have no record because the sink was paused.")]
     Switches(SwitchesArgs),
 }
 

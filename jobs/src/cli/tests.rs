@@ -30,6 +30,25 @@ fn every_command_and_every_argument_has_its_line_of_help() {
     assert_eq!(without_help(&silent, "a"), ["a b", "a b c"], "one without help is found");
 }
 
+/// The lines below the options of a command, and of those below it, that end within a sentence. In a narrower terminal
+/// they are broken once more.
+fn broken_sentences(command: &clap::Command) -> Vec<String> {
+    let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let lines: Vec<&str> = below.lines().collect();
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with("  ");
+    let is_broken = |pair: &&[&str]| is_prose(pair[0]) && is_prose(pair[1]) && !pair[0].ends_with(['.', ':']);
+    let found = lines.windows(2).filter(is_broken).map(|pair| format!("{}: {}", command.get_name(), pair[0]));
+    found.chain(command.get_subcommands().flat_map(broken_sentences)).collect()
+}
+
+#[test]
+fn only_the_terminal_breaks_the_sentences_of_help() {
+    let found = broken_sentences(&Cli::command());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let broken = clap::Command::new("a").after_help("Example:\n  a\n\nIt ends.\nHere it\ngoes on.");
+    assert_eq!(broken_sentences(&broken), ["a: Here it"]);
+}
+
 #[test]
 fn whatever_can_be_listed_has_a_list() {
     for listing in ["view list", "batch list", "sink list", "alert list", "token list", "dead-letters list"] {

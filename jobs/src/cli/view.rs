@@ -32,7 +32,7 @@ enum ViewCommand {
     #[command(after_help = "Examples:\n  basestream view diff device_velocity@1 device_velocity@2\n  \
         basestream view diff device_velocity@1 device_velocity            # with the served one\n  \
         basestream view diff device_velocity@1 device_velocity@2 --definitions\n\n\
-        Values are compared at one position of the log and one time, in the columns that both have. A version that was\n\
+        Values are compared at one position of the log and one time, in the columns that both have. A version that was \
         dropped has only its text.")]
     Diff {
         /// A version of a view; without @N, the one that is served
@@ -55,8 +55,8 @@ enum ViewCommand {
     },
     /// Return to the version that was served before, at once
     #[command(after_help = "Example:\n  basestream view rollback device_velocity\n\n\
-        A replaced version is kept for the `keep_old` of the new one, by default a day. The rollback stands until the view's\n\
-        text in the files is changed.")]
+        A replaced version is kept for the `keep_old` of the new one, by default a day. The rollback stands until \
+        the view's text in the files is changed.")]
     Rollback {
         /// A view in the catalog
         view: String,
