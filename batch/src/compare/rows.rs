@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use catalog::StateDifference;
 use engine::events::format_timestamp;
-use engine::plan::ViewPlan;
+use engine::plan::{UseIndex, ViewPlan};
 use engine::states::{Differing, StateRows, differing, levels, tiles};
 use types::Result;
 use types::tiles::Level;
@@ -130,7 +130,7 @@ fn of_place(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDiffer
 /// The view's columns that need a state. `None` if no column does.
 fn columns_of(plan: &ViewPlan, state: usize) -> Option<String> {
     let values = plan.values()?;
-    let needs = |usage: &usize| values.uses[*usage].state.0 == state;
+    let needs = |usage: &UseIndex| values.uses[usage.0].state.0 == state;
     let columns = plan.columns.iter().filter(|column| column.uses().iter().any(needs));
     let names: Vec<&str> = columns.map(|column| column.field.name().as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))

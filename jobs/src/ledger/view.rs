@@ -123,7 +123,7 @@ async fn manifest(verifier: &Verifier, state: &CatalogState, path: &str) -> Resu
 
 /// Sums `__events` over the longest window: of the snapshot, then of the states of every checkpoint after its cut.
 async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (snapshot, t): (Option<&Manifest>, Micros)) -> Result<i64> {
-    let span = live.plan.ranges[live.plan.existence].at(t);
+    let span = live.plan.range(live.plan.existence).at(t);
     let rolled_up = cover(span, &live.plan.levels);
     let finest = if live.plan.finest() == Level::All { rolled_up.clone() } else { cover(span, &live.plan.levels[..1]) };
     let mut sum = 0;

@@ -231,8 +231,9 @@ fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<Range> {
         ColumnKind::Key(_) => None,
         ColumnKind::Value(value) => Some(value),
     };
-    let used = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).chain([&view.existence]);
-    let used: BTreeSet<Range> = used.filter_map(|range| view.ranges.get(*range).copied()).collect();
+    let of_columns = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).map(|range| range.in_view());
+    let used = of_columns.chain([view.existence]);
+    let used: BTreeSet<Range> = used.filter_map(|range| view.ranges.get(range.0).copied()).collect();
     used.into_iter().collect()
 }
 

@@ -20,7 +20,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::functions::{Flaw, handing_on, judged};
-use crate::plan::links::{EdgeKind, LinkPlan};
+use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
 use definitions::{OnError, StreamDefinition};
@@ -71,7 +71,7 @@ pub struct ViewPlan {
     pub states: Vec<StateExpr>,
     /// The ranges that the states are merged over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<Range>,
-    pub existence: usize,
+    pub existence: RangeIndex,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
     /// How rows are made from the states.
@@ -183,8 +183,30 @@ pub struct Use {
 pub struct StateIndex(pub usize);
 
 /// An index into [`ViewPlan::ranges`], not into those of pairs ([`LinkPlan::ranges`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeIndex(pub usize);
+
+/// An index into the uses that columns are computed from: [`MergedValues::uses`], or [`LinkPlan::uses`] for a linked
+/// view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UseIndex(pub usize);
+
+/// An index into the ranges that columns are computed over: [`ViewPlan::ranges`], or [`LinkPlan::ranges`] for a linked
+/// view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ColumnRangeIndex(pub usize);
+
+impl ColumnRangeIndex {
+    /// Returns the range of a grouped view.
+    pub(crate) fn in_view(self) -> RangeIndex {
+        RangeIndex(self.0)
+    }
+
+    /// Returns the range of a linked view.
+    pub(crate) fn in_links(self) -> PairRangeIndex {
+        PairRangeIndex(self.0)
+    }
+}
 
 /// One column of the view.
 #[derive(Debug, Clone)]
@@ -194,9 +216,8 @@ pub struct OutputColumn {
 }
 
 impl OutputColumn {
-    /// The merged values that the column is computed from: indices into [`MergedValues::uses`], or into
-    /// [`LinkPlan::uses`] for a linked view.
-    pub fn uses(&self) -> &[usize] {
+    /// The merged values that the column is computed from.
+    pub fn uses(&self) -> &[UseIndex] {
         match &self.kind {
             ColumnKind::Key(_) => &[],
             ColumnKind::Value(value) => &value.uses,
@@ -218,10 +239,8 @@ pub struct ValueColumn {
     /// rows if there are no ranges or the expression is a single merged value: over no events that is the aggregate's
     /// own value (0 for a count, else NULL).
     pub expr: Arc<dyn PhysicalExpr>,
-    /// Indices into [`MergedValues::uses`], or into [`LinkPlan::uses`] for a linked view.
-    pub uses: Vec<usize>,
-    /// Indices into [`ViewPlan::ranges`], or into [`LinkPlan::ranges`] for a linked view.
-    pub ranges: Vec<usize>,
+    pub uses: Vec<UseIndex>,
+    pub ranges: Vec<ColumnRangeIndex>,
     /// The expression as SQL, for `explain`.
     pub sql: String,
     /// The text of the window, for a column that was fanned out over windows.
@@ -266,13 +285,13 @@ impl ViewPlan {
         }
     }
 
-    /// Explains why this value of [`MergedValues::uses`] (or [`LinkPlan::uses`]) could not be computed, and what to do.
-    pub(crate) fn why(&self, usage: usize, flaw: Flaw) -> String {
+    /// Explains why this merged value could not be computed, and what to do.
+    pub(crate) fn why(&self, usage: UseIndex, flaw: Flaw) -> String {
         let state = match &self.answering {
-            Answering::Grouped(values) => values.uses.get(usage).map(|usage| self.state(usage.state)),
+            Answering::Grouped(values) => values.uses.get(usage.0).map(|usage| self.state(usage.state)),
             Answering::Linked(links) => {
-                let Some(aggregate) = links.uses.get(usage).map(|usage| links.aggregate(usage.aggregate)) else { return String::new() };
-                let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage);
+                let Some(aggregate) = links.uses.get(usage.0).map(|usage| links.aggregate(usage.aggregate)) else { return String::new() };
+                let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage.0);
                 return sum_too_large(&aggregate.sql, field.data_type());
             }
         };
@@ -283,8 +302,16 @@ impl ViewPlan {
         &self.states[index.0]
     }
 
-    pub(crate) fn range(&self, index: RangeIndex) -> &Range {
+    pub fn range(&self, index: RangeIndex) -> &Range {
         &self.ranges[index.0]
+    }
+
+    /// Returns which of the ranges that columns are computed over decides whether a key has a row.
+    pub(crate) fn existence_of_rows(&self) -> ColumnRangeIndex {
+        match &self.answering {
+            Answering::Grouped(_) => ColumnRangeIndex(self.existence.0),
+            Answering::Linked(links) => ColumnRangeIndex(links.existence.0),
+        }
     }
 
     /// Returns the index of a state's first field in a state row.
@@ -353,8 +380,11 @@ impl ViewPlan {
         let mut windows = Vec::new();
         for range in columns.iter().filter_map(value).flat_map(|value| &value.ranges) {
             match self.links() {
-                Some(links) => windows.extend([links.ranges[*range].near, links.ranges[*range].far]),
-                None => windows.push(self.ranges[*range]),
+                Some(links) => {
+                    let pair = links.range(range.in_links());
+                    windows.extend([pair.near, pair.far]);
+                }
+                None => windows.push(*self.range(range.in_view())),
             }
         }
         windows.retain(|range| range.window.is_some());

@@ -73,7 +73,7 @@ fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'
     let mut changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
     // A row that exists by its events of all time has some that are later than its windows. If all are, it does not
     // exist yet.
-    if let Some(hop) = alert.hop().filter(|_| plan.ranges[plan.existence] == Range::ALL) {
+    if let Some(hop) = alert.hop().filter(|_| *plan.range(plan.existence) == Range::ALL) {
         let begins = pieces.begins(plan, keys.len())?.into_iter().map(|begins| begins.map(|begins| hop.floor(begins)));
         for (key, begins) in begins.enumerate().filter_map(|(key, begins)| Some((key, begins.filter(|begins| *begins > t)?))) {
             found[key] = false;

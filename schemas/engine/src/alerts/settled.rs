@@ -80,7 +80,7 @@ impl AlertPlan {
 /// Whether a column is computed over such a range.
 fn reads(view: &ViewPlan, column: usize, is_such: impl Fn(&Range) -> bool) -> bool {
     match view.columns.get(column).map(|column| &column.kind) {
-        Some(ColumnKind::Value(value)) => value.ranges.iter().filter_map(|range| view.ranges.get(*range)).any(is_such),
+        Some(ColumnKind::Value(value)) => value.ranges.iter().filter_map(|range| view.ranges.get(range.in_view().0)).any(is_such),
         _ => false,
     }
 }
@@ -91,7 +91,7 @@ fn event_time(view: &ViewPlan, column: usize) -> Option<&StateExpr> {
     let ColumnKind::Value(value) = &column.kind else { return None };
     let [usage] = value.uses.as_slice() else { return None };
     value.expr.downcast_ref::<Column>()?;
-    let usage = view.values()?.uses.get(*usage)?;
+    let usage = view.values()?.uses.get(usage.0)?;
     let state = view.states.get(usage.state.0)?;
     let is_extreme = matches!(state.function.as_str(), "max" | "min") && state.is_of_event_time;
     let is_such = is_extreme && view.ranges.get(usage.range.0) == Some(&Range::ALL) && *column.field.data_type() == timestamp_type();

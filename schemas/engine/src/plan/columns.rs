@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 
 use crate::plan::written::{ColumnNames, ordered_sql_of, sql_of};
-use crate::plan::{RangeIndex, StateIndex, Use, within};
+use crate::plan::{ColumnRangeIndex, RangeIndex, StateIndex, Use, UseIndex, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -27,7 +27,7 @@ pub(super) struct Columns {
     /// The states that are kept. The first is the count of events.
     pub(super) states: Vec<StateCall>,
     pub(super) ranges: Vec<Range>,
-    pub(super) existence: usize,
+    pub(super) existence: RangeIndex,
     pub(super) uses: Vec<Use>,
     pub(super) outputs: Vec<SelectOutput>,
 }
@@ -53,8 +53,8 @@ pub(super) enum SelectOutput {
     Value {
         name: String,
         expr: Expr,
-        uses: Vec<usize>,
-        ranges: Vec<usize>,
+        uses: Vec<UseIndex>,
+        ranges: Vec<ColumnRangeIndex>,
         /// It is one aggregate alone.
         bare: bool,
         sql: String,
@@ -88,9 +88,9 @@ pub(super) fn fan_out(
     let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
     let calls = calls.collect::<Result<Vec<_>>>()?;
     let Fanned { keys, ranges, existence, uses, outputs } = fan::<Range>(view, top, aggregate, calls)?;
-    let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: RangeIndex(usage.range) };
+    let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: usage.range.in_view() };
     let uses = uses.into_iter().map(of_state).collect();
-    Ok(Columns { keys, states, ranges, existence, uses, outputs })
+    Ok(Columns { keys, states, ranges, existence: existence.in_view(), uses, outputs })
 }
 
 /// Returns the state that every row has: the number of its events.
@@ -197,22 +197,23 @@ pub(super) struct Call<R> {
 pub(super) struct CallUse {
     /// [`Call::state`].
     pub(super) state: usize,
-    /// An index into [`Fanned::ranges`].
-    pub(super) range: usize,
+    /// Of [`Fanned::ranges`].
+    pub(super) range: ColumnRangeIndex,
 }
 
 /// A SELECT's columns, fanned out over windows.
 pub(super) struct Fanned<R> {
     pub(super) keys: Vec<String>,
     pub(super) ranges: Vec<R>,
-    pub(super) existence: usize,
+    pub(super) existence: ColumnRangeIndex,
     pub(super) uses: Vec<CallUse>,
     pub(super) outputs: Vec<SelectOutput>,
 }
 
 /// Fans out the columns of `top`. `calls` are the aggregates, in the order of the Aggregate.
 pub(super) fn fan<R: Reach>(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, calls: Vec<Call<R>>) -> Result<Fanned<R>> {
-    let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence: 0, uses: Vec::new(), outputs: Vec::new() };
+    let existence = ColumnRangeIndex(0);
+    let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence, uses: Vec::new(), outputs: Vec::new() };
     let mut fan = Fan { view, aggregate, calls, columns: fanned };
     fan.name_keys(top)?;
     for expr in &top.expr {
@@ -281,10 +282,11 @@ impl<R: Reach> Fan<'_, R> {
             }
             let call = &self.calls[index - self.groups()];
             let range = position_or_push(&mut self.columns.ranges, call.range.clone().unwrap_or_else(|| otherwise.clone()));
-            let position = position_or_push(&mut self.columns.uses, CallUse { state: call.state, range });
-            position_or_push(&mut uses, position);
+            let range = ColumnRangeIndex(range);
+            let usage = UseIndex(position_or_push(&mut self.columns.uses, CallUse { state: call.state, range }));
+            position_or_push(&mut uses, usage);
             position_or_push(&mut ranges, range);
-            Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))
+            Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(usage.0)))))
         })?;
         self.columns.outputs.push(SelectOutput::Value { name, expr: rewritten.data, uses, ranges, bare, sql, window, approximate });
         Ok(())
@@ -299,7 +301,7 @@ impl<R: Reach> Fan<'_, R> {
             return;
         }
         let longest = R::longest(&self.columns.ranges);
-        self.columns.existence = position_or_push(&mut self.columns.ranges, longest);
+        self.columns.existence = ColumnRangeIndex(position_or_push(&mut self.columns.ranges, longest));
     }
 
     fn refuse_colliding_names(&self) -> Result<()> {

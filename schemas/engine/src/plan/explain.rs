@@ -118,7 +118,7 @@ fn answer_sql(plan: &ViewPlan, uses: &[Use]) -> String {
             ColumnKind::Value(value) => {
                 let mut sql = value.sql.clone();
                 for index in &value.uses {
-                    let usage = uses[*index];
+                    let usage = uses[index.0];
                     let state = plan.state(usage.state);
                     let call = if state.sql == EVENTS { "count(*)" } else { &state.sql };
                     let merged =
@@ -132,7 +132,7 @@ fn answer_sql(plan: &ViewPlan, uses: &[Use]) -> String {
     let keys: Vec<&str> = plan.keys.iter().map(|key| key.name().as_str()).collect();
     let view = &plan.view;
     let mut sql = format!("SELECT {}\nFROM (SELECT * FROM {view}__batch UNION ALL SELECT * FROM {view}__speed)", lines.join(",\n       "));
-    let _ = write!(sql, "\nWHERE {}", range_text(&plan.ranges[plan.existence]));
+    let _ = write!(sql, "\nWHERE {}", range_text(plan.range(plan.existence)));
     if !keys.is_empty() {
         let _ = write!(sql, "\nGROUP BY {}", keys.join(", "));
     }

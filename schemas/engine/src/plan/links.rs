@@ -343,7 +343,7 @@ pub(super) fn plan(
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
-    let of_pairs = |usage: &CallUse| PairUse { aggregate: AggregateIndex(usage.state), range: PairRangeIndex(usage.range) };
+    let of_pairs = |usage: &CallUse| PairUse { aggregate: AggregateIndex(usage.state), range: usage.range.in_links() };
     let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
     let value_type = |usage: &PairUse| match &aggregates[usage.aggregate.0].over {
         Over::Ends { aggregate, .. } => {
@@ -367,7 +367,7 @@ pub(super) fn plan(
         apart: (0..edges.apart).map(EndsIndex).collect(),
         ends: edges.ends.clone(),
         ranges: fanned.ranges,
-        existence: PairRangeIndex(fanned.existence),
+        existence: fanned.existence.in_links(),
         aggregates,
         uses,
         value_schema,

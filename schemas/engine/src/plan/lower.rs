@@ -22,7 +22,8 @@ use crate::plan::columns::{Columns, SelectOutput, StateCall, events_column, key_
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
-    Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, intervals, state_schema, uuids,
+    Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, ValueColumn, ViewPlan, decimals, intervals,
+    state_schema, uuids,
 };
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
@@ -54,7 +55,7 @@ pub(super) struct StateTable {
     pub(super) keys: Vec<FieldRef>,
     pub(super) states: Vec<StateExpr>,
     ranges: Vec<Range>,
-    existence: usize,
+    existence: RangeIndex,
     levels: Vec<Level>,
     prepare: LogicalPlan,
     schema: SchemaRef,
@@ -414,8 +415,8 @@ pub(super) fn lower_outputs(
 
 /// Evaluates `expr` only where one of its ranges has events; elsewhere the column is NULL. An aggregate alone needs no
 /// guard: it cannot fail, and over no events it has its own value (0 for a count, else NULL).
-fn guard(expr: &Expr, ranges: &[usize]) -> Result<Expr> {
-    let any = ranges.iter().map(|range| col(events_column(*range)).gt(lit(0i64))).reduce(Expr::or);
+fn guard(expr: &Expr, ranges: &[ColumnRangeIndex]) -> Result<Expr> {
+    let any = ranges.iter().map(|range| col(events_column(range.0)).gt(lit(0i64))).reduce(Expr::or);
     match any {
         Some(any) => Ok(when(any, expr.clone()).end()?),
         None => Ok(expr.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{ColumnKind, MergedValues, RangeIndex, StateIndex, Use, ViewPlan};
+use crate::plan::{ColumnKind, ColumnRangeIndex, MergedValues, StateIndex, Use, UseIndex, ViewPlan};
 use crate::states::kept::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
@@ -66,13 +66,13 @@ pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[us
     if most <= ALWAYS_CHEAP {
         return Ok(most);
     }
-    cost_of(plan, pieces, t, &Need::for_columns(plan, plan.existence, wanted).asked(values_of(plan)?), kept)
+    cost_of(plan, pieces, t, &Need::for_columns(plan, wanted).asked(values_of(plan)?), kept)
 }
 
 /// The event times of every range that the wanted columns of a row at `t` depend on. Rows of the same states at two
 /// times with the same spans differ only in what is computed from the time itself ([`ViewPlan::reads_time`]).
 pub fn spans_of(plan: &ViewPlan, wanted: &[usize], t: Micros) -> Vec<Span> {
-    Need::for_columns(plan, plan.existence, wanted).ranges.iter().map(|range| plan.ranges[*range].at(t)).collect()
+    Need::for_columns(plan, wanted).ranges.iter().map(|range| plan.range(range.in_view()).at(t)).collect()
 }
 
 /// Returns the rows of these keys, each at its own time, from the values that `merge` returns for the uses that it is
@@ -85,7 +85,7 @@ pub(super) fn answer_by(
     wanted: &[usize],
     merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
 ) -> Result<Answered> {
-    let need = Need::for_columns(plan, plan.existence, wanted);
+    let need = Need::for_columns(plan, wanted);
     let values = values_of(plan)?;
     let mut row = Values::new(&values.schema, keys.len());
     row.set(0, codec.decode(keys.iter().copied())?);
@@ -93,16 +93,16 @@ pub(super) fn answer_by(
     let events_from = plan.keys.len() + 1;
     let mut merged = merge(&need.asked(values))?.into_iter();
     for (range, events) in need.ranges.iter().zip(&mut merged) {
-        row.set(events_from + range, [events]);
+        row.set(events_from + range.0, [events]);
     }
     for (usage, merged) in need.uses.iter().zip(merged) {
-        let place = events_from + plan.ranges.len() + usage;
-        match plan.state(values.uses[*usage].state).is_judged {
+        let place = events_from + plan.ranges.len() + usage.0;
+        match plan.state(values.uses[usage.0].state).is_judged {
             true => row.set_judged(place, *usage, &merged)?,
             false => row.set(place, [merged]),
         }
     }
-    let existence = row.get(events_from + plan.existence);
+    let existence = row.get(events_from + plan.existence.0);
     let existence = existence.and_then(|events| events.as_any().downcast_ref::<Int64Array>());
     let existence = existence.ok_or_else(|| Error::internal("the count of events changed its type"))?;
     let found: Vec<bool> = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
@@ -117,31 +117,31 @@ fn values_of(plan: &ViewPlan) -> Result<&MergedValues> {
 
 /// The ranges and uses that the wanted columns need, each once and in order.
 pub(crate) struct Need {
-    pub(crate) ranges: Vec<usize>,
-    pub(crate) uses: Vec<usize>,
+    pub(crate) ranges: Vec<ColumnRangeIndex>,
+    pub(crate) uses: Vec<UseIndex>,
 }
 
 impl Need {
-    /// `existence` is the range that decides which keys have a row. It is always needed.
-    pub(crate) fn for_columns(plan: &ViewPlan, existence: usize, wanted: &[usize]) -> Need {
-        let (mut ranges, mut uses) = (vec![existence], Vec::new());
+    /// The range that decides which keys have a row is always needed.
+    pub(crate) fn for_columns(plan: &ViewPlan, wanted: &[usize]) -> Need {
+        let (mut ranges, mut uses) = (vec![plan.existence_of_rows()], Vec::new());
         for column in wanted {
             if let ColumnKind::Value(value) = &plan.columns[*column].kind {
                 ranges.extend_from_slice(&value.ranges);
                 uses.extend_from_slice(&value.uses);
             }
         }
-        for list in [&mut ranges, &mut uses] {
-            list.sort_unstable();
-            list.dedup();
-        }
+        ranges.sort_unstable();
+        ranges.dedup();
+        uses.sort_unstable();
+        uses.dedup();
         Need { ranges, uses }
     }
 
     /// What has to be merged: the events of each range, then the uses.
     fn asked(&self, values: &MergedValues) -> Vec<Use> {
-        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: RangeIndex(*range) });
-        events.chain(self.uses.iter().map(|at| values.uses[*at])).collect()
+        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: range.in_view() });
+        events.chain(self.uses.iter().map(|usage| values.uses[usage.0])).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::functions::Flaw;
 use crate::functions::judged::taken_apart;
-use crate::plan::{ColumnKind, ValueColumn, ViewPlan};
+use crate::plan::{ColumnKind, UseIndex, ValueColumn, ViewPlan};
 use types::{Error, Result};
 
 /// A value of a row that could not be computed, and is NULL.
@@ -77,7 +77,7 @@ pub(crate) struct Values<'a> {
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
     /// The flaws of uses, where they have any.
-    flaws: BTreeMap<usize, Int8Array>,
+    flaws: BTreeMap<UseIndex, Int8Array>,
 }
 
 impl<'a> Values<'a> {
@@ -92,7 +92,7 @@ impl<'a> Values<'a> {
     }
 
     /// Adds the flaws of uses.
-    pub(crate) fn with_flaws(mut self, flaws: Vec<(usize, Int8Array)>) -> Self {
+    pub(crate) fn with_flaws(mut self, flaws: Vec<(UseIndex, Int8Array)>) -> Self {
         self.flaws.extend(flaws);
         self
     }
@@ -105,7 +105,7 @@ impl<'a> Values<'a> {
     }
 
     /// Sets the column of a use whose values come with flaws.
-    pub(crate) fn set_judged(&mut self, place: usize, usage: usize, judged: &ArrayRef) -> Result<()> {
+    pub(crate) fn set_judged(&mut self, place: usize, usage: UseIndex, judged: &ArrayRef) -> Result<()> {
         let (values, flaws) = taken_apart(judged)?;
         self.set(place, [values]);
         if flaws.null_count() < flaws.len() {
@@ -154,7 +154,7 @@ impl<'a> Values<'a> {
     }
 
     /// The rows in which a value that the column is computed from failed, with the first that did.
-    fn failed_rows(&self, column: &ValueColumn) -> BTreeMap<usize, (usize, Flaw)> {
+    fn failed_rows(&self, column: &ValueColumn) -> BTreeMap<usize, (UseIndex, Flaw)> {
         let mut rows = BTreeMap::new();
         for usage in &column.uses {
             for (row, flaw) in self.flaws.get(usage).into_iter().flat_map(|flaws| flaws.iter().enumerate()) {
@@ -179,7 +179,7 @@ impl<'a> Values<'a> {
 }
 
 /// Evaluates a column, except in the rows that failed: there it is NULL.
-fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize, (usize, Flaw)>) -> Result<ArrayRef> {
+fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize, (UseIndex, Flaw)>) -> Result<ArrayRef> {
     let rows = batch.num_rows();
     if failed.is_empty() {
         return Ok(column.expr.evaluate(batch)?.into_array(rows)?);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
+use crate::plan::UseIndex;
 use crate::plan::links::{Both, ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::answer::Need;
 use crate::walk::Walk;
@@ -21,8 +22,8 @@ mod value;
 
 use value::ValueMerge;
 
-/// The flaws of uses, each with the use's index.
-pub(super) type Flaws = Vec<(usize, Int8Array)>;
+/// The flaws of uses.
+pub(super) type Flaws = Vec<(UseIndex, Int8Array)>;
 
 pub(super) struct Merging<'a> {
     walk: Walk<'a>,
@@ -61,8 +62,8 @@ impl<'a> Merging<'a> {
     /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
     pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
         let (links, rows) = (walk.links, thresholds.len());
-        let Need { ranges, uses } = Need::for_columns(walk.plan, links.existence.0, wanted);
-        let exists = ranges.into_iter().map(|range| (PairRangeIndex(range), vec![false; rows])).collect();
+        let Need { ranges, uses } = Need::for_columns(walk.plan, wanted);
+        let exists = ranges.into_iter().map(|range| (range.in_links(), vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| ValueMerge::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
@@ -146,7 +147,7 @@ impl<'a> Merging<'a> {
             columns.push(Arc::new(events.unwrap_or_else(|| Int64Array::from_value(0, self.rows))));
         }
         let mut flaws = Vec::new();
-        for usage in 0..links.uses.len() {
+        for usage in (0..links.uses.len()).map(UseIndex) {
             let data_type = links.value_schema.field(columns.len()).data_type();
             columns.push(match self.values.iter_mut().find(|value| value.usage == usage) {
                 Some(value) => {

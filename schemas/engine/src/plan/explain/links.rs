@@ -49,7 +49,7 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
             ColumnKind::Key(_) => lines.push(format!("{near}.{name}")),
             ColumnKind::Value(value) => {
                 let ranges: Vec<String> =
-                    value.ranges.iter().map(|range| over(links, PairRangeIndex(*range))).filter(|over| !over.is_empty()).collect();
+                    value.ranges.iter().map(|range| over(links, range.in_links())).filter(|over| !over.is_empty()).collect();
                 let ranges = if ranges.is_empty() { "all time".to_owned() } else { ranges.join("; ") };
                 lines.push(format!("{} AS {name} /* {} */", value.sql, ranges));
             }

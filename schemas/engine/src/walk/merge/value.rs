@@ -10,6 +10,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::functions::Flaw;
 use crate::functions::judged::{is_judged, taken_apart};
+use crate::plan::UseIndex;
 use crate::plan::links::{LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::merge::groups_accumulator;
 use crate::walk::Walk;
@@ -23,8 +24,7 @@ use types::Result;
 const PAIRS: usize = 65_536;
 
 pub(super) struct ValueMerge {
-    /// The index among the view's uses.
-    pub(super) usage: usize,
+    pub(super) usage: UseIndex,
     pub(super) range: PairRangeIndex,
     pub(super) aggregate: LinkAggregate,
     merge: Merge,
@@ -44,9 +44,9 @@ enum Merge {
 type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 
 impl ValueMerge {
-    pub(super) fn new(walk: &Walk<'_>, usage: usize, thresholds: &[Threshold]) -> Result<ValueMerge> {
+    pub(super) fn new(walk: &Walk<'_>, usage: UseIndex, thresholds: &[Threshold]) -> Result<ValueMerge> {
         let links = walk.links;
-        let aggregate = links.aggregate(links.uses[usage].aggregate).clone();
+        let aggregate = links.aggregate(links.uses[usage.0].aggregate).clone();
         let function = match &aggregate.over {
             Over::Ends { aggregate, .. } => aggregate.clone(),
             Over::States { state, .. } => walk.plan.states[*state].aggregate.clone(),
@@ -57,7 +57,7 @@ impl ValueMerge {
             false => Merge::Accumulate(Accumulate::new(function, thresholds.len())?),
         };
         let estimate = thresholds.iter().any(Threshold::is_sampled).then(|| Estimate::new(&links.layout, &aggregate, thresholds));
-        Ok(ValueMerge { usage, range: links.uses[usage].range, aggregate, merge, taken: Vec::new(), estimate })
+        Ok(ValueMerge { usage, range: links.uses[usage.0].range, aggregate, merge, taken: Vec::new(), estimate })
     }
 
     /// Takes the end points of pairs on one side: `ids` are their numbers, below `known`; `values` what they stand for.

@@ -42,7 +42,7 @@ impl<'m> Counted<'m> {
 
     /// Whether a pair counts in this column.
     pub(super) fn counts(&self, column: usize, pair: &Pair) -> bool {
-        self.columns[column].uses().iter().any(|usage| self.of_uses[*usage].takes(pair))
+        self.columns[column].uses().iter().any(|usage| self.of_uses[usage.0].takes(pair))
     }
 
     /// Whether a pair counts in any column.

@@ -33,7 +33,7 @@ impl Edges<'_> {
             }
         }
         let longest = Range::longest(&columns.ranges);
-        columns.existence = position_or_push(&mut columns.ranges, longest);
+        columns.existence = RangeIndex(position_or_push(&mut columns.ranges, longest));
         for state in self.conditions.iter().map(|condition| condition.state).chain([self.seen]) {
             for range in 0..columns.ranges.len() {
                 position_or_push(&mut columns.uses, Use { state: StateIndex(state), range: RangeIndex(range) });
