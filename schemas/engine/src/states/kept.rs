@@ -283,7 +283,7 @@ fn for_each_wanted(
     let mut of_ranges: HashMap<RangeIndex, Vec<Run>> = HashMap::new();
     for usage in asked {
         if let Entry::Vacant(missing) = of_ranges.entry(usage.range) {
-            missing.insert(pieces.runs_in(plan, usage.range.0, t)?);
+            missing.insert(pieces.runs_in(plan, usage.range, t)?);
         }
         visit(Wanted { plan, pieces, usage: *usage, runs: &of_ranges[&usage.range] })?;
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, TimestampMicrosecondType, UInt8Type};
 
-use crate::plan::ViewPlan;
+use crate::plan::{RangeIndex, ViewPlan};
 use types::columns::{LEVEL, TILE};
 use types::tiles::{Level, Micros, Range as TimeRange, RowTime, Span, TileRun, cover};
 use types::{Error, Result};
@@ -113,9 +113,9 @@ impl<'a> Pieces<'a> {
         Ok(begins)
     }
 
-    /// The rows that a range (an index into the plan's) is merged from at `t`. All pieces must be of one key.
-    pub(super) fn runs_in(&self, plan: &ViewPlan, range: usize, t: Micros) -> Result<Vec<Run>> {
-        let span = plan.ranges[range].at(t);
+    /// The rows that a range is merged from at `t`. All pieces must be of one key.
+    pub(super) fn runs_in(&self, plan: &ViewPlan, range: RangeIndex, t: Micros) -> Result<Vec<Run>> {
+        let span = plan.range(range).at(t);
         let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of(span, finest_of(plan)));
         let mut runs: Vec<Run> = Vec::new();
         for piece in &self.rows {
@@ -191,10 +191,10 @@ impl Selection {
         }
     }
 
-    /// Selects the rows that these ranges (indices into the plan's) are merged from.
+    /// Selects the rows that these ranges are merged from.
     pub(super) fn for_ranges(
         plan: &ViewPlan,
-        ranges: &[usize],
+        ranges: &[RangeIndex],
         pieces: &Pieces<'_>,
         keys: usize,
         time: impl Into<RowTime>,
@@ -204,7 +204,7 @@ impl Selection {
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
-            let span = time.span(&plan.ranges[*range]);
+            let span = time.span(plan.range(*range));
             let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.levels));
             let finest = pieces.rows.iter().any(|piece| !piece.rolled_up).then(|| runs_of(span, finest_of(plan)));
             for piece in &pieces.rows {

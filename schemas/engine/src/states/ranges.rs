@@ -31,7 +31,7 @@ pub(crate) fn merged_states(
     usage: Use,
     keys: usize,
 ) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-    let selection = Selection::for_ranges(plan, &[usage.range.0], pieces, keys, t)?;
+    let selection = Selection::for_ranges(plan, &[usage.range], pieces, keys, t)?;
     let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
     if selection.group_count == 0 {
         let fields = plan.state(usage.state).fields.iter();
@@ -45,15 +45,15 @@ pub(crate) fn merged_states(
 /// no rows.
 pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: impl Into<RowTime>, asked: &[Use]) -> Result<Vec<ArrayRef>> {
     let time = time.into();
-    let mut ranges: Vec<usize> = asked.iter().map(|usage| usage.range.0).collect();
+    let mut ranges: Vec<RangeIndex> = asked.iter().map(|usage| usage.range).collect();
     ranges.sort_unstable();
     ranges.dedup();
     let mut values: Vec<Option<ArrayRef>> = vec![None; asked.len()];
     for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
-        let mut selections: Vec<(Vec<usize>, Selection)> = Vec::new();
+        let mut selections: Vec<(Vec<RangeIndex>, Selection)> = Vec::new();
         for state in 0..plan.states.len() {
-            let is_asked = |range: &usize| asked.contains(&Use { state: StateIndex(state), range: RangeIndex(*range) });
-            let ranges: Vec<usize> = together.iter().copied().filter(is_asked).collect();
+            let is_asked = |range: &RangeIndex| asked.contains(&Use { state: StateIndex(state), range: *range });
+            let ranges: Vec<RangeIndex> = together.iter().copied().filter(is_asked).collect();
             if ranges.is_empty() {
                 continue;
             }
@@ -63,7 +63,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
             let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
             let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;
             for (usage, value) in asked.iter().zip(&mut values).filter(|(usage, _)| usage.state.0 == state) {
-                if let Some(place) = ranges.iter().position(|range| *range == usage.range.0) {
+                if let Some(place) = ranges.iter().position(|range| *range == usage.range) {
                     *value = Some(of_ranges[place].clone());
                 }
             }

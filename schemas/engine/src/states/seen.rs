@@ -138,7 +138,7 @@ impl Seen<'_> {
         for usage in asked {
             let in_range = match in_ranges.entry(usage.range) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range.0, events, &counted)?),
+                Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events, &counted)?),
             };
             values.push(in_range.values(plan, usage.state.0, merges)?);
         }
@@ -166,10 +166,10 @@ struct InRange<'a> {
 
 impl<'a> InRange<'a> {
     /// `counted` are the rows that one of the events counts, by key.
-    fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: usize, events: &[u32], counted: &[Range<usize>]) -> Result<InRange<'a>> {
+    fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: RangeIndex, events: &[u32], counted: &[Range<usize>]) -> Result<InRange<'a>> {
         let t = events.first().map_or(0, |event| seen.events[*event as usize].t);
         let rows_before = rows_before(&Selection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
-        let (steps, from) = steps(seen, plan, plan.ranges[range].at(t), counted)?;
+        let (steps, from) = steps(seen, plan, plan.range(range).at(t), counted)?;
         let (mut groups, mut group_of) = (Vec::new(), Vec::with_capacity(events.len()));
         let mut known: HashMap<(u32, usize), u32> = HashMap::new();
         let mut groups_of_key = vec![0_u32; seen.keys.len()];

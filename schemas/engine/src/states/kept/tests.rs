@@ -213,7 +213,7 @@ fn a_set_takes_in_what_is_committed_after_it() {
     let usage = kept.lock().iter().find(|(_, kept)| kept.set.is_some()).map(|(usage, _)| *usage).unwrap();
     world.arrive(&[(9_000, 0), (1, 0)], T);
     world.take(&Step::Commit, T);
-    let runs = world.pieces().runs_in(&world.plan, usage.range.0, T).unwrap();
+    let runs = world.pieces().runs_in(&world.plan, usage.range, T).unwrap();
     let committed = MergedRows::of_runs(&world.plan, usage.state.0, &world.pieces(), runs.iter());
     assert!(kept.set(usage, &committed).is_none());
     let (taken_in, set) = kept.take_set(usage, &committed).expect("it is made anew");

@@ -79,12 +79,12 @@ fn batch(rows: &[(u8, Micros)]) -> RecordBatch {
 /// Filters row by row: returns the rows of the range, each with its key.
 fn filtered(
     plan: &ViewPlan,
-    range: usize,
+    range: RangeIndex,
     held: &[TestPiece],
     batches: &[RecordBatch],
     places: &[(usize, Range<usize>)],
 ) -> Vec<(usize, usize, u32)> {
-    let span = plan.ranges[range].at(T);
+    let span = plan.range(range).at(T);
     let (rolled_up, fresh) = (cover(span, &plan.levels), cover(span, finest_of(plan)));
     let mut rows = Vec::new();
     for (piece, (batch, place)) in held.iter().zip(places) {
@@ -113,7 +113,7 @@ proptest! {
         for (piece, (batch, place)) in held.iter().zip(&places) {
             pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
         }
-        let asked: Vec<usize> = (0..plan.ranges.len()).rev().collect();
+        let asked: Vec<RangeIndex> = (0..plan.ranges.len()).rev().map(RangeIndex).collect();
         let selection = Selection::for_ranges(&plan, &asked, &pieces, KEYS, T).unwrap();
         let address = |batch: &RecordBatch| pieces.batches.iter().position(|known| std::ptr::eq(*known, batch)).unwrap();
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
@@ -152,7 +152,7 @@ proptest! {
             pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
         }
         let changes = pieces.changes(&plan, &plan.ranges, KEYS, T).unwrap();
-        let rows_of = |range: usize, t: Micros| {
+        let rows_of = |range: RangeIndex, t: Micros| {
             let selection = Selection::for_ranges(&plan, &[range], &pieces, KEYS, RowTime::up_to(t)).unwrap();
             let group_of: Vec<u32> = selection.groups_of(0).to_vec();
             let of_group = |group: u32| {
@@ -161,10 +161,10 @@ proptest! {
             };
             group_of.into_iter().map(of_group).collect::<Vec<_>>()
         };
-        for range in 0..plan.ranges.len() {
+        for range in (0..plan.ranges.len()).map(RangeIndex) {
             let (now, then) = (rows_of(range, T), rows_of(range, T + later));
             for key in (0..KEYS).filter(|key| changes[*key].is_none_or(|changes| T + later < changes)) {
-                prop_assert_eq!(&now[key], &then[key], "key {} in {:?}", key, plan.ranges[range]);
+                prop_assert_eq!(&now[key], &then[key], "key {} in {:?}", key, plan.range(range));
             }
         }
     }
@@ -175,6 +175,6 @@ fn a_level_that_is_not_known_is_damage() {
     let batch = batch(&[(0, 0), (9, 0)]);
     let mut pieces = Pieces::default();
     pieces.add(&batch, 0..2, 0, true);
-    let error = Selection::for_ranges(&PLAN, &[0], &pieces, 1, T).err().map(|error| error.to_string());
+    let error = Selection::for_ranges(&PLAN, &[RangeIndex(0)], &pieces, 1, T).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("unknown tile level 9")), "{error:?}");
 }
