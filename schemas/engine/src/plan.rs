@@ -182,6 +182,11 @@ pub struct Use {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StateIndex(pub usize);
 
+impl StateIndex {
+    /// The state that every row has: the number of its events.
+    pub const EVENTS: StateIndex = StateIndex(0);
+}
+
 /// An index into [`ViewPlan::ranges`], not into those of pairs ([`LinkPlan::ranges`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeIndex(pub usize);

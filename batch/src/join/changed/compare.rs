@@ -90,7 +90,7 @@ impl<'a> Comparing<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
         let last = links.conditions.iter().map(|condition| {
-            let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
+            let seen = rows.batch().column(view.plan.state_offset(condition.state.0)).as_primitive_opt::<TimestampMicrosecondType>();
             seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
         });
         Ok(Self { far: side(rows)?, last: last.collect::<Result<_>>()? })

@@ -82,7 +82,7 @@ pub struct LinkPlan {
     /// The conditions under which edges are counted, with the state for each. The first has no condition.
     pub conditions: Vec<Condition>,
     /// The state that holds when an edge was last seen.
-    pub seen: usize,
+    pub seen: StateIndex,
     /// What is merged for each edge: the states and ranges are those of the [`ViewPlan`].
     pub edge_uses: Vec<Use>,
     /// Pairs of end points that must differ, if their index is in [`LinkPlan::apart`] or in the aggregate's.
@@ -159,7 +159,7 @@ pub struct Condition {
     /// `None` for no condition, which is valid for either side.
     pub side: Option<Side>,
     /// The state: the greatest event time ([`EdgeKind::Liveness`]), or the number of events.
-    pub state: usize,
+    pub state: StateIndex,
 }
 
 /// An end point of an edge: a key column of its state row.
@@ -215,7 +215,7 @@ pub enum Over {
     /// The distinct end points of the pairs: a pair counts once, however often it occurs.
     Ends { aggregate: Arc<AggregateFunctionExpr>, argument: EndPoint },
     /// A state of the far edges, once for each near event. `idempotent`: merging it once is enough.
-    States { state: usize, idempotent: bool },
+    States { state: StateIndex, idempotent: bool },
 }
 
 /// A range of event time for each side of a pair.
@@ -286,10 +286,10 @@ impl LinkPlan {
         self.state_use(edges, self.seen, range)
     }
 
-    /// Returns the index of a range among those of the edge plan.
-    fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
+    /// Finds a range among those of the edge plan.
+    fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<RangeIndex> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
-        edges.ranges.iter().position(|known| known == range)
+        edges.ranges.iter().position(|known| known == range).map(RangeIndex)
     }
 
     /// Returns the times before which no event can count at `t` or later: the left edges of each side's longest range.
@@ -303,12 +303,12 @@ impl LinkPlan {
     }
 
     /// Returns what a state of the edges over a range is.
-    pub(crate) fn use_over(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<Use> {
+    pub(crate) fn use_over(&self, edges: &ViewPlan, state: StateIndex, range: &Range) -> Result<Use> {
         let range = self.edge_range(edges, range).ok_or_else(|| not_kept(edges))?;
-        Ok(Use { state: StateIndex(state), range: RangeIndex(range) })
+        Ok(Use { state, range })
     }
 
-    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
+    fn state_use(&self, edges: &ViewPlan, state: StateIndex, range: &Range) -> Result<EdgeUseIndex> {
         let usage = self.use_over(edges, state, range)?;
         let found = self.edge_uses.iter().position(|known| *known == usage);
         found.map(EdgeUseIndex).ok_or_else(|| not_kept(edges))
@@ -350,7 +350,7 @@ pub(super) fn plan(
             let whole = aggregate.field().data_type().clone();
             if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
         }
-        Over::States { state, .. } => table.states[*state].value_type(),
+        Over::States { state, .. } => table.states[state.0].value_type(),
     };
     let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &uses.iter().map(value_type).collect::<Vec<_>>());
     let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;

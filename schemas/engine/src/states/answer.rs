@@ -14,9 +14,6 @@ use crate::states::values::{FailedValue, Values};
 use types::tiles::{Micros, RowTime, Span};
 use types::{Error, Result};
 
-/// The state that counts a range's events.
-const EVENTS_STATE: StateIndex = StateIndex(0);
-
 /// A key with no more values than this is cheap whatever is asked, so its ranges are not examined.
 const ALWAYS_CHEAP: usize = 1_024;
 
@@ -140,7 +137,7 @@ impl Need {
 
     /// What has to be merged: the events of each range, then the uses.
     fn asked(&self, values: &MergedValues) -> Vec<Use> {
-        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: range.in_view() });
+        let events = self.ranges.iter().map(|range| Use { state: StateIndex::EVENTS, range: range.in_view() });
         events.chain(self.uses.iter().map(|usage| values.uses[usage.0])).collect()
     }
 }

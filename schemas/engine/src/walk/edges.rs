@@ -9,8 +9,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondAr
 use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
-use crate::plan::Use;
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
+use crate::plan::{StateIndex, Use};
 use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
 use crate::walk::alive::{LongestRange, timestamps};
@@ -160,7 +160,7 @@ impl<'a> EdgeSet<'a> {
     }
 
     /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
-    pub(super) fn states(&self, walk: &Walk<'_>, state: usize, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
+    pub(super) fn states(&self, walk: &Walk<'_>, state: StateIndex, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
         let usage = walk.links.use_over(walk.plan, state, range.range(self.side))?;
         merged_states(walk.plan, &self.pieces, walk.t, usage, self.len())
     }

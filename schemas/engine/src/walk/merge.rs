@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
-use crate::plan::UseIndex;
 use crate::plan::links::{Both, ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
+use crate::plan::{StateIndex, UseIndex};
 use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -55,7 +55,7 @@ struct FarEdges {
     live: LiveEdges,
     ends: EndIds,
     /// Far states by state and range, with the row of each far edge.
-    states: HashMap<(usize, PairRangeIndex), FarStates>,
+    states: HashMap<(StateIndex, PairRangeIndex), FarStates>,
 }
 
 impl<'a> Merging<'a> {

@@ -70,7 +70,7 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
 fn over(links: &LinkPlan, range: PairRangeIndex) -> String {
     let range = links.range(range);
     let column = match links.kind {
-        EdgeKind::Liveness => format!("s{}", links.seen),
+        EdgeKind::Liveness => format!("s{}", links.seen.0),
         EdgeKind::Full => "tile".to_owned(),
     };
     let [near, far] = links.tables.each_ref().map(|table| format!("{table}.{column}"));

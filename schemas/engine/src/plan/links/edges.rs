@@ -5,6 +5,7 @@ use datafusion::common::Column;
 use datafusion::functions_aggregate::expr_fn::{count, max};
 use datafusion::logical_expr::{Expr, lit};
 
+use crate::plan::StateIndex;
 use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
@@ -34,7 +35,7 @@ pub(super) struct Edges<'a> {
     key_names: Vec<String>,
     states: Vec<StateCall>,
     pub(super) conditions: Vec<Condition>,
-    pub(super) seen: usize,
+    pub(super) seen: StateIndex,
     pub(super) ends: Vec<Ends>,
     /// How many of `ends` are in WHERE; a repeated `<>` counts once.
     pub(super) apart: usize,
@@ -51,7 +52,7 @@ struct Placed {
 
 enum PlacedOver {
     Ends(EndPoint),
-    State(usize),
+    State(StateIndex),
 }
 
 impl<'a> Edges<'a> {
@@ -83,7 +84,7 @@ impl<'a> Edges<'a> {
             key_names: Vec::new(),
             states: vec![events_state()],
             conditions: Vec::new(),
-            seen: 0,
+            seen: StateIndex::EVENTS,
             ends: Vec::new(),
             apart: 0,
             placed: Vec::new(),
@@ -169,7 +170,7 @@ impl<'a> Edges<'a> {
             EdgeKind::Full => (count(lit(1i64)), "count(*)".to_owned()),
         };
         let state = match (flag, self.kind) {
-            (None, EdgeKind::Full) => 0,
+            (None, EdgeKind::Full) => StateIndex::EVENTS,
             (None, _) => self.state(call, sql),
             (Some(_), _) => {
                 let (call, sql) = self.filtered(call, sql, condition, flag)?;
@@ -185,7 +186,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Returns the state of the far edges that a call merges.
-    fn far_state(&mut self, call: &LinkCall) -> Result<usize> {
+    fn far_state(&mut self, call: &LinkCall) -> Result<StateIndex> {
         let mut function = call.function.clone();
         for argument in &mut function.params.args {
             if !matches!(argument, Expr::Literal(..)) {
@@ -212,19 +213,19 @@ impl<'a> Edges<'a> {
         Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {})", sql_of(condition, ColumnNames::WithTable))))
     }
 
-    fn state(&mut self, call: Expr, sql: String) -> usize {
+    fn state(&mut self, call: Expr, sql: String) -> StateIndex {
         if let Some(known) = self.states.iter().position(|known| known.call == call) {
-            return known;
+            return StateIndex(known);
         }
         let function = match &call {
             Expr::AggregateFunction(function) => function.func.name().to_owned(),
             _ => String::new(),
         };
         if function == "count" && sql == "count(*)" {
-            return 0;
+            return StateIndex::EVENTS;
         }
         self.states.push(StateCall { call, shown: sql.clone(), sql, function, approximate: false });
-        self.states.len() - 1
+        StateIndex(self.states.len() - 1)
     }
 }
 

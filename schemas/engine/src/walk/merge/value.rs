@@ -49,7 +49,7 @@ impl ValueMerge {
         let aggregate = links.aggregate(links.uses[usage.0].aggregate).clone();
         let function = match &aggregate.over {
             Over::Ends { aggregate, .. } => aggregate.clone(),
-            Over::States { state, .. } => walk.plan.states[*state].aggregate.clone(),
+            Over::States { state, .. } => walk.plan.state(*state).aggregate.clone(),
         };
         let is_count = matches!(aggregate.over, Over::Ends { .. }) && aggregate.function == "count";
         let merge = match is_count {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Proj
 use super::Edges;
 use crate::plan::columns::{Columns, Reach, position_or_push};
 use crate::plan::links::{EdgeKind, PairRange, Side};
-use crate::plan::{RangeIndex, StateIndex, Use};
+use crate::plan::{RangeIndex, Use};
 use types::Result;
 use types::tiles::Range;
 
@@ -36,7 +36,7 @@ impl Edges<'_> {
         columns.existence = RangeIndex(position_or_push(&mut columns.ranges, longest));
         for state in self.conditions.iter().map(|condition| condition.state).chain([self.seen]) {
             for range in 0..columns.ranges.len() {
-                position_or_push(&mut columns.uses, Use { state: StateIndex(state), range: RangeIndex(range) });
+                position_or_push(&mut columns.uses, Use { state, range: RangeIndex(range) });
             }
         }
         Ok((aggregate, columns))
