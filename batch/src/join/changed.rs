@@ -24,7 +24,7 @@ mod compare;
 
 pub(super) use added::Added;
 
-use compare::Comparing;
+use compare::{Comparing, RowPosition};
 
 /// Keys and nodes with changed edges, as the prefixes of the edges' keys.
 #[derive(Debug, Default)]
@@ -124,12 +124,12 @@ pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new:
             (None, Some(_)) => Ordering::Greater,
             (Some(one), Some(two)) => one.place().cmp(&two.place()),
         };
-        let one = left.as_ref().filter(|_| order.is_le()).map(|at| (at.chunk, at.row));
-        let two = right.as_ref().filter(|_| order.is_ge()).map(|at| (at.chunk, at.row));
+        let one = left.as_ref().filter(|_| order.is_le()).map(Cursor::position);
+        let two = right.as_ref().filter(|_| order.is_ge()).map(Cursor::position);
         if comparing.differ(one, two) {
             match (two, one) {
-                (Some((chunk, row)), _) => in_new[chunk].push(row as u32),
-                (None, Some((chunk, row))) => in_old[chunk].push(row as u32),
+                (Some(at), _) => in_new[at.chunk].push(at.row as u32),
+                (None, Some(at)) => in_old[at.chunk].push(at.row as u32),
                 (None, None) => {}
             }
         }
@@ -174,6 +174,11 @@ impl<'a> Cursor<'a> {
         if self.row < self.keys.len() { Ok(Some(self)) } else { Self::first_row_from(chunks, self.chunk + 1) }
     }
 
+    fn position(&self) -> RowPosition {
+        RowPosition { chunk: self.chunk, row: self.row }
+    }
+
+    /// What rows are ordered by: key, level and tile.
     fn place(&self) -> (&'a [u8], u8, Micros) {
         (self.keys.value(self.row), self.levels[self.row], self.tiles[self.row])
     }

@@ -11,8 +11,13 @@ use types::{Error, Result};
 
 use super::JoinTimes;
 
-/// A row: its chunk, and its position there.
-type RowPosition = (usize, usize);
+/// Where a row of a snapshot is.
+#[derive(Clone, Copy)]
+pub(super) struct RowPosition {
+    pub(super) chunk: usize,
+    /// Its index in the chunk.
+    pub(super) row: usize,
+}
 
 /// Rows of two snapshots, prepared for comparison.
 pub(super) enum Comparing<'a> {
@@ -69,7 +74,7 @@ impl<'a> Comparing<'a> {
     pub(super) fn differ(&self, old: Option<RowPosition>, new: Option<RowPosition>) -> bool {
         match self {
             Comparing::Liveness { old: was, new: is, near, far } => {
-                let (was, is) = (old.map(|(chunk, row)| (&was[chunk], row)), new.map(|(chunk, row)| (&is[chunk], row)));
+                let (was, is) = (old.map(|at| (&was[at.chunk], at.row)), new.map(|at| (&is[at.chunk], at.row)));
                 let is_far = was.or(is).is_some_and(|(rows, row)| rows.far.value(row));
                 let live =
                     |at: Option<(&Seen<'_>, usize)>, condition, from| at.is_some_and(|(rows, row)| rows.is_live(row, condition, from));
@@ -77,11 +82,11 @@ impl<'a> Comparing<'a> {
                 edges.iter().any(|edge| live(was, edge.condition, edge.before) != live(is, edge.condition, edge.now))
             }
             Comparing::Full { old: was, new: is, near, far } => {
-                let (Some((old_chunk, old_row)), Some((chunk, row))) = (old, new) else { return true };
-                let rows = &is[chunk];
-                let passed = if rows.far.value(row) { far } else { near };
-                let tile = rows.tiles[row];
-                was[old_chunk].row(old_row) != rows.states.row(row) || passed.iter().any(|passed| passed.contains(&tile))
+                let (Some(old), Some(new)) = (old, new) else { return true };
+                let rows = &is[new.chunk];
+                let passed = if rows.far.value(new.row) { far } else { near };
+                let tile = rows.tiles[new.row];
+                was[old.chunk].row(old.row) != rows.states.row(new.row) || passed.iter().any(|passed| passed.contains(&tile))
             }
         }
     }
