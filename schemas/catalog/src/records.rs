@@ -81,7 +81,13 @@ pub struct DefinitionRecord {
 }
 
 /// A live version of a definition, and its status: with other ones, sinks and alerts may be planned otherwise.
-pub type LiveVersion = (DefinitionKind, Arc<str>, u32, DefinitionStatus);
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LiveVersion {
+    pub kind: DefinitionKind,
+    pub name: Arc<str>,
+    pub version: u32,
+    pub status: DefinitionStatus,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -65,7 +65,7 @@ impl CatalogState {
     /// Returns the live versions of all definitions, for a commit that was decided on them.
     pub fn live_versions(&self) -> Vec<LiveVersion> {
         let live = self.definitions.iter().filter(|d| d.status.is_live());
-        live.map(|d| (d.kind, d.name.clone(), d.version, d.status)).collect()
+        live.map(|d| LiveVersion { kind: d.kind, name: d.name.clone(), version: d.version, status: d.status }).collect()
     }
 
     /// Returns the live parameters with the versions of their values, for a commit that was decided on them.

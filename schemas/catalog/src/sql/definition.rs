@@ -64,8 +64,12 @@ pub(super) async fn status(session: &mut Session, kind: DefinitionKind, name: &A
 pub(super) async fn live(session: &mut Session) -> Result<Vec<LiveVersion>> {
     let sql = "SELECT kind, name, version, status FROM definition WHERE status IN ('building', 'active', 'kept')";
     let version = |row: &Row| -> Result<LiveVersion> {
-        let (kind, status) = (row.word("kind", &KINDS)?, row.word("status", &STATUSES)?);
-        Ok((kind, row.text("name")?.into(), row.number("version")?, status))
+        Ok(LiveVersion {
+            kind: row.word("kind", &KINDS)?,
+            name: row.text("name")?.into(),
+            version: row.number("version")?,
+            status: row.word("status", &STATUSES)?,
+        })
     };
     session.rows(sql, values![]).await?.iter().map(version).collect()
 }

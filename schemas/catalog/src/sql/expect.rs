@@ -96,8 +96,8 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
 async fn live(session: &mut Session, expected: &[LiveVersion]) -> Result<()> {
     let found = definition::live(session).await?;
     let (is_expected, is_found): (HashSet<_>, HashSet<_>) = (expected.iter().collect(), found.iter().collect());
-    let Some((kind, name, version, _)) = is_expected.symmetric_difference(&is_found).next() else { return Ok(()) };
-    Err(Error::conflict("definitions were changed meanwhile").with(kind.word(), format!("{name}@{version}")))
+    let Some(other) = is_expected.symmetric_difference(&is_found).next() else { return Ok(()) };
+    Err(Error::conflict("definitions were changed meanwhile").with(other.kind.word(), format!("{}@{}", other.name, other.version)))
 }
 
 async fn parameter_versions(session: &mut Session, expected: &[(Arc<str>, u32)]) -> Result<()> {
