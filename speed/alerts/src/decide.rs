@@ -21,14 +21,8 @@ pub fn first_left(published: i64, taken: Option<Offset>) -> i64 {
 
 /// Adds transitions, whose sequence numbers are consecutive, with the position of the view's streams and the time that
 /// they were made from. The commit is refused if another runner has added some first.
-pub fn transitions_commit(
-    id: Uuid,
-    lease: Expect,
-    (alert, version): AlertVersion,
-    made: &[AlertTransition],
-    position: Vector,
-    at: Micros,
-) -> Commit {
+pub fn transitions_commit(id: Uuid, lease: Expect, alert: AlertVersion, made: &[AlertTransition], position: Vector, at: Micros) -> Commit {
+    let AlertVersion { name: alert, version } = alert;
     let next = made.first().map(|first| Expect::AlertSequence { alert: alert.clone(), version, next: first.seq });
     let transitions = made.iter().map(|transition| Add::AlertTransition(Box::new(transition.clone())));
     let add = transitions.chain([Add::AlertPosition { alert: alert.clone(), version, position, at }]).collect();
@@ -36,7 +30,8 @@ pub fn transitions_commit(
 }
 
 /// Notes that the transitions before this one are in the topic.
-pub fn published_commit(id: Uuid, lease: Expect, (alert, version): AlertVersion, before: i64) -> Commit {
+pub fn published_commit(id: Uuid, lease: Expect, alert: AlertVersion, before: i64) -> Commit {
+    let AlertVersion { name: alert, version } = alert;
     Commit { id, expect: vec![lease], add: vec![Add::AlertPublished { alert, version, before }], ..Commit::default() }
 }
 

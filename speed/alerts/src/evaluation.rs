@@ -62,7 +62,7 @@ impl Evaluation {
         let RecoveredState { open, ceased, at, last_round } = left;
         let (resolve, repeat) = (alert.definition.resolve, alert.definition.repeat);
         Self {
-            alert: (alert.name.clone(), alert.version),
+            alert: AlertVersion { name: alert.name.clone(), version: alert.version },
             resolve,
             repeat: repeat.map(|repeat| micros(repeat).max(1)),
             plan,

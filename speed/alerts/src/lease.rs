@@ -134,7 +134,8 @@ pub(crate) struct HeldLease {
 
 impl HeldLease {
     /// `None` while another process holds it. Otherwise also returns the time of the alert's last round.
-    pub(crate) async fn acquire(leases: &Arc<Leases>, (alert, version): &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
+    pub(crate) async fn acquire(leases: &Arc<Leases>, alert: &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
+        let AlertVersion { name: alert, version } = alert;
         let (name, now) = (alert_lease(alert), (leases.clock)());
         if leases.known().of_others.get(&name).is_some_and(|expires_at| *expires_at > now) {
             return Ok(None);

@@ -39,7 +39,8 @@ impl Alerts {
         while !stop.is_cancelled() {
             if let Some(loaded) = self.node.loaded() {
                 let runs = loaded.registry.alerts.iter().filter(|alert| alert.paused_since.is_none());
-                let live: BTreeSet<AlertVersion> = runs.map(|alert| (alert.name.clone(), alert.version)).collect();
+                let live: BTreeSet<AlertVersion> =
+                    runs.map(|alert| AlertVersion { name: alert.name.clone(), version: alert.version }).collect();
                 running.iter().filter(|(version, _)| !live.contains(*version)).for_each(|(_, (stop, _))| stop.cancel());
                 running.retain(|_, (_, task)| !task.is_finished());
                 for version in live {
@@ -82,23 +83,23 @@ impl Alerts {
     async fn remove_dropped(&self) -> Result<()> {
         let catalog = self.node.catalog();
         let progress = catalog.alert_progress().await?;
-        let known = progress.iter().map(|progress| (progress.alert.clone(), progress.version));
-        let runners = catalog.alert_runners().await?.into_iter().map(|runner| (runner.alert, runner.version));
+        let known = progress.iter().map(|progress| AlertVersion { name: progress.alert.clone(), version: progress.version });
+        let runners = catalog.alert_runners().await?.into_iter();
+        let runners = runners.map(|runner| AlertVersion { name: runner.alert, version: runner.version });
         let known: BTreeSet<AlertVersion> = known.chain(runners).collect();
         let Some(loaded) = self.node.loaded() else { return Ok(()) };
-        let is_known =
-            |name: &str, version: u32| loaded.registry.alerts.iter().any(|alert| *alert.name == *name && alert.version == version);
-        let left: Vec<AlertVersion> = known.into_iter().filter(|(alert, version)| !is_known(alert, *version)).collect();
+        let is_known = |of: &AlertVersion| loaded.registry.alerts.iter().any(|alert| alert.name == of.name && alert.version == of.version);
+        let left: Vec<AlertVersion> = known.into_iter().filter(|of| !is_known(of)).collect();
         if left.is_empty() {
             return Ok(());
         }
         // This node may not have loaded yet what another process runs.
         let state = catalog.state().await?;
         let mut first = Ok(());
-        for (alert, version) in left {
-            if !state.live(DefinitionKind::Alert).any(|record| record.name == alert && record.version == version) {
-                let progress = progress.iter().find(|progress| progress.alert == alert && progress.version == version);
-                let removed = self.remove_one(&state, (alert, version), progress).await;
+        for of in left {
+            if !state.live(DefinitionKind::Alert).any(|record| record.name == of.name && record.version == of.version) {
+                let progress = progress.iter().find(|progress| progress.alert == of.name && progress.version == of.version);
+                let removed = self.remove_one(&state, of, progress).await;
                 first = first.and(removed);
             }
         }
@@ -107,16 +108,16 @@ impl Alerts {
 
     /// Removes a part of what is left of a version that is not live, once all of its transitions are in the topic.
     async fn remove_one(&self, state: &CatalogState, of: AlertVersion, progress: Option<&AlertProgress>) -> Result<()> {
-        let (alert, version) = of;
         let mut definitions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Alert);
-        let definition = definitions.find(|record| record.name == alert && record.version == version);
+        let definition = definitions.find(|record| record.name == of.name && record.version == of.version);
         let left = progress.filter(|progress| progress.published < progress.next_seq);
         if let Some((left, definition)) = left.zip(definition) {
             let topic = parse_alert(&definition.sql)?.topic;
-            put_out_left(self, (alert.clone(), version), &topic, left).await?;
+            put_out_left(self, of.clone(), &topic, left).await?;
         }
         // A process that does not know yet that the version is not live may have added more.
         let next = progress.map_or(0, |progress| progress.next_seq);
+        let AlertVersion { name: alert, version } = of;
         let expect = vec![Expect::AlertSequence { alert: alert.clone(), version, next }];
         let remove = vec![Remove::Alert { alert, version, most: MOST_REMOVED }];
         self.node.catalog().commit(Commit { id: Uuid::now_v7(), expect, remove, ..Commit::default() }).await.map(drop)

@@ -47,7 +47,7 @@ impl<'a> Outbox<'a> {
         let (output, taken) = AlertOutput::take_over(alerts, alert, topic).await?;
         let from = first_left(published, taken);
         if from > next_seq {
-            let (alert, version) = (&output.alert.0, output.alert.1);
+            let AlertVersion { name: alert, version } = &output.alert;
             warn!(%alert, version, in_topic = from, known = next_seq, "the catalog is an earlier copy: the alert continues after its topic");
         }
         // The log would ignore a transition with an earlier number, as one that it already has.
@@ -98,7 +98,7 @@ impl<'a> Outbox<'a> {
         let before = now.saturating_sub(KEPT.as_micros() as Micros);
         for _ in 0..parts_to_forget(self.next_seq - self.forgot_at, MOST_REMOVED) {
             self.held.note_progress()?;
-            let (alert, version) = self.output.alert.clone();
+            let AlertVersion { name: alert, version } = self.output.alert.clone();
             let remove = vec![Remove::AlertTransitions { alert, version, before, most: MOST_REMOVED }];
             let commit = Commit { id: Uuid::now_v7(), expect: vec![self.held.expect()], remove, ..Commit::default() };
             self.catalog().commit_with_retry(commit).await?;
@@ -145,7 +145,7 @@ impl<'a> AlertOutput<'a> {
     /// Also returns the number of the transition after the last one that is in the topic.
     async fn take_over(alerts: &'a Alerts, alert: AlertVersion, topic: &'a str) -> Result<(Self, Option<Offset>)> {
         // Each version of an alert counts its own transitions.
-        let name = format!("alert/{}@{}", alert.0, alert.1);
+        let name = format!("alert/{}@{}", alert.name, alert.version);
         let source = TopicPartition { topic: name.as_str().into(), partition: 0 };
         let identity = alerts.node.catalog().identity().to_owned();
         let output = LogOutput { group: alerts.group.clone(), sink: name.into(), source, identity };
@@ -158,7 +158,7 @@ impl<'a> AlertOutput<'a> {
     async fn publish_from(&self, mut from: i64, end: i64, note_progress: impl Fn() -> Result<()>) -> Result<()> {
         let catalog = self.alerts.node.catalog();
         while from < end {
-            let left = catalog.alert_transitions(&self.alert.0, self.alert.1, from, MOST_ADDED as u32).await?;
+            let left = catalog.alert_transitions(&self.alert.name, self.alert.version, from, MOST_ADDED as u32).await?;
             let Some(last) = left.last() else { break };
             from = last.seq + 1;
             note_progress()?;

@@ -36,11 +36,11 @@ const STOPS_WITHIN: Duration = Duration::from_secs(5);
 /// Runs the alert until `stop`, whenever this process holds its lease.
 pub(crate) async fn run(alerts: &Alerts, leases: &Arc<Leases>, version: &AlertVersion, stop: &CancellationToken) {
     run_until(alerts, leases, version, stop).await;
-    alerts.stalled.clear(&version.0);
+    alerts.stalled.clear(&version.name);
 }
 
 async fn run_until(alerts: &Alerts, leases: &Arc<Leases>, of_version: &AlertVersion, stop: &CancellationToken) {
-    let (name, version) = (&*of_version.0, of_version.1);
+    let (name, version) = (&*of_version.name, of_version.version);
     let mut failures: u64 = 0;
     while !stop.is_cancelled() {
         let outcome = tokio::select! {
@@ -86,8 +86,8 @@ async fn run_under_lease(alerts: &Alerts, leases: &Arc<Leases>, of_version: &Ale
 }
 
 /// The alert with its plan; `None` if it is not live or is paused.
-fn planned(alerts: &Alerts, (name, version): &AlertVersion) -> Result<Option<(LiveAlert, Arc<AlertPlan>)>> {
-    let Some(alert) = live(&alerts.node.read_view()?, name, *version) else { return Ok(None) };
+fn planned(alerts: &Alerts, of: &AlertVersion) -> Result<Option<(LiveAlert, Arc<AlertPlan>)>> {
+    let Some(alert) = live(&alerts.node.read_view()?, &of.name, of.version) else { return Ok(None) };
     let plan = alert.plan.clone().map_err(|found| broken(&alert, &found))?;
     Ok(Some((alert, plan)))
 }

@@ -191,7 +191,7 @@ impl Runner<'_> {
 }
 
 fn alert() -> AlertVersion {
-    (ALERT.into(), VERSION)
+    AlertVersion { name: ALERT.into(), version: VERSION }
 }
 
 async fn progress(catalog: &Catalog) -> Result<AlertProgress> {

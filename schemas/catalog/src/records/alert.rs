@@ -11,7 +11,11 @@ use types::{Error, Result, TransitionKind};
 use super::Revision;
 
 /// An alert and its version.
-pub type AlertVersion = (Arc<str>, u32);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AlertVersion {
+    pub name: Arc<str>,
+    pub version: u32,
+}
 
 /// One transition of one key, with the record that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -223,16 +223,16 @@ async fn open_of_versions(
 ) -> Result<(Revision, Vec<OpenAlert>)> {
     let revision = meta::revision(session).await?;
     let (mut names, mut found) = (SharedNames::default(), Vec::new());
-    let is_left = |version: &&AlertVersion| after.is_none_or(|last| (&*version.0, version.1) >= (&*last.alert, last.version));
-    for (alert, version) in versions.iter().filter(is_left) {
-        let last = after.filter(|last| *last.alert == **alert && last.version == *version).map_or("", |last| &*last.keys);
+    let is_left = |alert: &&AlertVersion| after.is_none_or(|last| (&*alert.name, alert.version) >= (&*last.alert, last.version));
+    for AlertVersion { name, version } in versions.iter().filter(is_left) {
+        let last = after.filter(|last| *last.alert == **name && last.version == *version).map_or("", |last| &*last.keys);
         let left = i64::from(limit) - found.len() as i64;
         if left <= 0 {
             break;
         }
         let sql = "SELECT alert, version, keys, since, last_put_out, seq, record FROM open_alert
             WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4";
-        for row in &session.rows(sql, values![&**alert, i64::from(*version), last, left]).await? {
+        for row in &session.rows(sql, values![&**name, i64::from(*version), last, left]).await? {
             found.push(open_record(row, &mut names)?);
         }
     }

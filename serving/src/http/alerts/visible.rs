@@ -15,7 +15,7 @@ pub(super) fn versions(registry: &Registry, principal: &Principal, asked: Option
         None => registry.alerts.iter().filter(|alert| is_visible(principal, view_of(alert))).collect(),
     };
     found.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
-    Ok(found.into_iter().map(|alert| (alert.name.clone(), alert.version)).collect())
+    Ok(found.into_iter().map(|alert| AlertVersion { name: alert.name.clone(), version: alert.version }).collect())
 }
 
 /// An alert that a principal asks for. One that may not read the process does not learn which alerts there are.

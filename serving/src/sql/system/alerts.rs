@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use catalog::{AlertVersion, Catalog, OpenAlert};
-use committed::registry::Registry;
+use committed::registry::{LiveAlert, Registry};
 use datafusion::catalog::Session;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
@@ -33,7 +33,8 @@ pub(super) struct AlertsTable {
 
 impl AlertsTable {
     pub(super) fn new(catalog: &Catalog, registry: &Registry) -> Result<Self> {
-        let mut live: Vec<AlertVersion> = registry.alerts.iter().map(|alert| (alert.name.clone(), alert.version)).collect();
+        let version = |alert: &LiveAlert| AlertVersion { name: alert.name.clone(), version: alert.version };
+        let mut live: Vec<AlertVersion> = registry.alerts.iter().map(version).collect();
         live.sort();
         Ok(Self { catalog: catalog.clone(), live, schema: rows(&[])?.schema() })
     }
@@ -66,11 +67,11 @@ impl AlertsTable {
     fn plan(&self, args: ScanArgs<'_>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut live = self.live.clone();
         for named in args.filters.iter().filter_map(names) {
-            live.retain(|(alert, _)| named.contains(&**alert));
+            live.retain(|alert| named.contains(&*alert.name));
         }
         let (columns, limit) = (args.columns(&self.schema), args.limit);
         let schema = Arc::new(self.schema.project(&columns)?);
-        let listed = live.iter().map(|(alert, _)| &**alert).collect::<Vec<_>>().join(", ");
+        let listed = live.iter().map(|alert| &*alert.name).collect::<Vec<_>>().join(", ");
         let detail = format!("alerts=[{listed}] limit={}", limit.map_or("none".to_owned(), |limit| limit.to_string()));
         let reading = Reading { open_alerts: OpenAlerts::new(&self.catalog, live, None), left: limit.unwrap_or(usize::MAX) };
         let open = move |_| {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use catalog::AlertTransition;
+use catalog::{AlertTransition, AlertVersion};
 use committed::registry::LiveView;
 use engine::alerts::{FailedRow, Transition};
 use tracing::warn;
@@ -27,7 +27,7 @@ impl Evaluation {
         let keys: Vec<EncodedKey> = happened.iter().map(|(_, transition)| transition.key.clone()).collect();
         let mut transitions = Vec::with_capacity(happened.len());
         for ((row, happened), keys) in happened.into_iter().zip(keys_json(view, &keys)?) {
-            let (alert, version) = self.alert.clone();
+            let AlertVersion { name: alert, version } = self.alert.clone();
             let mut transition = AlertTransition {
                 id: id((&alert, version), &keys, happened.since),
                 alert,
@@ -54,8 +54,8 @@ impl Evaluation {
 
     pub(super) fn note_failures(&self, failed: &[FailedRow]) {
         let Some(first) = failed.first() else { return };
-        warn!(alert = %self.alert.0, rows = failed.len(), reason = first.reason, "an alert fails on rows");
-        let alert = self.alert.0.to_string();
+        warn!(alert = %self.alert.name, rows = failed.len(), reason = first.reason, "an alert fails on rows");
+        let alert = self.alert.name.to_string();
         metrics::counter!("basestream_speed_alert_failed_rows_total", "alert" => alert).increment(failed.len() as u64);
     }
 }

@@ -19,7 +19,7 @@ async fn two_processes() -> (Arc<Leases>, Arc<Leases>, Arc<AtomicI64>) {
 }
 
 async fn acquire(leases: &Arc<Leases>, alert: &str) -> Result<Option<HeldLease>> {
-    Ok(HeldLease::acquire(leases, &(alert.into(), 1)).await?.map(|(held, _)| held))
+    Ok(HeldLease::acquire(leases, &AlertVersion { name: alert.into(), version: 1 }).await?.map(|(held, _)| held))
 }
 
 #[tokio::test]

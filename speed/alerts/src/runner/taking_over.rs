@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use catalog::{AlertProgress, AlertTransition, OpenAlert};
+use catalog::{AlertProgress, AlertTransition, AlertVersion, OpenAlert};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, OpenState};
 use serving::encoded_keys;
@@ -38,7 +38,7 @@ impl<'a> RunningAlert<'a> {
         // The process before may have used values of parameters that this node has not loaded yet.
         let revision = alerts.node.catalog().revision().await?;
         let progress = committed_progress(alerts, alert).await?;
-        let of_version = (alert.name.clone(), alert.version);
+        let of_version = AlertVersion { name: alert.name.clone(), version: alert.version };
         let mut outbox = Outbox::take_over(alerts, of_version, &alert.definition.topic, held, &progress).await?;
         let (open, gone) = open_keys(alerts, alert, view, &mut outbox).await?;
         let ceased = ceased_keys(alerts, &progress, view, &mut outbox).await?;

@@ -131,7 +131,7 @@ async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
         let made: Vec<AlertTransition> = (0..count).map(|seq| transition(alert, seq, Began, &format!("k{seq}"))).collect();
         add(test, &made).await;
     }
-    let asked: [(std::sync::Arc<str>, u32); 4] = [("a".into(), 1), ("b".into(), 2), ("c".into(), 1), ("d".into(), 1)];
+    let asked = [("a", 1), ("b", 2), ("c", 1), ("d", 1)].map(|(name, version)| AlertVersion { name: name.into(), version });
     for limit in 1..7 {
         let (mut found, mut after): (Vec<String>, Option<OpenAlert>) = (Vec::new(), None);
         loop {
