@@ -154,8 +154,8 @@ struct WrittenTier {
 }
 
 impl WrittenTier {
-    fn pair(self) -> Option<CopiedTier> {
-        Some((self.tier, self.copied?))
+    fn with_copy(self) -> Option<CopiedTier> {
+        Some(CopiedTier { tier: self.tier, copy: self.copied? })
     }
 }
 
@@ -175,12 +175,12 @@ impl TierOutput<'_> {
         let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
         match (self.linked, delta.copied.clone()) {
             (Some(linked), Some(copied)) => {
-                let added = merged.into_iter().chain([delta]).filter_map(WrittenTier::pair);
-                let copies = not_empty(linked.kept_tiers(kept.len()).into_iter().chain(added), |(tier, _)| tier);
+                let added = merged.into_iter().chain([delta]).filter_map(WrittenTier::with_copy);
+                let copies = not_empty(linked.kept_tiers(kept.len()).into_iter().chain(added), |copied| &copied.tier);
                 let join = linked.join(self.attempt, before, &copies, &copied).await?;
                 carried_over.extend(join.carried_over);
                 self.written.add(join.files);
-                let tiers = copies.iter().map(|(tier, _)| tier.clone()).collect();
+                let tiers = copies.iter().map(|copied| copied.tier.clone()).collect();
                 Ok(NewTiers { tiers, joined: Some(join.joined), carried_over, copies })
             }
             _ => {

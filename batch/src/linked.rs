@@ -31,11 +31,11 @@ impl LinkedRun {
         let left = attempt.batch.copies.left_by_last_run(&attempt.view.name, attempt.view.version);
         let mut tiers = Vec::new();
         for tier in before.tiers() {
-            let copied = match left.iter().find(|(known, _)| known == tier) {
-                Some((_, copied)) => copied.clone(),
+            let copy = match left.iter().find(|known| known.tier == *tier) {
+                Some(known) => known.copy.clone(),
                 None => Arc::new(local.copied(&attempt.batch.storage, tier, attempt.batch.settings.thread_count()).await?),
             };
-            tiers.push((tier.clone(), copied));
+            tiers.push(CopiedTier { tier: tier.clone(), copy });
         }
         Ok(Some(LinkedRun { local, before: tiers }))
     }
@@ -54,7 +54,7 @@ impl LinkedRun {
         delta: &LocalTier,
     ) -> Result<WrittenJoin> {
         let join = join_over(attempt, &self.local, tiers);
-        let changes = join.changed_by(attempt.state, before, self.before.iter().map(|(_, copied)| &**copied), delta).await?;
+        let changes = join.changed_by(attempt.state, before, self.before.iter().map(|copied| &*copied.copy), delta).await?;
         join.write(&self.local, changes).await
     }
 }
@@ -66,8 +66,8 @@ pub(crate) async fn join_recomputed(
     base: &Tier,
     written: &mut Written,
 ) -> Result<(WrittenJoin, Vec<CopiedTier>)> {
-    let copied = Arc::new(local.mapped(base.bucket_count, std::mem::take(&mut written.local)).await?);
-    let tiers = vec![(base.clone(), copied)];
+    let copy = Arc::new(local.mapped(base.bucket_count, std::mem::take(&mut written.local)).await?);
+    let tiers = vec![CopiedTier { tier: base.clone(), copy }];
     let join = join_over(attempt, local, &tiers);
     let changes = join.compared(attempt.state, attempt.before.as_ref()).await;
     Ok((join.write(local, changes).await?, tiers))
@@ -84,7 +84,7 @@ fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) ->
         storage: attempt.batch.storage.clone(),
         view: attempt.view.clone(),
         links: local.links.clone(),
-        edges: Arc::new(edges_of(tiers.iter().map(|(_, copied)| &**copied))),
+        edges: Arc::new(edges_of(tiers.iter().map(|copied| &*copied.copy))),
         t: attempt.inputs.t,
         run: attempt.run.id,
         threads: attempt.batch.settings.thread_count(),

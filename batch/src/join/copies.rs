@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catalog::{CatalogState, DefinitionKind};
+use engine::fresh::ViewVersion;
 use storage::Tier;
 
 use super::local::LocalTier;
 
-type Version = (Arc<str>, u32);
-type Copies = BTreeMap<Version, Vec<CopiedTier>>;
+type Copies = BTreeMap<ViewVersion, Vec<CopiedTier>>;
 
 /// A tier of a snapshot and its copy in local files.
-pub(crate) type CopiedTier = (Tier, Arc<LocalTier>);
+#[derive(Clone)]
+pub(crate) struct CopiedTier {
+    pub(crate) tier: Tier,
+    pub(crate) copy: Arc<LocalTier>,
+}
 
 /// The tiers of each linked view's newest snapshot that this process wrote or copied. The files have no names: they go
 /// with the process.
@@ -33,12 +37,12 @@ impl LocalCopies {
     /// Lets go what is kept of versions that are live no more.
     pub fn release_retired(&self, state: &CatalogState) {
         let is_live =
-            |(view, version): &Version| state.live(DefinitionKind::View).any(|live| live.name == *view && live.version == *version);
+            |(view, version): &ViewVersion| state.live(DefinitionKind::View).any(|live| live.name == *view && live.version == *version);
         self.lock().retain(|version, _| is_live(version));
     }
 
     /// The view versions of which something is kept.
-    pub fn versions(&self) -> Vec<(Arc<str>, u32)> {
+    pub fn versions(&self) -> Vec<ViewVersion> {
         self.lock().keys().cloned().collect()
     }
 
