@@ -17,7 +17,7 @@ use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::{self, Plans};
-use crate::message::{FORMAT, Head, LayerHead, Request, head};
+use crate::message::{FORMAT, Head, LayerHead, LayerRequest, head};
 use crate::requests::{Credentials, begin, error_of};
 
 /// The pause before a second attempt, and at most before a later one.
@@ -114,7 +114,7 @@ impl Following {
     async fn stream(&mut self, worker: &str, address: &str, mirror: &mut Mirror, had_snapshot: &mut bool) -> Result<Ended> {
         let plans = self.plans.borrow_and_update().clone();
         let seen = self.fresh.epochs().into_iter().collect();
-        let request = Request { format: FORMAT, views: plans.keys().cloned().collect(), seen };
+        let request = LayerRequest { format: FORMAT, views: plans.keys().cloned().collect(), seen };
         let mut stream = begin(address, &self.credentials, &request).await?;
         let snapshot = tokio::time::timeout(SNAPSHOT_WITHIN, snapshot(&mut stream, &plans)).await;
         let snapshot = snapshot.map_err(|_| Error::unavailable("a worker's snapshot takes too long"))??;

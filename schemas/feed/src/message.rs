@@ -22,7 +22,7 @@ pub(crate) const FORMAT: u32 = 1;
 
 /// What a node asks for: the ticket of `DoGet`, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct LayerRequest {
     pub(crate) format: u32,
     /// The view versions whose states it wants.
     pub(crate) views: Vec<(Arc<str>, u32)>,

@@ -15,7 +15,7 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status, Streaming};
 use types::{Error, Result};
 
-use crate::message::Request as Wanted;
+use crate::message::LayerRequest;
 use crate::tls::{ClientTls, Connection};
 
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ pub struct Credentials {
 }
 
 /// Begins a stream. `address` is `http://host:port` or `https://host:port`.
-pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &Wanted) -> Result<Streaming<FlightData>> {
+pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &LayerRequest) -> Result<Streaming<FlightData>> {
     let (scheme, host_and_port) =
         address.split_once("://").ok_or_else(|| Error::corrupt("a worker's address has no scheme").with("found", address))?;
     let tls = match (scheme, &credentials.tls) {

@@ -29,7 +29,7 @@ use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, threads};
 
 use crate::encoding::Encodings;
-use crate::message::{FORMAT, Head, LayerHead, Request as Wanted, message};
+use crate::message::{FORMAT, Head, LayerHead, LayerRequest, message};
 use crate::tls::{ALPN, Connection};
 
 /// This many nodes may follow a process.
@@ -138,7 +138,7 @@ impl Service {
     async fn begin(&self, request: Request<Ticket>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
         let authorization = request.metadata().get("authorization").map(|value| value.as_bytes().to_vec());
         let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;
-        let wanted: Wanted = serde_json::from_slice(&request.get_ref().ticket)
+        let wanted: LayerRequest = serde_json::from_slice(&request.get_ref().ticket)
             .map_err(|error| Error::input("the ticket is not understood: expected what a node of this release sends").caused_by(error))?;
         if wanted.format != FORMAT {
             let message = "the node speaks another format: use one release for workers and nodes";

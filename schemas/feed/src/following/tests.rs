@@ -145,7 +145,7 @@ async fn a_worker_that_is_not_reached_counts_no_more_until_it_is_reached_again()
 #[tokio::test]
 async fn a_node_that_does_not_keep_up_is_cut_off_and_no_worker_waits_for_it() {
     let process = Process::start(&worker(), "127.0.0.1:0").await;
-    let wanted = Request { format: FORMAT, views: Vec::new(), seen: Vec::new() };
+    let wanted = LayerRequest { format: FORMAT, views: Vec::new(), seen: Vec::new() };
     let address = format!("http://{}", process.address);
     let mut stream = begin(&address, &Credentials::default(), &wanted).await.unwrap();
     let good = Node::follow(&process.address);
