@@ -11,7 +11,7 @@
 //!                 subscribe --> another process: Mirror --change--> its Fresh --after(vector)--> its read views
 //! ```
 //!
-//! Workers only ever change the list by a [`Change`]. A [`Mirror`] makes the same changes to the list of another
+//! Workers only ever change the list by a [`LayerChange`]. A [`Mirror`] makes the same changes to the list of another
 //! process, so a reader does not know whose layers it reads.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ mod subscription;
 
 pub use mirror::{Applied, Mirror};
 pub use observers::LayerObserver;
-pub use state::{Change, Claim, Complete, Snapshot};
+pub use state::{Claim, Complete, LayerChange, Snapshot};
 pub use subscription::{LayerSubscription, SubscriptionChange};
 
 use observers::Observers;
@@ -178,23 +178,23 @@ impl<S> Fresh<S> {
 
     /// Adds a layer. Readers see it at once.
     pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = Complete>) {
-        self.change(Change::Published { layer: Arc::new(layer), complete_to: complete_to.into_iter().collect() });
+        self.change(LayerChange::Published { layer: Arc::new(layer), complete_to: complete_to.into_iter().collect() });
     }
 
     /// Advances the times up to which partitions are complete, without adding a layer.
     pub fn complete(&self, complete_to: impl IntoIterator<Item = Complete>) {
-        self.change(Change::Completed(complete_to.into_iter().collect()));
+        self.change(LayerChange::Completed(complete_to.into_iter().collect()));
     }
 
     /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by `merged`.
     pub fn compact(&self, merged: FreshLayer<S>) {
-        self.change(Change::Compacted(Arc::new(merged)));
+        self.change(LayerChange::Compacted(Arc::new(merged)));
     }
 
     /// Withdraws the worker's layers of these partitions that are not completely committed: the partitions have another
     /// owner now.
     pub fn withdraw(&self, committed: &Vector, partitions: &[PartitionId]) {
-        self.change(Change::Withdrawn { committed: committed.clone(), partitions: partitions.to_vec() });
+        self.change(LayerChange::Withdrawn { committed: committed.clone(), partitions: partitions.to_vec() });
     }
 
     /// The worker owns these partitions from now on, and continues at the committed vector: withdraws the layers of all
@@ -202,7 +202,7 @@ impl<S> Fresh<S> {
     /// every earlier owner; 0 where no other process reads the layers.
     pub fn take_over(&self, epoch: i64, committed: &Vector, partitions: &[PartitionId]) {
         let claim = |partition: &PartitionId| Claim { partition: partition.clone(), epoch, from: committed.get(partition) };
-        self.change(Change::TakenOver(partitions.iter().map(claim).collect()));
+        self.change(LayerChange::TakenOver(partitions.iter().map(claim).collect()));
     }
 
     /// Drops the layers that every reader's vector has passed.
@@ -266,13 +266,13 @@ impl<S> Fresh<S> {
         self.read().state.layers.len()
     }
 
-    fn change(&self, change: Change<S>) {
+    fn change(&self, change: LayerChange<S>) {
         // Freed after the lock: readers do not wait for that.
         let _dropped: Vec<_>;
         let mut shared = self.write();
         _dropped = shared.state.apply(self.owner, &change);
         shared.subscribers.send(self.owner, &change);
-        let Change::Published { layer, .. } = &change else { return };
+        let LayerChange::Published { layer, .. } = &change else { return };
         let observers = shared.observers.living();
         drop(shared);
         observers.iter().for_each(|observer| observer(layer));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arrow_flight::FlightData;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
-use engine::fresh::{Applied, Change, Fresh, FreshLayer, Mirror, Snapshot};
+use engine::fresh::{Applied, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
 use engine::states::StateRows;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -141,7 +141,7 @@ impl Following {
             Head::Snapshot { .. } => return Err(Error::corrupt("a worker sent a second snapshot in a stream")),
             Head::Layer(head) => {
                 let layer = layer::decode(&head, &message.data_body, plans)?;
-                let change = Change::Published { layer: Arc::new(layer), complete_to: head.complete_to.clone() };
+                let change = LayerChange::Published { layer: Arc::new(layer), complete_to: head.complete_to.clone() };
                 let applied = mirror.apply(head.owner, change);
                 self.observe(&head, &message.data_body);
                 self.check_memory(mirror)?;
@@ -151,9 +151,9 @@ impl Following {
                 mirror.compact(owner, &start, &end, |layers| FreshLayer::merge(layers, plans))?;
                 Applied::Whole
             }
-            Head::TakenOver { owner, claims } => mirror.apply(owner, Change::TakenOver(claims)),
-            Head::Completed { owner, complete_to } => mirror.apply(owner, Change::Completed(complete_to)),
-            Head::Withdrawn { owner, committed, partitions } => mirror.apply(owner, Change::Withdrawn { committed, partitions }),
+            Head::TakenOver { owner, claims } => mirror.apply(owner, LayerChange::TakenOver(claims)),
+            Head::Completed { owner, complete_to } => mirror.apply(owner, LayerChange::Completed(complete_to)),
+            Head::Withdrawn { owner, committed, partitions } => mirror.apply(owner, LayerChange::Withdrawn { committed, partitions }),
         })
     }
 

@@ -14,7 +14,7 @@ use arrow_flight::{
     PollInfo, PutResult, Result as FlightResult, SchemaResult, Ticket,
 };
 use bytes::Bytes;
-use engine::fresh::{Change, Fresh, FreshLayer, LayerSubscription, SubscriptionChange, ViewVersion};
+use engine::fresh::{Fresh, FreshLayer, LayerChange, LayerSubscription, SubscriptionChange, ViewVersion};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -189,13 +189,13 @@ struct Sending {
 impl Sending {
     fn change(&self, SubscriptionChange { owner, change, at }: SubscriptionChange<engine::states::StateRows>) -> Result<FlightData> {
         let head = match change {
-            Change::Published { layer, complete_to } => {
+            LayerChange::Published { layer, complete_to } => {
                 return self.layer(owner, &layer, complete_to, Instant::now().saturating_duration_since(at));
             }
-            Change::Compacted(merged) => Head::Compacted { owner, start: merged.start.clone(), end: merged.end.clone() },
-            Change::TakenOver(claims) => Head::TakenOver { owner, claims },
-            Change::Completed(complete_to) => Head::Completed { owner, complete_to },
-            Change::Withdrawn { committed, partitions } => Head::Withdrawn { owner, committed, partitions },
+            LayerChange::Compacted(merged) => Head::Compacted { owner, start: merged.start.clone(), end: merged.end.clone() },
+            LayerChange::TakenOver(claims) => Head::TakenOver { owner, claims },
+            LayerChange::Completed(complete_to) => Head::Completed { owner, complete_to },
+            LayerChange::Withdrawn { committed, partitions } => Head::Withdrawn { owner, committed, partitions },
         };
         message(&head, Bytes::new())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use types::vector::Vector;
 
-use super::state::{Change, Claim, Dropped, Snapshot, State};
+use super::state::{Claim, Dropped, LayerChange, Snapshot, State};
 use super::{Fresh, FreshLayer};
 use crate::states::StateRows;
 
@@ -52,25 +52,25 @@ impl<S> Mirror<S> {
         }
         for (owner, layer) in snapshot.layers {
             let owner = number(&mut self.owners, state, owner);
-            applied = applied.and(publish(state, owner, Change::Published { layer, complete_to: Vec::new() }, &mut dropped));
+            applied = applied.and(publish(state, owner, LayerChange::Published { layer, complete_to: Vec::new() }, &mut dropped));
         }
-        dropped.extend(state.apply(0, &Change::Completed(snapshot.complete_to)));
+        dropped.extend(state.apply(0, &LayerChange::Completed(snapshot.complete_to)));
         drop(shared);
         drop(dropped);
         applied
     }
 
     /// Carries a change out that one of the workers made.
-    pub fn apply(&mut self, owner: u64, change: Change<S>) -> Applied {
+    pub fn apply(&mut self, owner: u64, change: LayerChange<S>) -> Applied {
         let mut dropped = Vec::new();
         let mut shared = self.fresh.write();
         let state = &mut shared.state;
         let owner = number(&mut self.owners, state, owner);
-        let published = if let Change::Published { layer, .. } = &change { Some(layer.clone()) } else { None };
+        let published = if let LayerChange::Published { layer, .. } = &change { Some(layer.clone()) } else { None };
         let applied = match change {
-            Change::TakenOver(claims) => take_over(state, owner, claims, &mut dropped),
-            Change::Published { .. } => publish(state, owner, change, &mut dropped),
-            Change::Completed(_) | Change::Compacted(_) | Change::Withdrawn { .. } => {
+            LayerChange::TakenOver(claims) => take_over(state, owner, claims, &mut dropped),
+            LayerChange::Published { .. } => publish(state, owner, change, &mut dropped),
+            LayerChange::Completed(_) | LayerChange::Compacted(_) | LayerChange::Withdrawn { .. } => {
                 dropped = state.apply(owner, &change);
                 Applied::Whole
             }
@@ -138,12 +138,12 @@ fn number<S>(owners: &mut BTreeMap<u64, u64>, state: &mut State<S>, owner: u64) 
 
 fn take_over<S>(state: &mut State<S>, owner: u64, claims: Vec<Claim>, dropped: &mut Dropped<S>) -> Applied {
     let (refused, claims): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(|claim| state.is_overtaken(owner, claim));
-    dropped.extend(state.apply(owner, &Change::TakenOver(claims)));
+    dropped.extend(state.apply(owner, &LayerChange::TakenOver(claims)));
     if refused.is_empty() { Applied::Whole } else { Applied::Refused }
 }
 
-fn publish<S>(state: &mut State<S>, owner: u64, change: Change<S>, dropped: &mut Dropped<S>) -> Applied {
-    if let Change::Published { layer, .. } = &change
+fn publish<S>(state: &mut State<S>, owner: u64, change: LayerChange<S>, dropped: &mut Dropped<S>) -> Applied {
+    if let LayerChange::Published { layer, .. } = &change
         && state.is_overtaken_layer(owner, layer)
     {
         return Applied::Refused;

@@ -11,7 +11,7 @@ use super::{Chain, FreshLayer, has};
 
 /// What a worker does to its layers.
 #[derive(Debug)]
-pub enum Change<S> {
+pub enum LayerChange<S> {
     /// It owns these partitions from now on, and continues where they are committed.
     TakenOver(Vec<Claim>),
     Published {
@@ -54,15 +54,17 @@ pub struct Snapshot<S> {
     pub complete_to: Vec<Complete>,
 }
 
-impl<S> Clone for Change<S> {
+impl<S> Clone for LayerChange<S> {
     fn clone(&self) -> Self {
         match self {
-            Change::TakenOver(claims) => Change::TakenOver(claims.clone()),
-            Change::Published { layer, complete_to } => Change::Published { layer: layer.clone(), complete_to: complete_to.clone() },
-            Change::Completed(complete_to) => Change::Completed(complete_to.clone()),
-            Change::Compacted(merged) => Change::Compacted(merged.clone()),
-            Change::Withdrawn { committed, partitions } => {
-                Change::Withdrawn { committed: committed.clone(), partitions: partitions.clone() }
+            LayerChange::TakenOver(claims) => LayerChange::TakenOver(claims.clone()),
+            LayerChange::Published { layer, complete_to } => {
+                LayerChange::Published { layer: layer.clone(), complete_to: complete_to.clone() }
+            }
+            LayerChange::Completed(complete_to) => LayerChange::Completed(complete_to.clone()),
+            LayerChange::Compacted(merged) => LayerChange::Compacted(merged.clone()),
+            LayerChange::Withdrawn { committed, partitions } => {
+                LayerChange::Withdrawn { committed: committed.clone(), partitions: partitions.clone() }
             }
         }
     }
@@ -106,20 +108,20 @@ impl<S> State<S> {
     }
 
     /// Carries a change out; returns the layers that it drops.
-    pub(super) fn apply(&mut self, owner: u64, change: &Change<S>) -> Dropped<S> {
+    pub(super) fn apply(&mut self, owner: u64, change: &LayerChange<S>) -> Dropped<S> {
         match change {
-            Change::TakenOver(claims) => self.take_over(owner, claims),
-            Change::Published { layer, complete_to } => {
+            LayerChange::TakenOver(claims) => self.take_over(owner, claims),
+            LayerChange::Published { layer, complete_to } => {
                 self.layers.push((owner, layer.clone()));
                 self.complete(complete_to);
                 Vec::new()
             }
-            Change::Completed(complete_to) => {
+            LayerChange::Completed(complete_to) => {
                 self.complete(complete_to);
                 Vec::new()
             }
-            Change::Compacted(merged) => self.compact(owner, merged),
-            Change::Withdrawn { committed, partitions } => {
+            LayerChange::Compacted(merged) => self.compact(owner, merged),
+            LayerChange::Withdrawn { committed, partitions } => {
                 let is_left = |layer: &FreshLayer<S>| layer.end.iter().any(|(p, end)| partitions.contains(p) && end > committed.get(p));
                 let dropped = self.layers.extract_if(.., |(of, layer)| *of == owner && is_left(layer)).collect();
                 self.forget_complete(partitions.iter());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::state::{Change, Snapshot, is_mirrored};
+use super::state::{LayerChange, Snapshot, is_mirrored};
 
 /// A subscriber may be this many changes behind.
 pub(super) const QUEUE: usize = 256;
@@ -26,7 +26,7 @@ pub struct LayerSubscription<S> {
 #[derive(Debug)]
 pub struct SubscriptionChange<S> {
     pub owner: u64,
-    pub change: Change<S>,
+    pub change: LayerChange<S>,
     pub at: Instant,
 }
 
@@ -51,12 +51,12 @@ impl<S> Subscribers<S> {
     }
 
     /// Hands a change of this process's own workers to all. What is in another process is for that one to tell.
-    pub(super) fn send(&mut self, owner: u64, change: &Change<S>) {
+    pub(super) fn send(&mut self, owner: u64, change: &LayerChange<S>) {
         if self.queues.is_empty() || is_mirrored(owner) {
             return;
         }
         let at = Instant::now();
-        if matches!(change, Change::Completed(_)) {
+        if matches!(change, LayerChange::Completed(_)) {
             let last = self.completed_at.get(&owner);
             if last.is_some_and(|last| at.saturating_duration_since(*last) < COMPLETED_EVERY) {
                 return;

@@ -127,7 +127,7 @@ fn a_subscriber_that_does_not_keep_up_is_cut_off_and_holds_nobody_up() {
     let (mut published, mut completed) = (0, 0);
     while let Ok(change) = slow.changes.try_recv() {
         match change.change {
-            Change::Completed(_) => completed += 1,
+            LayerChange::Completed(_) => completed += 1,
             _ => published += 1,
         }
     }

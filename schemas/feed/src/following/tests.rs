@@ -187,7 +187,7 @@ async fn an_owner_that_is_refused_for_long_is_asked_to_claim_its_partitions_agai
     let node = Node::follow(&process.address);
     node.reads("s/0:3").await;
     let mut late = Mirror::new(&node.fresh);
-    late.apply(1, Change::TakenOver(vec![Claim { partition: id(), epoch: 4, from: Offset(0) }]));
+    late.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(), epoch: 4, from: Offset(0) }]));
     drop(late);
     node.reads("").await;
     fresh.publish(layer(3, 4), []);

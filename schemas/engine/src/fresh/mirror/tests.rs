@@ -36,7 +36,7 @@ fn merge(layers: &[Arc<Layer>]) -> Result<Layer, std::convert::Infallible> {
 /// Hands a change over as another process does.
 fn hand_over(mirror: &mut Mirror<Records>, sent: SubscriptionChange<Records>) -> Applied {
     match sent.change {
-        Change::Compacted(merged) => {
+        LayerChange::Compacted(merged) => {
             let Ok(()) = mirror.compact(sent.owner, &merged.start, &merged.end, merge);
             Applied::Whole
         }
@@ -52,8 +52,8 @@ fn end_after(fresh: &Fresh<Records>, vector: &str) -> String {
 fn an_older_epoch_is_not_accepted_after_a_newer_one() {
     let node = Fresh::default();
     let (mut old, mut new) = (Mirror::new(&node), Mirror::new(&node));
-    let claim = |epoch| Change::TakenOver(vec![Claim { partition: id(0), epoch, from: Offset(0) }]);
-    let layer = |from, to| Change::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() };
+    let claim = |epoch| LayerChange::TakenOver(vec![Claim { partition: id(0), epoch, from: Offset(0) }]);
+    let layer = |from, to| LayerChange::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() };
     assert_eq!(old.apply(1, claim(3)), Applied::Whole);
     assert_eq!(old.apply(1, layer(0, 20)), Applied::Whole);
     assert_eq!(new.apply(1, claim(4)), Applied::Whole);
@@ -101,9 +101,9 @@ fn a_lost_workers_layers_go_and_a_snapshot_brings_them_back_at_once() {
 fn a_merge_does_not_hide_a_gap() {
     let node = Fresh::default();
     let mut mirror = Mirror::new(&node);
-    mirror.apply(1, Change::TakenOver(vec![Claim { partition: id(0), epoch: 1, from: Offset(0) }]));
+    mirror.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(0), epoch: 1, from: Offset(0) }]));
     for (from, to) in [(0, 5), (7, 9)] {
-        mirror.apply(1, Change::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() });
+        mirror.apply(1, LayerChange::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() });
     }
     let Ok(()) = mirror.compact(1, &Vector::new(), &"s/0:9".parse().unwrap(), merge);
     assert_eq!((end_after(&node, ""), node.layers()), ("s/0:5".into(), 2));
@@ -114,8 +114,8 @@ fn a_process_does_not_hand_on_what_it_mirrors() {
     let process = Fresh::default();
     let mut subscription = process.subscribe();
     let mut mirror = Mirror::new(&process);
-    mirror.apply(1, Change::TakenOver(vec![Claim { partition: id(0), epoch: 1, from: Offset(0) }]));
-    mirror.apply(1, Change::Published { layer: Arc::new(range(0, 0, 5)), complete_to: Vec::new() });
+    mirror.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(0), epoch: 1, from: Offset(0) }]));
+    mirror.apply(1, LayerChange::Published { layer: Arc::new(range(0, 0, 5)), complete_to: Vec::new() });
     assert!(subscription.changes.try_recv().is_err());
     let snapshot = process.subscribe().snapshot;
     assert_eq!((snapshot.claims.len(), snapshot.layers.len()), (0, 0));
@@ -129,7 +129,7 @@ fn an_owner_that_was_overtaken_by_mistake_is_read_once_it_claims_again() {
     owner.take_over(3, &Vector::new(), &[id(0)]);
     owner.publish(range(0, 0, 5), []);
     let mut late = Mirror::new(&node);
-    late.apply(1, Change::TakenOver(vec![Claim { partition: id(0), epoch: 4, from: Offset(0) }]));
+    late.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(0), epoch: 4, from: Offset(0) }]));
     let mut mirror = Mirror::new(&node);
     let mut subscription = process.subscribe();
     assert_eq!(mirror.reset(process.subscribe().snapshot), Applied::Refused);
