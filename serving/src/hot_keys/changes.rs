@@ -31,23 +31,23 @@ struct Known {
 
 /// A key that became hot, or that is no longer.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum HotKeyChange {
     Hot(HotKey),
     Ceased(HotKey),
 }
 
 impl Changes {
     /// Takes the keys that are hot now, and returns what changed.
-    pub(crate) fn take<'k>(&mut self, hot: impl IntoIterator<Item = &'k HotKey>, at: Instant) -> Vec<Change> {
+    pub(crate) fn take<'k>(&mut self, hot: impl IntoIterator<Item = &'k HotKey>, at: Instant) -> Vec<HotKeyChange> {
         let mut changes = Vec::new();
         for hot in hot {
             let name = Name { view: hot.view.clone(), key: hot.key.get().into(), seen_in: hot.seen_in, window: hot.window };
             if self.0.insert(name, Known { hot: hot.clone(), at }).is_none() {
-                changes.push(Change::Hot(hot.clone()));
+                changes.push(HotKeyChange::Hot(hot.clone()));
             }
         }
         let ceased = self.0.extract_if(|_, known| at.saturating_duration_since(known.at) >= CEASED_AFTER);
-        changes.extend(ceased.map(|(_, known)| Change::Ceased(known.hot)));
+        changes.extend(ceased.map(|(_, known)| HotKeyChange::Ceased(known.hot)));
         changes
     }
 }

@@ -26,7 +26,7 @@ use super::apart::apart;
 use super::input::{Json, NOT_BUFFERED, accepts_events};
 use super::problem::Problem;
 use crate::hot_keys::HotKey;
-use crate::hot_keys::changes::{Change, Changes};
+use crate::hot_keys::changes::{Changes, HotKeyChange};
 use crate::node::Node;
 
 /// How often a watcher looks for changes.
@@ -73,7 +73,7 @@ struct Watching {
     node: Node,
     changes: Changes,
     /// What is not sent yet.
-    waiting: VecDeque<Change>,
+    waiting: VecDeque<HotKeyChange>,
     looked: bool,
     ends_at: Instant,
     stop: CancellationToken,
@@ -89,7 +89,7 @@ fn events(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> +
 
 impl Watching {
     /// `None` at the end: of the server, or of the time that one request may watch.
-    async fn next(&mut self) -> Option<Change> {
+    async fn next(&mut self) -> Option<HotKeyChange> {
         loop {
             if let Some(change) = self.waiting.pop_front() {
                 return Some(change);
@@ -118,10 +118,10 @@ async fn recent(node: &Node) -> types::Result<Vec<HotKey>> {
     AbortOnDropHandle::new(threads::QUESTIONS.spawn(async move { node.recent_hot_keys() })).await?
 }
 
-fn event(change: &Change) -> Event {
+fn event(change: &HotKeyChange) -> Event {
     let (name, hot) = match change {
-        Change::Hot(hot) => ("hot", hot),
-        Change::Ceased(hot) => ("ceased", hot),
+        HotKeyChange::Hot(hot) => ("hot", hot),
+        HotKeyChange::Ceased(hot) => ("ceased", hot),
     };
     Event::default().event(name).data(as_json(hot).to_string())
 }

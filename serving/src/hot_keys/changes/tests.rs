@@ -8,11 +8,11 @@ fn hot(key: &str, window: &'static str) -> HotKey {
 }
 
 /// What changed, a letter each: a key that becomes hot, or `-` and one that ceases.
-fn said(changes: &[Change]) -> Vec<String> {
+fn said(changes: &[HotKeyChange]) -> Vec<String> {
     let name = |hot: &HotKey| format!("{} {}", hot.key.get(), hot.window);
-    let said = |change: &Change| match change {
-        Change::Hot(hot) => name(hot),
-        Change::Ceased(hot) => format!("- {}", name(hot)),
+    let said = |change: &HotKeyChange| match change {
+        HotKeyChange::Hot(hot) => name(hot),
+        HotKeyChange::Ceased(hot) => format!("- {}", name(hot)),
     };
     changes.iter().map(said).collect()
 }
