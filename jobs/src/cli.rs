@@ -219,16 +219,16 @@ fn logged(command: &Command) -> logging::Usual {
 }
 
 /// What a command is to change, for the audit log.
-struct Change {
+struct AuditedChange {
     action: &'static str,
     object: String,
     /// The kind of what it leaves where it ends with [`Done::Found`].
     found: ErrorKind,
 }
 
-impl Change {
-    fn new(action: &'static str, what: &str, name: &str) -> Option<Change> {
-        Some(Change { action, object: format!("the {what} \"{name}\""), found: ErrorKind::Input })
+impl AuditedChange {
+    fn new(action: &'static str, what: &str, name: &str) -> Option<AuditedChange> {
+        Some(AuditedChange { action, object: format!("the {what} \"{name}\""), found: ErrorKind::Input })
     }
 
     fn outcome(&self, done: &Result<Done>) -> Result<()> {
@@ -241,9 +241,11 @@ impl Change {
 }
 
 /// `None` for commands that change nothing, and for those that run on: they log their changes as they make them.
-fn change(command: &Command) -> Option<Change> {
+fn change(command: &Command) -> Option<AuditedChange> {
     match command {
-        Command::Apply(_) => Some(Change { action: "apply", object: "the project's definitions".to_owned(), found: ErrorKind::Input }),
+        Command::Apply(_) => {
+            Some(AuditedChange { action: "apply", object: "the project's definitions".to_owned(), found: ErrorKind::Input })
+        }
         Command::Backfill(args) => args.change(),
         Command::DeadLetters(args) => args.change(),
         Command::Batch(args) => args.change(),

@@ -7,7 +7,7 @@ use committed::names::no_view;
 use committed::registry::Registry;
 use types::{Result, Strategy};
 
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, size};
 use crate::status::{RunReport, add_progress, comparison_text, runs_text};
@@ -51,9 +51,9 @@ struct RunArgs {
 }
 
 impl BatchArgs {
-    pub(super) fn change(&self) -> Option<Change> {
+    pub(super) fn change(&self) -> Option<AuditedChange> {
         match &self.command {
-            BatchCommand::Run(RunArgs { view, dry_run: false, .. }) => Change::new("run", "view", view),
+            BatchCommand::Run(RunArgs { view, dry_run: false, .. }) => AuditedChange::new("run", "view", view),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use types::files::FileKind;
 use types::tiles::Micros;
 use types::vector::Offset;
 
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::dead_letters::{self, DamagedFile, ExportSummary, ListedLetter, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, one_line, table};
@@ -47,9 +47,9 @@ enum DeadLettersCommand {
 }
 
 impl DeadLettersArgs {
-    pub(super) fn change(&self) -> Option<Change> {
+    pub(super) fn change(&self) -> Option<AuditedChange> {
         match &self.command {
-            DeadLettersCommand::Replay(args) if !args.dry_run => Change::new("replay dead letters of", "stream", &args.stream),
+            DeadLettersCommand::Replay(args) if !args.dry_run => AuditedChange::new("replay dead letters of", "stream", &args.stream),
             DeadLettersCommand::Replay(_) | DeadLettersCommand::List(_) | DeadLettersCommand::Export(_) => None,
         }
     }

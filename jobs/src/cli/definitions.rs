@@ -12,7 +12,7 @@ use serde_json::json;
 use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::apply::{self, ApplyOptions, Changes, DiffLine, ValueChange, Wanted, What, checked_records};
 use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
@@ -101,8 +101,8 @@ pub(super) struct ExplainArgs {
 }
 
 impl BackfillArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        if self.dry_run { None } else { Change::new("backfill", "stream", &self.stream) }
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        if self.dry_run { None } else { AuditedChange::new("backfill", "stream", &self.stream) }
     }
 }
 

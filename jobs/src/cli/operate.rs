@@ -4,7 +4,7 @@ use catalog::DefinitionKind;
 use clap::Args;
 use types::Result;
 
-use super::{Change, Context, Done};
+use super::{AuditedChange, Context, Done};
 use crate::outputs::{Paused, RolledBack};
 
 #[derive(Debug, Args)]
@@ -36,20 +36,20 @@ pub(super) struct RollbackArgs {
 }
 
 impl PauseArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        Change::new("pause", "sink or alert", &self.name)
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        AuditedChange::new("pause", "sink or alert", &self.name)
     }
 }
 
 impl ResumeArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        Change::new("resume", "sink or alert", &self.name)
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        AuditedChange::new("resume", "sink or alert", &self.name)
     }
 }
 
 impl RollbackArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        Change::new("roll back", "sink or alert", &self.name)
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        AuditedChange::new("roll back", "sink or alert", &self.name)
     }
 }
 

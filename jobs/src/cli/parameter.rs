@@ -6,7 +6,7 @@ use committed::parameters::{ParameterChange, Setting, set};
 use serde_json::json;
 use types::Result;
 
-use super::{Change, Context, Done};
+use super::{AuditedChange, Context, Done};
 use crate::installation::now;
 use crate::output::table;
 use crate::parameters::{ShownParameter, ShownValue, list};
@@ -36,8 +36,8 @@ pub(super) struct ParametersArgs {
 }
 
 impl SetArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        Change::new("set", "parameter", &self.parameter)
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        AuditedChange::new("set", "parameter", &self.parameter)
     }
 }
 

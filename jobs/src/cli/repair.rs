@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use types::{ErrorKind, Result};
 
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::output::{count_of, size, table};
 use crate::repair::{Action, CheckProgress, RepairOptions, RepairReport, StepOutcome, repair};
 
@@ -24,9 +24,9 @@ pub(super) struct RepairArgs {
 }
 
 impl RepairArgs {
-    pub(super) fn change(&self) -> Option<Change> {
+    pub(super) fn change(&self) -> Option<AuditedChange> {
         let object = self.stream.as_ref().map_or("the installation".to_owned(), |stream| format!("the stream \"{stream}\""));
-        (!self.dry_run).then_some(Change { action: "repair", object, found: ErrorKind::Corrupt })
+        (!self.dry_run).then_some(AuditedChange { action: "repair", object, found: ErrorKind::Corrupt })
     }
 }
 

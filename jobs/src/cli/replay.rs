@@ -6,7 +6,7 @@ use batch::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest};
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::installation::Installation;
 use crate::status::{RunReport, runs_text};
 
@@ -28,8 +28,8 @@ pub(super) struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    pub(super) fn change(&self) -> Option<Change> {
-        Change::new("replay", "view", &self.view)
+    pub(super) fn change(&self) -> Option<AuditedChange> {
+        AuditedChange::new("replay", "view", &self.view)
     }
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use types::{Error, Result};
 
-use super::{Change, Context, Done};
+use super::{AuditedChange, Context, Done};
 use crate::installation::now;
 use crate::output::table;
 use crate::tokens::{self, AskedToken, CreatedToken, ShownToken};
@@ -51,10 +51,10 @@ enum TokenCommand {
 }
 
 impl TokenArgs {
-    pub(super) fn change(&self) -> Option<Change> {
+    pub(super) fn change(&self) -> Option<AuditedChange> {
         match &self.command {
-            TokenCommand::Create { name, .. } => Change::new("create", "token", name),
-            TokenCommand::Revoke { name } => Change::new("revoke", "token", name),
+            TokenCommand::Create { name, .. } => AuditedChange::new("create", "token", name),
+            TokenCommand::Revoke { name } => AuditedChange::new("revoke", "token", name),
             TokenCommand::List => None,
         }
     }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use indicatif::HumanCount;
 use types::{Result, Strategy};
 
-use super::{Change, Context, Done, progress};
+use super::{AuditedChange, Context, Done, progress};
 use crate::apply::DiffLine;
 use crate::output::{count_of, noun_of, size, table};
 use crate::versions::diff::{ValueExample, ValuesDiff, VersionsDiff};
@@ -75,11 +75,11 @@ enum ViewCommand {
 }
 
 impl ViewArgs {
-    pub(super) fn change(&self) -> Option<Change> {
+    pub(super) fn change(&self) -> Option<AuditedChange> {
         match &self.command {
-            ViewCommand::Switch { view } => Change::new("switch", "view", &view.to_string()),
-            ViewCommand::Rollback { view } => Change::new("roll back", "view", view),
-            ViewCommand::Drop { view, .. } => Change::new("drop", "view", &view.to_string()),
+            ViewCommand::Switch { view } => AuditedChange::new("switch", "view", &view.to_string()),
+            ViewCommand::Rollback { view } => AuditedChange::new("roll back", "view", view),
+            ViewCommand::Drop { view, .. } => AuditedChange::new("drop", "view", &view.to_string()),
             ViewCommand::List | ViewCommand::Versions { .. } | ViewCommand::Diff { .. } => None,
         }
     }
