@@ -19,7 +19,7 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
-use super::problems::{Facts, Failing, LeftOut, RECENT_US, Refused, Service, Unreachable, WorkerLink};
+use super::problems::{Facts, Failing, LeftOutEvents, RECENT_US, Refused, Service, Unreachable, WorkerLink};
 use super::{RUNS, alerts};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
@@ -177,7 +177,7 @@ struct FailingView {
     view: Arc<str>,
     version: u32,
     #[serde(flatten)]
-    left_out: LeftOut,
+    left_out: LeftOutEvents,
 }
 
 /// Asks the node at this address, ready or not; `None` if no node answers.
@@ -199,7 +199,7 @@ struct TopicSays {
 
 struct StorageFacts {
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
-    left_out: BTreeMap<ViewVersion, LeftOut>,
+    left_out: BTreeMap<ViewVersion, LeftOutEvents>,
     dead_letters: BTreeMap<Arc<str>, Recent>,
 }
 
@@ -251,7 +251,7 @@ async fn waiting(
 async fn published(
     storage: &ObjectStorage,
     state: &CatalogState,
-) -> (BTreeMap<ViewVersion, Result<String, String>>, BTreeMap<ViewVersion, LeftOut>) {
+) -> (BTreeMap<ViewVersion, Result<String, String>>, BTreeMap<ViewVersion, LeftOutEvents>) {
     let (mut stamps, mut left_out) = (BTreeMap::new(), BTreeMap::new());
     for snapshot in &state.snapshots {
         if !state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version) {
@@ -266,8 +266,9 @@ async fn published(
         match manifest {
             Ok(manifest) => {
                 let first = manifest.failures.listed().next();
-                left_out
-                    .extend(first.map(|first| (version.clone(), LeftOut { failed: manifest.failures.count(), first: first.to_string() })));
+                left_out.extend(
+                    first.map(|first| (version.clone(), LeftOutEvents { failed: manifest.failures.count(), first: first.to_string() })),
+                );
                 stamps.insert(version, Ok(manifest.stamp));
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {}

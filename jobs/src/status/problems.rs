@@ -119,7 +119,7 @@ pub struct Facts {
     /// View versions that this node does not answer until a run has built them.
     pub building: BTreeSet<ViewVersion>,
     /// Views that leave events out, by their published snapshots and by the node, if one of this installation answers.
-    pub left_out: BTreeMap<ViewVersion, LeftOut>,
+    pub left_out: BTreeMap<ViewVersion, LeftOutEvents>,
     /// What fails in the node at `serving.http`, if one of this installation answers.
     pub failing: Vec<Failing>,
     /// The processes of workers that this node follows, or tries to.
@@ -162,7 +162,7 @@ pub struct Refused {
 
 /// The events that a view leaves out because it fails on them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct LeftOut {
+pub struct LeftOutEvents {
     pub failed: u64,
     /// The first of them, and why.
     pub first: String,

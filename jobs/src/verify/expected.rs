@@ -27,7 +27,7 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use super::Verifier;
-use super::left_out::LeftOut;
+use super::left_out::FailingOffsets;
 use super::plain::{self, Moment, Plain, plain};
 
 /// One view over the archive of one catalog state.
@@ -39,7 +39,7 @@ pub struct Expected {
     archive: Archive,
     functions: Functions,
     memory_limit: usize,
-    left_out: LeftOut,
+    left_out: FailingOffsets,
     /// How many events are evaluated at once; absent: as many as usual.
     batch_rows: Option<usize>,
 }
@@ -68,7 +68,7 @@ impl Expected {
             archive: Archive { storage: verifier.storage.clone(), files: state.readable(FileKind::Archive).cloned().collect() },
             functions: verifier.functions.clone(),
             memory_limit: verifier.memory_limit,
-            left_out: LeftOut::default(),
+            left_out: FailingOffsets::default(),
             batch_rows: None,
         })
     }
@@ -82,10 +82,10 @@ impl Expected {
         let Ok(Planned::Stateful(plan)) = planned else { return Ok(()) };
         if plan.on_error == OnError::Skip {
             let scan = |stream: &StreamDefinition, columns: &[usize]| {
-                ArchiveTable::new(&self.archive, stream, vector, &LeftOut::default())
+                ArchiveTable::new(&self.archive, stream, vector, &FailingOffsets::default())
                     .plan(Some(columns), session.copied_config().target_partitions())
             };
-            self.left_out = LeftOut::find(&plan, &session, &scan).await?;
+            self.left_out = FailingOffsets::find(&plan, &session, &scan).await?;
         }
         Ok(())
     }
@@ -221,11 +221,11 @@ struct ArchiveTable {
     files: Vec<FileRecord>,
     schema: SchemaRef,
     ranges: OffsetRanges,
-    left_out: LeftOut,
+    left_out: FailingOffsets,
 }
 
 impl ArchiveTable {
-    fn new(archive: &Archive, stream: &StreamDefinition, vector: &Vector, left_out: &LeftOut) -> Self {
+    fn new(archive: &Archive, stream: &StreamDefinition, vector: &Vector, left_out: &FailingOffsets) -> Self {
         let files = archive.files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
         Self { storage: archive.storage.clone(), files, schema: plan_schema(stream), ranges, left_out: left_out.clone() }

@@ -19,14 +19,14 @@ use types::vector::{Offset, PartitionId};
 
 /// The offsets of failing events, per partition.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LeftOut(Arc<BTreeMap<PartitionId, Vec<Offset>>>);
+pub(super) struct FailingOffsets(Arc<BTreeMap<PartitionId, Vec<Offset>>>);
 
 /// Scans these columns of a stream, or all.
 type Scan<'a> = dyn Fn(Option<&[usize]>) -> Result<Arc<dyn ExecutionPlan>> + 'a;
 
-impl LeftOut {
+impl FailingOffsets {
     /// Evaluates the view's expressions for each event of its streams.
-    pub(super) async fn find(plan: &ViewPlan, session: &SessionContext, scan: &EventSource<'_>) -> Result<LeftOut> {
+    pub(super) async fn find(plan: &ViewPlan, session: &SessionContext, scan: &EventSource<'_>) -> Result<FailingOffsets> {
         let mut found: BTreeMap<PartitionId, Vec<Offset>> = BTreeMap::new();
         for per_event in PerEvent::plan(plan, session)?.iter().filter(|per_event| per_event.can_fail()) {
             let mut events = execute_stream(scan(&per_event.stream, &per_event.columns)?, session.task_ctx())?;
@@ -34,7 +34,7 @@ impl LeftOut {
                 per_event.evaluate(&batch, &mut |failure| found.entry(failure.partition).or_default().push(failure.offset))?;
             }
         }
-        Ok(LeftOut(Arc::new(found)))
+        Ok(FailingOffsets(Arc::new(found)))
     }
 
     pub(super) fn count(&self, stream: &str) -> u64 {

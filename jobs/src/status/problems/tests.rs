@@ -654,7 +654,7 @@ const CASES: &[Case] = &[
         Fault::ViewErrors,
         Severity::Warning,
         |facts| {
-            let left_out = |failed| LeftOut { failed, first: "the event at offset 7 of pay/1 fails: Divide by zero error".into() };
+            let left_out = |failed| LeftOutEvents { failed, first: "the event at offset 7 of pay/1 fails: Divide by zero error".into() };
             facts.left_out.insert(("v".into(), 1), left_out(2));
             // A version that was replaced.
             facts.left_out.insert(("v".into(), 0), left_out(3));

@@ -3,7 +3,7 @@
 use catalog::DefinitionKind;
 use committed::registry::LiveView;
 
-use super::{Facts, Fault, LeftOut, Problem, Refused, Severity};
+use super::{Facts, Fault, LeftOutEvents, Problem, Refused, Severity};
 use crate::check::retention::{ShortRetention, short_retentions_of};
 use crate::output::count_of;
 
@@ -20,7 +20,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     found
 }
 
-fn failing(view: &str, version: u32, left_out: &LeftOut) -> Problem {
+fn failing(view: &str, version: u32, left_out: &LeftOutEvents) -> Problem {
     Problem {
         fault: Fault::ViewErrors,
         severity: Severity::Warning,
