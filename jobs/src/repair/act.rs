@@ -10,7 +10,7 @@ use types::vector::PartitionId;
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
-use super::plan::Range;
+use super::plan::OffsetRange;
 use super::reread::reread;
 use super::{Action, Step};
 use crate::installation::{Installation, now};
@@ -68,7 +68,7 @@ impl Repairer<'_> {
 
     /// Records the offsets as lost. States built from the lost events go too: answers are those of the archive as it is
     /// now.
-    async fn give_up(&self, path: &str, stream: &Arc<str>, lost: &[Range], why: &str) -> Result<String> {
+    async fn give_up(&self, path: &str, stream: &Arc<str>, lost: &[OffsetRange], why: &str) -> Result<String> {
         let damaged = file_of(self.state, path)?;
         let what = if damaged.kind == FileKind::Archive { "archived events" } else { "dead letters" };
         let reason = format!("the {what} were damaged, and {why}");
@@ -93,7 +93,7 @@ impl Repairer<'_> {
 }
 
 /// Returns the gap of a range. If something in it was lost before, that reason is kept too.
-fn gap(state: &CatalogState, stream: &Arc<str>, range: &Range, reason: &str) -> GapRecord {
+fn gap(state: &CatalogState, stream: &Arc<str>, range: &OffsetRange, reason: &str) -> GapRecord {
     let partition = PartitionId::new(stream.clone(), range.partition);
     let before = state.gaps.iter().find(|gap| gap.partition == partition && gap.start == range.start && gap.end == range.end);
     let reason = before.map_or_else(|| reason.to_owned(), |before| format!("{}; {reason}", before.reason));

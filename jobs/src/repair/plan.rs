@@ -41,7 +41,7 @@ pub enum Action {
     /// Its records are read from the log again and decided as before.
     ReadAgain { stream: Arc<str>, checkpoint: String },
     /// Its records are gone from the log: they are recorded as lost.
-    GiveUp { stream: Arc<str>, lost: Vec<Range>, why: String },
+    GiveUp { stream: Arc<str>, lost: Vec<OffsetRange>, why: String },
     /// Nothing reads it: the collector deletes it.
     Leave,
     /// The user must decide.
@@ -50,7 +50,7 @@ pub enum Action {
 
 /// Offsets of one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Range {
+pub struct OffsetRange {
     pub partition: i32,
     pub start: Offset,
     pub end: Offset,
@@ -114,11 +114,11 @@ fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>,
     let (Some(stream), Some(checkpoint)) = (&file.subject, checkpoint_record(state, file)) else {
         return refuse("the catalog no longer holds the file's checkpoint".into(), RESTORE);
     };
-    let ranges: Vec<Range> = checkpoint
+    let ranges: Vec<OffsetRange> = checkpoint
         .ranges
         .iter()
         .filter(|range| range.partition.stream == *stream)
-        .map(|range| Range { partition: range.partition.partition, start: range.start, end: range.end })
+        .map(|range| OffsetRange { partition: range.partition.partition, start: range.start, end: range.end })
         .collect();
     match in_log(state, stream, &ranges, logs.get(stream)) {
         Ok(()) => Action::ReadAgain { stream: stream.clone(), checkpoint: checkpoint.id.to_string() },
@@ -137,7 +137,7 @@ enum Lacking {
 }
 
 /// Checks that the log still has all of these ranges, and that it is the log from which they were read.
-fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option<&LogFacts>) -> Result<(), Lacking> {
+fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[OffsetRange], log: Option<&LogFacts>) -> Result<(), Lacking> {
     let (identity, bounds) = match log {
         Some(LogFacts::Known { identity, bounds }) => (identity, bounds),
         Some(LogFacts::Unknown(why)) => return Err(Lacking::Unknown(why.clone())),

@@ -76,7 +76,7 @@ async fn what_the_log_no_longer_has_is_refused_with_its_range_and_given_up_when_
     assert!(why.contains("s/0") && why.contains("11..30") && why.contains("10..20") && help.contains("--accept-gap"), "{why} {help}");
     let given_up = actions(&fixture, &expired, true);
     let Action::GiveUp { lost, .. } = &given_up[1] else { panic!("{given_up:?}") };
-    let range = |partition, start, end| Range { partition, start: Offset(start), end: Offset(end) };
+    let range = |partition, start, end| OffsetRange { partition, start: Offset(start), end: Offset(end) };
     assert_eq!(*lost, [range(0, 10, 20), range(1, 0, 5)], "a file is lost whole");
     assert!(matches!(&actions(&fixture, &log("log", &[(0, 0, 15), (1, 0, 5)]), true)[1], Action::GiveUp { .. }), "a shorter log");
 }
