@@ -55,7 +55,7 @@ use crate::output::count_of;
 
 use appending::{Stopped, append_records, until_saved};
 use fingerprint::{FilePosition, Fingerprint};
-use read::{Batch, Message, REJECTED_LISTED, Reading, Unlisted, merge};
+use read::{AppendBatch, Message, REJECTED_LISTED, Reading, Unlisted, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -227,7 +227,7 @@ impl<'a> Taken<'a> {
 
     /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an
     /// earlier position would append the batch again.
-    async fn advance(&mut self, batch: &Batch) -> Result<()> {
+    async fn advance(&mut self, batch: &AppendBatch) -> Result<()> {
         let made_up = batch.indices.iter().filter(|index| **index < self.place.done);
         let changed: BTreeSet<i64> = made_up.chain(&batch.left_out).copied().collect();
         for index in &batch.indices {
@@ -304,7 +304,7 @@ impl Run<'_> {
         }
     }
 
-    async fn append(&mut self, mut batch: Batch) -> Result<IngestProgress> {
+    async fn append(&mut self, mut batch: AppendBatch) -> Result<IngestProgress> {
         let records = std::mem::take(&mut batch.records);
         let count = records.len() as i64;
         if count > 0 {

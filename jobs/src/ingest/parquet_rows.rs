@@ -19,7 +19,7 @@ pub(super) struct ParquetRows {
     /// The place of each of the layout's names: indices from the row down through structures.
     places: Vec<Vec<usize>>,
     layout: Layout,
-    batch: Batch,
+    batch: CurrentRows,
     rows_done: u64,
     rows_total: u64,
     bytes_total: u64,
@@ -27,7 +27,7 @@ pub(super) struct ParquetRows {
 
 /// The current rows: for each place the arrays along its path, outermost first. A value is null if one of them is.
 #[derive(Default)]
-struct Batch {
+struct CurrentRows {
     columns: Vec<Vec<ArrayRef>>,
     rows: usize,
     next: usize,
@@ -42,14 +42,14 @@ impl ParquetRows {
         list_places(builder.schema().fields(), "", &[], &mut names, &mut places);
         let layout = Layout::new(stream, &names, |index| places[index].len() == 1)?;
         let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(unreadable)?;
-        Ok(Self { reader, places, layout, batch: Batch::default(), rows_done: 0, rows_total, bytes_total })
+        Ok(Self { reader, places, layout, batch: CurrentRows::default(), rows_done: 0, rows_total, bytes_total })
     }
 
     /// Makes sure that a row is available; false at the end.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.next == self.batch.rows {
             let Some(batch) = self.reader.next() else { return Ok(false) };
-            self.batch = Batch::new(&batch.map_err(unreadable)?, &self.places)?;
+            self.batch = CurrentRows::new(&batch.map_err(unreadable)?, &self.places)?;
         }
         Ok(true)
     }
@@ -101,7 +101,7 @@ impl Records for ParquetRows {
     }
 }
 
-impl Batch {
+impl CurrentRows {
     fn new(batch: &RecordBatch, places: &[Vec<usize>]) -> Result<Self> {
         let columns = places.iter().map(|place| arrays_at(batch, place)).collect::<Result<_, _>>()?;
         Ok(Self { columns, rows: batch.num_rows(), next: 0 })

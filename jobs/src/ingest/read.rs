@@ -22,7 +22,7 @@ pub(super) const REJECTED_LISTED: usize = 20;
 
 /// Records for one append.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct AppendBatch {
     pub(super) records: Vec<NewRecord>,
     /// How many records of the input the batch covers, including rejected ones.
     pub(super) consumed: i64,
@@ -47,7 +47,7 @@ pub(super) enum Message {
     Listed(BTreeSet<i64>),
     /// How many records earlier runs had appended.
     Skipped(i64),
-    Batch(Batch),
+    Batch(AppendBatch),
     /// The end of the input.
     End,
     Failed {
@@ -95,7 +95,7 @@ impl Reading {
         if !self.list(sender)? || !self.make_up(records, sender)? {
             return Ok(());
         }
-        let mut batch = Batch::default();
+        let mut batch = AppendBatch::default();
         let mut index = self.place.done;
         loop {
             // Records read before the failure are still sent.
@@ -145,7 +145,7 @@ impl Reading {
     /// Skips the records of earlier runs, and sends those that were left out and are events now, or go to the dead
     /// letters; false if the receiver is dropped.
     fn make_up(&self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
-        let mut batch = Batch::default();
+        let mut batch = AppendBatch::default();
         let mut skipped = 0_i64;
         for index in &self.place.left_out {
             skipped += records.skip((*index - skipped) as u64)? as i64;
@@ -182,7 +182,7 @@ impl Reading {
         }
     }
 
-    fn add(&self, record: InputRecord, index: i64, batch: &mut Batch) {
+    fn add(&self, record: InputRecord, index: i64, batch: &mut AppendBatch) {
         let event = self.event(&record);
         batch.consumed += 1;
         match event {
@@ -213,7 +213,7 @@ impl Reading {
 }
 
 /// Merges the waiting batches into one, until it is full: the slower the log, the fuller its batches.
-pub(super) fn merge(batch: &mut Batch, receiver: &mut mpsc::Receiver<Message>, batch_records: usize) -> Option<Message> {
+pub(super) fn merge(batch: &mut AppendBatch, receiver: &mut mpsc::Receiver<Message>, batch_records: usize) -> Option<Message> {
     while !batch.is_full(batch_records) {
         match receiver.try_recv() {
             Ok(Message::Batch(more)) => batch.extend(more),
@@ -229,7 +229,7 @@ fn invalid(record: InputRecord) -> NewRecord {
     NewRecord { value: Some(record.value), ..NewRecord::default() }
 }
 
-impl Batch {
+impl AppendBatch {
     fn is_full(&self, batch_records: usize) -> bool {
         self.records.len().max(self.consumed as usize) >= batch_records || self.bytes >= BATCH_BYTES
     }
@@ -247,7 +247,7 @@ impl Batch {
         self.indices.push(index);
     }
 
-    fn extend(&mut self, more: Batch) {
+    fn extend(&mut self, more: AppendBatch) {
         self.records.extend(more.records);
         self.indices.extend(more.indices);
         self.ahead += more.ahead;
