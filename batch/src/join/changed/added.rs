@@ -12,7 +12,7 @@ use engine::walk::SnapshotEdges;
 use types::Result;
 use types::tiles::Micros;
 
-use super::compare::{Edge, Passed, Seen, edges, passed, side};
+use super::compare::{Edge, LastSeen, Passed, edges, passed, side};
 use super::{Changed, JoinTimes, add};
 
 /// A snapshot before a run, and what the run adds to it.
@@ -76,7 +76,7 @@ impl Added {
 
     /// Returns the rows of the edges that are live now and were not, or were and are not.
     fn changed_edges(&self, chunk: &StateRows, is_added: bool, near: &[Edge], far: &[Edge]) -> Result<Vec<u32>> {
-        let seen = Seen::from_rows(&self.view, &self.links, chunk)?;
+        let seen = LastSeen::from_rows(&self.view, &self.links, chunk)?;
         let edges_of = |row: usize| if seen.far.value(row) { far } else { near };
         let may_change = |row: &usize| is_added || edges_of(*row).iter().any(|edge| edge.passes(&seen, *row));
         let rows: Vec<u32> = (0..chunk.len()).filter(may_change).map(|row| row as u32).collect();
@@ -109,7 +109,7 @@ impl Added {
         for tier in &edges.0 {
             let (run, _) = &tier.0[bucket_of(place, tier.0.len() as u32) as usize];
             for (chunk, rows) in run.find(key) {
-                let seen = Seen::from_rows(&self.view, &self.links, chunk)?;
+                let seen = LastSeen::from_rows(&self.view, &self.links, chunk)?;
                 for (last, times) in last.iter_mut().zip(&seen.last) {
                     let newest = rows.clone().filter(|row| times.is_valid(*row)).map(|row| times.value(row)).max();
                     *last = newest.max(*last);
@@ -131,7 +131,7 @@ impl Passing {
 
 impl Edge {
     /// Whether a range's left edge has passed over the time at which an edge was last seen.
-    fn passes(&self, seen: &Seen<'_>, row: usize) -> bool {
+    fn passes(&self, seen: &LastSeen<'_>, row: usize) -> bool {
         let last = seen.last[self.condition];
         let last = last.is_valid(row).then(|| last.value(row));
         is_live(last, self.before) != is_live(last, self.now)

@@ -23,9 +23,9 @@ pub(super) struct RowPosition {
 pub(super) enum Comparing<'a> {
     /// An edge contributes by whether it is live in each range, under each condition. Being seen again need not change
     /// that.
-    Liveness { old: Vec<Seen<'a>>, new: Vec<Seen<'a>>, near: Vec<Edge>, far: Vec<Edge> },
+    Liveness { old: Vec<LastSeen<'a>>, new: Vec<LastSeen<'a>>, near: Vec<Edge>, far: Vec<Edge> },
     /// A row contributes its states, while its tile is in a range.
-    Full { old: Vec<Rows>, new: Vec<Counted<'a>>, near: Vec<Passed>, far: Vec<Passed> },
+    Full { old: Vec<Rows>, new: Vec<TiledRows<'a>>, near: Vec<Passed>, far: Vec<Passed> },
 }
 
 /// An interval of event time that an edge of a range passed over.
@@ -39,13 +39,13 @@ pub(super) struct Edge {
 }
 
 /// When edges were last seen, under each condition.
-pub(super) struct Seen<'a> {
+pub(super) struct LastSeen<'a> {
     pub(super) far: &'a BooleanArray,
     pub(super) last: Vec<&'a TimestampMicrosecondArray>,
 }
 
 /// Rows with tiles.
-pub(super) struct Counted<'a> {
+pub(super) struct TiledRows<'a> {
     far: &'a BooleanArray,
     tiles: &'a [Micros],
     states: Rows,
@@ -53,7 +53,7 @@ pub(super) struct Counted<'a> {
 
 impl<'a> Comparing<'a> {
     pub(super) fn new(view: &LiveView, links: &LinkPlan, old: &'a [StateRows], new: &'a [StateRows], times: JoinTimes) -> Result<Self> {
-        let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| Seen::from_rows(view, links, rows)).collect::<Result<Vec<_>>>();
+        let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| LastSeen::from_rows(view, links, rows)).collect::<Result<Vec<_>>>();
         Ok(match links.kind {
             EdgeKind::Liveness => Comparing::Liveness {
                 old: seen(old)?,
@@ -63,7 +63,7 @@ impl<'a> Comparing<'a> {
             },
             EdgeKind::Full => Comparing::Full {
                 old: old.iter().map(|rows| encoded_states(view, rows)).collect::<Result<_>>()?,
-                new: new.iter().map(|rows| Counted::from_rows(view, rows)).collect::<Result<_>>()?,
+                new: new.iter().map(|rows| TiledRows::from_rows(view, rows)).collect::<Result<_>>()?,
                 near: passed(links, |range| range.near, times),
                 far: passed(links, |range| range.far, times),
             },
@@ -77,7 +77,7 @@ impl<'a> Comparing<'a> {
                 let (was, is) = (old.map(|at| (&was[at.chunk], at.row)), new.map(|at| (&is[at.chunk], at.row)));
                 let is_far = was.or(is).is_some_and(|(rows, row)| rows.far.value(row));
                 let live =
-                    |at: Option<(&Seen<'_>, usize)>, condition, from| at.is_some_and(|(rows, row)| rows.is_live(row, condition, from));
+                    |at: Option<(&LastSeen<'_>, usize)>, condition, from| at.is_some_and(|(rows, row)| rows.is_live(row, condition, from));
                 let edges = if is_far { far } else { near };
                 edges.iter().any(|edge| live(was, edge.condition, edge.before) != live(is, edge.condition, edge.now))
             }
@@ -92,7 +92,7 @@ impl<'a> Comparing<'a> {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> LastSeen<'a> {
     pub(super) fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
         let last = links.conditions.iter().map(|condition| {
             let seen = rows.batch().column(view.plan.state_offset(condition.state.0)).as_primitive_opt::<TimestampMicrosecondType>();
@@ -107,7 +107,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl<'a> Counted<'a> {
+impl<'a> TiledRows<'a> {
     fn from_rows(view: &LiveView, rows: &'a StateRows) -> Result<Self> {
         Ok(Self { far: side(rows)?, tiles: tiles(rows.batch())?, states: encoded_states(view, rows)? })
     }
