@@ -17,12 +17,12 @@ use engine::states::{SortedRun, StateRows, merge_sets};
 
 mod plan;
 
-pub use plan::{Checkpoints, LayerPlan, layer_plan, next_merge};
+pub use plan::{CheckpointIds, LayerPlan, layer_plan, next_merge};
 
 /// States of some checkpoints, sorted.
 #[derive(Debug, Clone)]
 pub struct LayerRun {
-    pub checkpoints: Checkpoints,
+    pub checkpoints: CheckpointIds,
     pub run: Arc<SortedRun>,
     /// The events that are not in the states, because the view fails on them.
     pub failures: Arc<Failures>,
@@ -86,7 +86,7 @@ pub async fn refresh(
     state: &CatalogState,
     cut: &Vector,
 ) -> Result<Refreshed> {
-    let held: Vec<&Checkpoints> = known.iter().map(|layer| &layer.checkpoints).collect();
+    let held: Vec<&CheckpointIds> = known.iter().map(|layer| &layer.checkpoints).collect();
     let plan = layer_plan(&held, state, &view.streams(), cut)?;
     let mut layers: Vec<LayerRun> = plan.keep.into_iter().map(|at| known[at].clone()).collect();
     let SplitCheckpoints { stored, lacking: mut to_compute } = split_lacking(state, view, &lacking, plan.load);
@@ -164,12 +164,12 @@ async fn compute(from: &LayerSource<'_>, view: &LiveView, state: &CatalogState, 
 
 fn layer_of(checkpoint: &CheckpointRecord, rows: StateRows, failures: Failures) -> LayerRun {
     let failures = Arc::new(failures);
-    LayerRun { checkpoints: Checkpoints::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures }
+    LayerRun { checkpoints: CheckpointIds::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures }
 }
 
 fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> Result<Vec<LayerRun>> {
     loop {
-        let held: Vec<&Checkpoints> = layers.iter().map(|layer| &layer.checkpoints).collect();
+        let held: Vec<&CheckpointIds> = layers.iter().map(|layer| &layer.checkpoints).collect();
         let Some(aged) = next_merge(&held, state) else { return Ok(layers) };
         // From the last: the places before stay what they are.
         let aged: Vec<LayerRun> = aged.into_iter().rev().map(|at| layers.swap_remove(at)).collect();

@@ -55,7 +55,7 @@ pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;
 pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clean_cache, is_kept};
 pub use hot_keys::{HotFrom, HotKeySettings};
-pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
+pub use layers::{CheckpointIds, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response, ViewKeys, ViewRows, ViewsResponse, encoded_keys};
 pub use meta::Meta;

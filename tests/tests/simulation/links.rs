@@ -13,7 +13,7 @@ use engine::fresh::FreshLayer;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner};
 use engine::states::{KeyCodec, SortedRun, StateRows};
-use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ReadView, ServingClock, StateSource, scan};
+use serving::{CheckpointIds, LayerRun, Loaded, LoadedView, ReadView, ServingClock, StateSource, scan};
 use tokio::sync::OnceCell;
 use types::Result;
 use types::vector::Vector;
@@ -54,7 +54,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions
     let mut layers = Vec::new();
     for positions in kept {
         let run = Arc::new(SortedRun::in_memory(edges(log, live, positions)?));
-        layers.push(LayerRun { checkpoints: Checkpoints::default(), run, failures: Default::default() });
+        layers.push(LayerRun { checkpoints: CheckpointIds::default(), run, failures: Default::default() });
     }
     let mut on_top = Vec::new();
     for positions in fresh {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
 use engine::fresh::{Chain, Fresh, ViewVersion};
-use serving::{Checkpoints, is_kept, layer_plan, next_merge};
+use serving::{CheckpointIds, is_kept, layer_plan, next_merge};
 use types::files::{FileKind, FileRecord};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
@@ -38,7 +38,7 @@ struct View {
 
 #[derive(Clone)]
 struct Run {
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointIds,
     positions: Arc<Positions>,
 }
 
@@ -170,10 +170,10 @@ async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Pos
 }
 
 async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Vector, held: &[Run]) -> Result<Vec<Run>> {
-    let sets: Vec<&Checkpoints> = held.iter().map(|run| &run.checkpoints).collect();
+    let sets: Vec<&CheckpointIds> = held.iter().map(|run| &run.checkpoints).collect();
     let mut plan = layer_plan(&sets, state, &streams_of(&version.0), cut)?;
     if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) {
-        let wanted: Checkpoints =
+        let wanted: CheckpointIds =
             catalog::checkpoints_after(state, &streams_of(&version.0), cut)?.into_iter().map(|known| known.id).collect();
         plan.keep = (0..held.len()).filter(|at| !held[*at].checkpoints.is_disjoint(&wanted)).collect();
         plan.load.retain(|checkpoint| !plan.keep.iter().any(|at| held[*at].checkpoints.contains(&checkpoint.id)));
@@ -181,12 +181,12 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
     let mut runs: Vec<Run> = plan.keep.iter().map(|at| held[*at].clone()).collect();
     for checkpoint in plan.load {
         let positions = Arc::new(segment(ctx, state, version, checkpoint).await?);
-        runs.push(Run { checkpoints: Checkpoints::from([checkpoint.id]), positions });
+        runs.push(Run { checkpoints: CheckpointIds::from([checkpoint.id]), positions });
     }
     let blind = CatalogState { runs: Vec::new(), ..state.clone() };
     let seen = if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) { &blind } else { state };
     loop {
-        let sets: Vec<&Checkpoints> = runs.iter().map(|run| &run.checkpoints).collect();
+        let sets: Vec<&CheckpointIds> = runs.iter().map(|run| &run.checkpoints).collect();
         let Some(aged) = next_merge(&sets, seen) else { return Ok(runs) };
         let aged: Vec<Run> = aged.into_iter().rev().map(|at| runs.swap_remove(at)).collect();
         let checkpoints = aged.iter().flat_map(|run| run.checkpoints.iter().copied()).collect();
