@@ -105,7 +105,7 @@ impl Follower {
         let mut loaded = LoadedViews::default();
         for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
             let version = (live.name.clone(), live.version);
-            let known = before.map_or(Known::Nothing, |before| before.known(&version));
+            let known = before.map_or(KnownVersion::Nothing, |before| before.known(&version));
             match self.load_view(live, known, state, damaged, budget).await {
                 Ok(LoadOutcome::Served(view)) => drop(loaded.views.insert(version, view)),
                 Ok(LoadOutcome::Building(view)) => drop(loaded.building.insert(version, view)),
@@ -127,7 +127,7 @@ impl Follower {
     async fn load_view(
         &self,
         live: &LiveView,
-        known: Known<'_>,
+        known: KnownVersion<'_>,
         state: &CatalogState,
         damaged: &Mutex<Vec<Error>>,
         budget: &RebuildBudget,
@@ -150,12 +150,12 @@ impl Follower {
         })
     }
 
-    fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, lacking: Lacking, events: i64) -> BuildingView {
+    fn building(&self, held: LoadedView, known: KnownVersion<'_>, state: &CatalogState, lacking: Lacking, events: i64) -> BuildingView {
         let now = (self.0.wall)();
         let progress = BuildProgress::from_state(state, &held.live, now);
         let since = match known {
-            Known::Building(before) => before.since,
-            Known::Nothing | Known::Served(_) => {
+            KnownVersion::Building(before) => before.since,
+            KnownVersion::Nothing | KnownVersion::Served(_) => {
                 let (view, version) = (&held.live.name, held.live.version);
                 warn!(%view, version, events, "the states of a view have to be computed from the archive: it is \
                     answered once a run has built it");
@@ -240,36 +240,36 @@ impl OnFailure {
 }
 
 /// The cut of a snapshot that is not the published one: as it was last loaded, since skipped runs may have advanced it.
-fn cut_of_earlier(copy: &SnapshotCopy, known: Known<'_>) -> Vector {
+fn cut_of_earlier(copy: &SnapshotCopy, known: KnownVersion<'_>) -> Vector {
     let is_it = |view: &&LoadedView| view.snapshot.as_ref().is_some_and(|held| held.manifest.run == copy.manifest.run);
     known.view().filter(is_it).map_or_else(|| copy.manifest.cut.clone(), |view| view.cut.clone())
 }
 
 /// What the catalog state before left of a view version.
 #[derive(Clone, Copy)]
-pub(super) enum Known<'a> {
+pub(super) enum KnownVersion<'a> {
     Nothing,
     Served(&'a LoadedView),
     Building(&'a BuildingView),
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownVersion<'a> {
     pub(super) fn view(self) -> Option<&'a LoadedView> {
         match self {
-            Known::Nothing => None,
-            Known::Served(view) => Some(view),
-            Known::Building(view) => Some(&view.held),
+            KnownVersion::Nothing => None,
+            KnownVersion::Served(view) => Some(view),
+            KnownVersion::Building(view) => Some(&view.held),
         }
     }
 
     pub(super) fn is_served(self) -> bool {
-        matches!(self, Known::Served(_))
+        matches!(self, KnownVersion::Served(_))
     }
 
     fn lacking(self) -> Lacking {
         match self {
-            Known::Building(view) => view.lacking.clone(),
-            Known::Nothing | Known::Served(_) => Lacking::default(),
+            KnownVersion::Building(view) => view.lacking.clone(),
+            KnownVersion::Nothing | KnownVersion::Served(_) => Lacking::default(),
         }
     }
 }
@@ -280,9 +280,9 @@ impl Loaded {
         self.building.values().any(|view| view.events_lacking <= budget_of_view)
     }
 
-    fn known(&self, version: &ViewVersion) -> Known<'_> {
-        let building = || self.building.get(version).map_or(Known::Nothing, Known::Building);
-        self.views.get(version).map_or_else(building, Known::Served)
+    fn known(&self, version: &ViewVersion) -> KnownVersion<'_> {
+        let building = || self.building.get(version).map_or(KnownVersion::Nothing, KnownVersion::Building);
+        self.views.get(version).map_or_else(building, KnownVersion::Served)
     }
 }
 

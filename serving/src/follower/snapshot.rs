@@ -13,7 +13,7 @@ use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::Follower;
-use super::loading::Known;
+use super::loading::KnownVersion;
 use crate::copy::SnapshotCopy;
 use crate::read_view::{LoadedView, LostSnapshot};
 
@@ -68,7 +68,7 @@ impl Follower {
     pub(super) async fn load_snapshot(
         &self,
         live: &LiveView,
-        known: Known<'_>,
+        known: KnownVersion<'_>,
         state: &CatalogState,
         damaged: &Mutex<Vec<Error>>,
     ) -> Result<SnapshotOutcome> {

@@ -11,10 +11,10 @@ async fn an_earlier_snapshot_ends_where_it_did_when_it_was_loaded_as_the_publish
     let copy = published.snapshot.as_ref().unwrap();
     let later: Vector = published.cut.iter().map(|(partition, at)| (partition.clone(), at.next())).collect();
     let advanced = LoadedView { cut: later.clone(), ..published.clone() };
-    assert_eq!(cut_of_earlier(copy, Known::Served(&advanced)), later);
-    assert_eq!(cut_of_earlier(copy, Known::Nothing), copy.manifest.cut);
+    assert_eq!(cut_of_earlier(copy, KnownVersion::Served(&advanced)), later);
+    assert_eq!(cut_of_earlier(copy, KnownVersion::Nothing), copy.manifest.cut);
     let of_another = LoadedView { snapshot: None, ..advanced };
-    assert_eq!(cut_of_earlier(copy, Known::Served(&of_another)), copy.manifest.cut, "it was not of this snapshot");
+    assert_eq!(cut_of_earlier(copy, KnownVersion::Served(&of_another)), copy.manifest.cut, "it was not of this snapshot");
 }
 
 #[test]
