@@ -21,7 +21,7 @@ use crate::pin::Pin;
 
 mod files;
 
-use files::{Files, Raw};
+use files::{Raw, RecordFiles};
 
 /// How many offsets are compared at once; bounds the memory.
 const CHUNK_OFFSETS: i64 = 500_000;
@@ -131,7 +131,7 @@ pub async fn verify_partition(
     let gaps: Vec<&GapRecord> =
         state.gaps.iter().filter(|gap| gap.partition.stream == stream.name && gap.partition.partition == bounds.partition).collect();
     report.gaps = gaps.iter().map(|gap| format!("{}..{}: {}", gap.start, gap.end, gap.reason)).collect();
-    let files = Files::new(&verifier.storage, state, stream, bounds.partition);
+    let files = RecordFiles::new(&verifier.storage, state, stream, bounds.partition);
     let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
     let mut reader = Reader { log, source, position: bounds.begin, end: report.end, waiting: None };
     let mut from = report.start;
@@ -144,7 +144,7 @@ pub async fn verify_partition(
 }
 
 async fn compare_chunk(
-    files: &Files<'_>,
+    files: &RecordFiles<'_>,
     reader: &mut Reader<'_>,
     stream: &Arc<StreamDefinition>,
     from: Offset,
@@ -197,7 +197,7 @@ fn with_id_alone(stream: &StreamDefinition) -> StreamDefinition {
 
 /// A record found nowhere is a duplicate if an event with its id is archived at a lower offset of its partition.
 async fn settle_duplicates(
-    files: &Files<'_>,
+    files: &RecordFiles<'_>,
     unaccounted: BTreeMap<i64, Option<String>>,
     gaps: &[&GapRecord],
     report: &mut LogReport,

@@ -50,7 +50,7 @@ impl Raw {
 }
 
 /// The files that hold one partition's records.
-pub(super) struct Files<'a> {
+pub(super) struct RecordFiles<'a> {
     storage: &'a ObjectStorage,
     stream: &'a StreamDefinition,
     partition: i32,
@@ -58,13 +58,13 @@ pub(super) struct Files<'a> {
     dead_letters: Vec<FileRecord>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> RecordFiles<'a> {
     pub(super) fn new(storage: &'a ObjectStorage, state: &CatalogState, stream: &'a StreamDefinition, partition: i32) -> Self {
         let of_kind = |kind| {
             let files = state.readable(kind).filter(|file| file.subject.as_ref() == Some(&stream.name));
             files.cloned().collect()
         };
-        Files { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }
+        RecordFiles { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }
     }
 
     /// Returns the archived records by offset; a record that is archived twice is `extra`.
