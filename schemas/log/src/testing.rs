@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The committed data: each partition's next offset and the records before it.
 #[derive(Debug, Default)]
-pub(super) struct Catalog {
+pub(super) struct CommittedRecords {
     partitions: Mutex<BTreeMap<TopicPartition, (Offset, Vec<Record>)>>,
     /// How often workers were at a partition's end.
     ends: AtomicUsize,
@@ -42,7 +42,7 @@ pub(super) struct Observed {
     pub(super) failed: Option<Error>,
 }
 
-impl Catalog {
+impl CommittedRecords {
     pub(super) fn start_of(&self, source: &TopicPartition) -> Offset {
         self.partitions.lock().unwrap().get(source).map(|(offset, _)| *offset).unwrap_or_default()
     }
@@ -81,7 +81,12 @@ impl Catalog {
 
 /// Works until stopped. Commits at 100 uncommitted records, at each partition's end, and before it releases partitions.
 /// After a refused commit (another worker was faster) it begins a new consumer, which starts where the catalog is.
-pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Observed {
+pub(super) async fn work(
+    log: Arc<dyn Log>,
+    subscription: Subscription,
+    catalog: Arc<CommittedRecords>,
+    stop: CancellationToken,
+) -> Observed {
     let mut observed = Observed::default();
     while !stop.is_cancelled() && observed.failed.is_none() {
         let mut consumer = log.subscribe(subscription.clone()).await.unwrap();
@@ -103,7 +108,7 @@ pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog:
 }
 
 /// Returns false if a commit was refused.
-fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &Catalog, observed: &mut Observed) -> bool {
+fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &CommittedRecords, observed: &mut Observed) -> bool {
     let unit_at = |start| Epoch { start, end: start, records: Vec::new() };
     match event {
         LogEvent::Assigned { partitions, start } => {

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{
-    Catalog, StoodStill, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of, within, work,
+    CommittedRecords, StoodStill, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of,
+    within, work,
 };
 use crate::{LogEvent, NewRecord};
 use types::ErrorKind;
@@ -306,7 +307,7 @@ async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap(
     let log = log_in(&folder).await;
     let other_process = log_in(&folder).await;
     log.create_topic("events", 4).await.unwrap();
-    let catalog = Arc::new(Catalog::default());
+    let catalog = Arc::new(CommittedRecords::default());
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
 
     let a = tokio::spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
@@ -340,7 +341,7 @@ async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
     // To a worker whose clock is ahead, the other one's leases have expired.
     let ahead = log_with_clock(&folder, wall_clock(60)).await;
     log.create_topic("events", 2).await.unwrap();
-    let catalog = Arc::new(Catalog::default());
+    let catalog = Arc::new(CommittedRecords::default());
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
 
     let a = tokio::spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
@@ -374,7 +375,7 @@ async fn no_lease_is_lost_while_all_threads_of_its_worker_are_busy() {
     let log = log_in(&folder).await;
     let other_process = log_in(&folder).await;
     log.create_topic("events", 2).await.unwrap();
-    let (catalog, threads) = (Arc::new(Catalog::default()), runtime());
+    let (catalog, threads) = (Arc::new(CommittedRecords::default()), runtime());
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
 
     let a = threads.spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
@@ -419,7 +420,7 @@ async fn a_partition_at_its_end_says_so_at_once_and_again() {
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
     log.create_topic("events", 3).await.unwrap();
-    let (catalog, began, stop) = (Arc::new(Catalog::default()), std::time::Instant::now(), CancellationToken::new());
+    let (catalog, began, stop) = (Arc::new(CommittedRecords::default()), std::time::Instant::now(), CancellationToken::new());
     let worker = tokio::spawn(work(log, subscription("a", &["events"]), catalog.clone(), stop.clone()));
     until("each partition's end, ten times", || catalog.ends() >= 30).await;
     stop.cancel();
@@ -444,7 +445,7 @@ async fn the_partitions_of_a_dropped_consumer_are_free_at_once() {
 
     // To a worker whose clock is behind, no lease of the one before expires while it waits.
     let log = log_with_clock(&folder, wall_clock(-3_600)).await;
-    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
     until("the records", || catalog.count() == 50).await;
     stop.cancel();
@@ -467,7 +468,7 @@ async fn kill_a_worker(age: Duration) {
     let log = log_in(&folder).await;
     log.create_topic("events", 2).await.unwrap();
     log.append("events", numbered(0, 50)).await.unwrap();
-    let (catalog, path) = (Arc::new(Catalog::default()), folder.path().to_path_buf());
+    let (catalog, path) = (Arc::new(CommittedRecords::default()), folder.path().to_path_buf());
     let killed = runtime();
     let its_catalog = catalog.clone();
     killed.spawn(async move {

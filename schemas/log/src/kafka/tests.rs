@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::LogEvent;
-use crate::testing::{Catalog, StoodStill, numbered, source, subscription, until, values_of, within, work};
+use crate::testing::{CommittedRecords, StoodStill, numbered, source, subscription, until, values_of, within, work};
 use types::ErrorKind;
 
 mod broker;
@@ -81,7 +81,7 @@ async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap(
     let stood_still = StoodStill::begin();
     let (_brokers, log) = brokers(&[("events", 4), ("logins", 4)]);
     let topics = ["events", "logins"];
-    let catalog = Arc::new(Catalog::default());
+    let catalog = Arc::new(CommittedRecords::default());
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
 
     let a = tokio::spawn(work(log.clone(), subscription("a", &topics), catalog.clone(), stop_a.clone()));
@@ -116,7 +116,7 @@ async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap(
 async fn a_partition_at_its_end_says_so_and_again() {
     let (_brokers, log) = brokers(&[("events", 2), ("logins", 2)]);
     log.append("events", numbered(0, 10)).await.unwrap();
-    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, subscription("a", &["events", "logins"]), catalog.clone(), stop.clone()));
     until("the records", || catalog.count() == 10).await;
     until("each partition's end, four times", || catalog.ends() >= 16).await;

@@ -70,7 +70,7 @@ async fn the_position_passes_over_the_markers_of_transactions() {
     let end = log.bounds(&topic).await.unwrap()[0].end;
     let fetched = log.read(&source(&topic, 0), Offset(0), 100).await.unwrap();
     assert_eq!((fetched.records.len(), fetched.position, fetched.at_end), (2, end, true));
-    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
     until("the end, behind the last marker", || catalog.start_of(&source(&topic, 0)) == end).await;
     stop.cancel();
@@ -85,7 +85,7 @@ async fn three_workers_come_and_go_without_loss_or_overlap() {
     let (events, logins) = (fresh_name("events"), fresh_name("logins"));
     log.create_topic(&events, 6).await.unwrap();
     log.create_topic(&logins, 4).await.unwrap();
-    let catalog = Arc::new(Catalog::default());
+    let catalog = Arc::new(CommittedRecords::default());
     let mut workers = Vec::new();
     let mut sent = 0;
     for round in 0..6 {
@@ -168,7 +168,7 @@ async fn new_partitions_are_assigned_to_who_consumes() {
     let log = real_log(&[("topic.metadata.refresh.interval.ms", "500")]).await;
     let topic = fresh_name("growing");
     log.create_topic(&topic, 1).await.unwrap();
-    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log.clone(), in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
     log.append(&topic, numbered(0, 100)).await.unwrap();
     until("the first partition's records", || catalog.count() == 100).await;
@@ -250,7 +250,7 @@ async fn the_group_stores_no_offsets() {
     let topic = fresh_name("stored");
     log.create_topic(&topic, 1).await.unwrap();
     log.append(&topic, numbered(0, 100)).await.unwrap();
-    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
     let worker = tokio::spawn(work(log, in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
     until("the records", || catalog.count() == 100).await;
     stop.cancel();
