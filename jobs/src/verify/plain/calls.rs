@@ -11,7 +11,7 @@ use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
 use super::sides::{HIDDEN, Reach, Sides};
-use super::span::{Span, timestamp};
+use super::span::{RelativeSpan, timestamp};
 use super::{parse_expr, resolved};
 
 /// Aggregates that always read their input in order.
@@ -224,7 +224,7 @@ impl Rewriter<'_> {
         let mut named: Option<Reach> = None;
         filter.visit_expressions_mut(|expr| match expr {
             Expr::Function(call) if name_of(call) == "within" => self.comparison(call).map(|(side, span, condition)| {
-                named.get_or_insert_with(|| self.rewriting.sides.reach(Span::ALL)).0[side] = span;
+                named.get_or_insert_with(|| self.rewriting.sides.reach(RelativeSpan::ALL)).0[side] = span;
                 *expr = condition;
             }),
             _ => Ok(()),
@@ -232,9 +232,9 @@ impl Rewriter<'_> {
         Ok(named)
     }
 
-    fn comparison(&self, call: &Function) -> Result<(usize, Span, Expr)> {
+    fn comparison(&self, call: &Function) -> Result<(usize, RelativeSpan, Expr)> {
         let Rewriting { sides, precision, t, .. } = self.rewriting;
-        let span = Span::of_within(call, precision)?;
+        let span = RelativeSpan::of_within(call, precision)?;
         let time = match &call.args {
             FunctionArguments::List(list) => match list.args.first() {
                 Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(time))) => time,

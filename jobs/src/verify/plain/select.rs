@@ -9,7 +9,7 @@ use types::{Error, Result};
 
 use super::limits::Recurring;
 use super::sides::{Reach, Sides};
-use super::span::{Span, longest, timestamp};
+use super::span::{RelativeSpan, longest, timestamp};
 use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
 /// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest
@@ -158,10 +158,10 @@ impl Fan<'_> {
         let functions = calls::aggregates_in(&expr, self.is_aggregate);
         let names_its_window = calls::mentions(&expr, "within");
         if functions.is_empty() || names_its_window || self.view.windows.is_empty() {
-            return self.column(name, expr, functions, &self.sides.reach(Span::ALL));
+            return self.column(name, expr, functions, &self.sides.reach(RelativeSpan::ALL));
         }
         for window in &self.view.windows {
-            let span = Span::trailing(window.length, self.view.precision)?;
+            let span = RelativeSpan::trailing(window.length, self.view.precision)?;
             self.column(format!("{name}_{}", window.text), expr.clone(), functions.clone(), &self.sides.reach(span))?;
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Fan<'_> {
         let mut reaches = self.reaches.clone();
         if reaches.is_empty() {
             for window in &self.view.windows {
-                reaches.push(self.sides.reach(Span::trailing(window.length, self.view.precision)?));
+                reaches.push(self.sides.reach(RelativeSpan::trailing(window.length, self.view.precision)?));
             }
         }
         let of_side = |side: usize| longest(reaches.iter().map(|reach| reach.0[side]));

@@ -12,7 +12,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::resolved;
-use super::span::Span;
+use super::span::RelativeSpan;
 
 /// The last columns of every table and every inner SELECT.
 pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition", "__offset"];
@@ -38,7 +38,7 @@ pub(super) struct Side {
 /// Which events an aggregate counts: on each side those in a span. In a join, the pairs with both events in their
 /// spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reach(pub(super) Vec<Span>);
+pub(super) struct Reach(pub(super) Vec<RelativeSpan>);
 
 impl Sides {
     pub(super) fn is_joined(&self) -> bool {
@@ -46,7 +46,7 @@ impl Sides {
     }
 
     /// Returns the same span for every side.
-    pub(super) fn reach(&self, span: Span) -> Reach {
+    pub(super) fn reach(&self, span: RelativeSpan) -> Reach {
         Reach(vec![span; self.sides.len()])
     }
 

@@ -13,7 +13,7 @@ const HOPS: [Micros; 6] = [86_400 * SECOND, 3_600 * SECOND, 300 * SECOND, 60 * S
 
 /// A span of event time relative to `t`, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct RelativeSpan {
     /// `None` means all time.
     pub(super) back: Option<Micros>,
     /// `None` means no upper edge.
@@ -21,16 +21,16 @@ pub(super) struct Span {
     pub(super) hop: Micros,
 }
 
-impl Span {
-    pub(super) const ALL: Span = Span { back: None, until: None, hop: SECOND };
+impl RelativeSpan {
+    pub(super) const ALL: RelativeSpan = RelativeSpan { back: None, until: None, hop: SECOND };
 
-    pub(super) fn trailing(window: Duration, precision: Option<Level>) -> Result<Span> {
+    pub(super) fn trailing(window: Duration, precision: Option<Level>) -> Result<RelativeSpan> {
         let back = micros(window);
-        Ok(Span { back: Some(back), until: None, hop: hop(back, precision)? })
+        Ok(RelativeSpan { back: Some(back), until: None, hop: hop(back, precision)? })
     }
 
     /// Returns the span of `within(event time, window [, until])`.
-    pub(super) fn of_within(call: &Function, precision: Option<Level>) -> Result<Span> {
+    pub(super) fn of_within(call: &Function, precision: Option<Level>) -> Result<RelativeSpan> {
         let text = |index: usize| {
             literal(call, index).map(|text| {
                 if text.eq_ignore_ascii_case("all") { Ok(None) } else { parse_duration(&text).map(|length| Some(micros(length))) }
@@ -42,9 +42,9 @@ impl Span {
         let smaller = match (back, until) {
             (Some(back), Some(until)) => back.min(until),
             (Some(bound), None) | (None, Some(bound)) => bound,
-            (None, None) => return Ok(Span::ALL),
+            (None, None) => return Ok(RelativeSpan::ALL),
         };
-        Ok(Span { back, until, hop: hop(smaller, precision)? })
+        Ok(RelativeSpan { back, until, hop: hop(smaller, precision)? })
     }
 
     pub(super) fn from(&self, t: Micros) -> Option<Micros> {
@@ -106,15 +106,15 @@ fn micros(length: Duration) -> Micros {
 }
 
 /// Returns the longest span without an upper edge, with the coarsest hop among those of its length.
-pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
-    let mut longest: Option<Span> = None;
+pub(super) fn longest(spans: impl Iterator<Item = RelativeSpan>) -> RelativeSpan {
+    let mut longest: Option<RelativeSpan> = None;
     for span in spans {
-        let Some(back) = span.back else { return Span::ALL };
+        let Some(back) = span.back else { return RelativeSpan::ALL };
         longest = Some(match longest {
             Some(known) if known.back > Some(back) => known,
-            Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
-            _ => Span { until: None, ..span },
+            Some(known) if known.back == Some(back) => RelativeSpan { hop: known.hop.max(span.hop), ..known },
+            _ => RelativeSpan { until: None, ..span },
         });
     }
-    longest.unwrap_or(Span::ALL)
+    longest.unwrap_or(RelativeSpan::ALL)
 }
