@@ -11,7 +11,7 @@ mod quick;
 /// The paths of all columns as a tree, so that a nested object is walked once for all of its columns.
 #[derive(Debug)]
 pub(super) struct Members {
-    root: Node,
+    root: PathNode,
     columns: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Slot<'a> {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct PathNode {
     /// The columns whose path ends here.
     columns: Vec<usize>,
     /// The columns whose path continues below.
@@ -43,12 +43,12 @@ struct Child {
     name: Box<str>,
     /// The name in JSON form.
     quoted: Box<[u8]>,
-    node: Node,
+    node: PathNode,
 }
 
 impl Members {
     pub(super) fn new(columns: &[Column]) -> Self {
-        let mut root = Node::default();
+        let mut root = PathNode::default();
         for (index, column) in columns.iter().enumerate() {
             root.insert(&column.path, index);
         }
@@ -66,7 +66,7 @@ impl Members {
     }
 }
 
-impl Node {
+impl PathNode {
     fn insert(&mut self, path: &[String], column: usize) {
         let Some((name, rest)) = path.split_first() else {
             self.columns.push(column);
@@ -78,7 +78,7 @@ impl Node {
             Err(place) => {
                 self.by_name.insert(place, self.children.len());
                 let quoted = serde_json::Value::from(name.as_str()).to_string().into_bytes().into();
-                self.children.push(Child { name: name.as_str().into(), quoted, node: Node::default() });
+                self.children.push(Child { name: name.as_str().into(), quoted, node: PathNode::default() });
                 self.children.len() - 1
             }
         };
@@ -87,13 +87,13 @@ impl Node {
 
     fn walk<'a>(&self, json: &'a str, slots: &mut [Slot<'a>]) -> Result<(), serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        Walk { node: self, slots }.deserialize(&mut deserializer)?;
+        PathWalk { node: self, slots }.deserialize(&mut deserializer)?;
         deserializer.end()
     }
 
     /// Returns the child with that name. `expected` is the index to try first: the one after the previous child, since
     /// records usually name members in the same order.
-    fn child(&self, name: &str, expected: &mut usize) -> Option<&Node> {
+    fn child(&self, name: &str, expected: &mut usize) -> Option<&PathNode> {
         let at = match self.children.get(*expected) {
             Some(child) if *child.name == *name => *expected,
             _ => self.by_name[self.by_name.binary_search_by(|at| (*self.children[*at].name).cmp(name)).ok()?],
@@ -104,21 +104,21 @@ impl Node {
 }
 
 /// Walks one value whose node has children. The value is expected to be an object.
-struct Walk<'n, 's, 'a> {
-    node: &'n Node,
+struct PathWalk<'n, 's, 'a> {
+    node: &'n PathNode,
     slots: &'s mut [Slot<'a>],
 }
 
-impl<'a> Walk<'_, '_, 'a> {
+impl<'a> PathWalk<'_, '_, 'a> {
     fn set(self, slot: Slot<'a>) {
         for column in &self.node.below {
             self.slots[*column] = slot;
         }
     }
 
-    fn member<M: MapAccess<'a>>(&mut self, child: &Node, map: &mut M) -> Result<(), M::Error> {
+    fn member<M: MapAccess<'a>>(&mut self, child: &PathNode, map: &mut M) -> Result<(), M::Error> {
         if child.columns.is_empty() {
-            return map.next_value_seed(Walk { node: child, slots: self.slots });
+            return map.next_value_seed(PathWalk { node: child, slots: self.slots });
         }
         let raw: &'a RawValue = map.next_value()?;
         for column in &child.columns {
@@ -128,7 +128,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 }
 
-impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
+impl<'a> DeserializeSeed<'a> for PathWalk<'_, '_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -136,7 +136,7 @@ impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
+impl<'a> Visitor<'a> for PathWalk<'_, '_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -199,12 +199,12 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
 
 /// A member's name, looked up without a copy unless it has escapes.
 struct Name<'n, 'e> {
-    of: &'n Node,
+    of: &'n PathNode,
     expected: &'e mut usize,
 }
 
 impl<'n, 'a> DeserializeSeed<'a> for Name<'n, '_> {
-    type Value = Option<&'n Node>;
+    type Value = Option<&'n PathNode>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -212,7 +212,7 @@ impl<'n, 'a> DeserializeSeed<'a> for Name<'n, '_> {
 }
 
 impl<'n> Visitor<'_> for Name<'n, '_> {
-    type Value = Option<&'n Node>;
+    type Value = Option<&'n PathNode>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a member's name")

@@ -2,7 +2,7 @@
 //! else (an error, a name with escapes, a path through a value that is not an object, deep nesting) to serde_json,
 //! which reports errors.
 
-use super::{Node, Slot};
+use super::{PathNode, Slot};
 
 mod reader;
 
@@ -12,7 +12,7 @@ use reader::Reader;
 const MAX_DEPTH: usize = 32;
 
 /// Sets the slots from the text of one object. `None`: left to serde_json, with some slots set.
-pub(super) fn find<'a>(root: &Node, text: &'a str, slots: &mut [Slot<'a>]) -> Option<()> {
+pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [Slot<'a>]) -> Option<()> {
     let mut reader = Reader::new(text);
     reader.space();
     reader.take(b'{')?;
@@ -23,7 +23,7 @@ pub(super) fn find<'a>(root: &Node, text: &'a str, slots: &mut [Slot<'a>]) -> Op
 
 impl<'a> Reader<'a> {
     /// Reads an object from after its brace. `node` holds the members to look for.
-    fn object(&mut self, node: Option<&Node>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
+    fn object(&mut self, node: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         // An earlier member of the same name may have set these.
         set_missing(node, slots);
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the node of a member's name, which usually is the one after the previous member's.
-    fn name<'n>(&mut self, node: Option<&'n Node>, expected: &mut usize) -> Option<Option<&'n Node>> {
+    fn name<'n>(&mut self, node: Option<&'n PathNode>, expected: &mut usize) -> Option<Option<&'n PathNode>> {
         if let Some(child) = node.and_then(|node| node.children.get(*expected))
             && self.bytes[self.at..].starts_with(&child.quoted)
         {
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         (!escapes).then(|| node.and_then(|node| node.child(name, expected)))
     }
 
-    fn member(&mut self, child: Option<&Node>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
+    fn member(&mut self, child: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
         let begin = self.at;
         let Some(child) = child else { return self.value(None, slots, depth).map(drop) };
         let inside = (!child.children.is_empty()).then_some(child);
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
 
     /// Reads any value. With `inside` it must be an object (or null) whose members are looked up. Returns whether it is
     /// a string without escapes.
-    fn value(&mut self, inside: Option<&Node>, slots: &mut [Slot<'a>], depth: usize) -> Option<bool> {
+    fn value(&mut self, inside: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<bool> {
         match self.next()? {
             b'{' => self.object(inside, slots, depth)?,
             b'n' => {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn set_missing(node: Option<&Node>, slots: &mut [Slot<'_>]) {
+fn set_missing(node: Option<&PathNode>, slots: &mut [Slot<'_>]) {
     for column in node.iter().flat_map(|node| &node.below) {
         slots[*column] = Slot::Missing;
     }
