@@ -10,8 +10,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::settings::SpeedSettings;
 use definitions::{
-    AlertDefinition, Definitions, Diagnostic, Diagnostics, ParameterDefinition, Severity, SinkDefinition, StreamDefinition, ViewDefinition,
-    parse,
+    AlertDefinition, Definitions, Diagnostic, DiagnosticSeverity, Diagnostics, ParameterDefinition, SinkDefinition, StreamDefinition,
+    ViewDefinition, parse,
 };
 use engine::alerts::AlertPlan;
 use engine::functions::Functions;
@@ -331,7 +331,7 @@ impl Checked {
 /// Returns whether a definition of this name was left out because of a mistake of its own. Also true if that is
 /// possible because the name could not be read.
 fn is_left_out(name: &str, found: &Diagnostics) -> bool {
-    let errors = found.iter().filter(|found| found.severity == Severity::Error);
+    let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
     errors.map(|error| error.left_out.as_deref()).any(|left_out| left_out.is_none_or(|left_out| left_out == name))
 }
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use definitions::{Diagnostic, Severity};
+use definitions::{Diagnostic, DiagnosticSeverity};
 use engine::functions::Functions;
 use serde::Serialize;
 use types::tiles::Micros;
@@ -65,7 +65,7 @@ pub async fn check(files: &[File], functions: &Functions, now: Micros) -> Result
         put(folder.path(), file)?;
     }
     let checked = check_project(folder.path(), functions, now).await?;
-    let errors = checked.diagnostics.iter().filter(|found| found.severity == Severity::Error);
+    let errors = checked.diagnostics.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
     Ok(errors.map(|found| mistake(files, found)).collect())
 }
 

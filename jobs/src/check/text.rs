@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use definitions::Severity;
+use definitions::DiagnosticSeverity;
 use definitions::durations::format_bytes;
 
 use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport, mebibytes};
@@ -11,7 +11,7 @@ use crate::output::{count_of, size, table};
 
 pub(super) fn checked(checked: &Checked) -> String {
     let found = &checked.diagnostics;
-    let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
+    let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
     if errors > 0 {
         // The reports of correct definitions would hide the mistakes.
         return format!("{found}\n\n{}", count_of(errors, "error"));

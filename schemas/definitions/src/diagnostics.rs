@@ -15,7 +15,7 @@ pub struct Diagnostics(pub Vec<Diagnostic>);
 /// One mistake (or remark) and its place. It prints as `views/x.sql:3:14: error: ..` with a `help:` line below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     /// `None` for a definition created in code.
     pub file: Option<PathBuf>,
     /// Counted from 1; 0 refers to the whole file.
@@ -33,7 +33,7 @@ pub struct Diagnostic {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The definition cannot be used.
     Error,
     /// The definition can be used, but is probably not what was meant.
@@ -67,7 +67,7 @@ impl Diagnostics {
     }
 
     pub fn has_errors(&self) -> bool {
-        self.0.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.0.iter().any(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error)
     }
 
     /// Sorts the diagnostics of each file by place; files keep their order.
@@ -113,15 +113,15 @@ impl Diagnostic {
     /// Creates an error at a place in a text without a file; [`Diagnostic::in_file`] and [`Diagnostic::help`] add the
     /// rest.
     pub fn error(line: usize, column: usize, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
+        Self { severity: DiagnosticSeverity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
     }
 
     pub fn warning(line: usize, column: usize, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(line, column, message) }
+        Self { severity: DiagnosticSeverity::Warning, ..Self::error(line, column, message) }
     }
 
     pub fn note(line: usize, column: usize, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::error(line, column, message) }
+        Self { severity: DiagnosticSeverity::Note, ..Self::error(line, column, message) }
     }
 
     pub fn help(mut self, help: impl Into<String>) -> Self {
@@ -174,12 +174,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for DiagnosticSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
+            DiagnosticSeverity::Error => "error",
+            DiagnosticSeverity::Warning => "warning",
+            DiagnosticSeverity::Note => "note",
         })
     }
 }

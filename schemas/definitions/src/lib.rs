@@ -17,7 +17,7 @@ pub mod syntax;
 mod view;
 
 pub use alert::AlertDefinition;
-pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use diagnostics::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use origin::Origin;
 pub use parameter::{ParameterDefinition, ParameterType};
 pub use schedule::Schedule;
