@@ -23,7 +23,7 @@ mod prepare;
 
 pub use difference::{Cell, VerdictDifference, VerdictExample};
 
-use difference::Comparison;
+use difference::VerdictComparison;
 use prepare::{Prepared, prepared};
 
 /// Which events of a sink's stream are scored, and where the rows go.
@@ -137,7 +137,7 @@ pub async fn backtest(installation: &Installation, request: &BacktestRequest, on
         };
         let scored = installation.batch().backtest(&state, &backtest, &mut take, on_read).await;
         let Backtested { rows, received_late } = file.finish_if(scored)?;
-        let difference = comparison.map(Comparison::finish);
+        let difference = comparison.map(VerdictComparison::finish);
         let no_rows = match &sink.plan {
             Ok(plan) if rows == 0 => Some(no_rows(&state, &plan.stream.name, request.from, request.to)),
             _ => None,

@@ -64,7 +64,7 @@ pub struct VerdictExample {
 
 /// Counts rows as they come.
 #[derive(Debug)]
-pub(super) struct Comparison {
+pub(super) struct VerdictComparison {
     verdict: String,
     amount: Option<String>,
     /// The type in which amounts are added.
@@ -89,9 +89,9 @@ struct Counted {
     examples: Vec<VerdictExample>,
 }
 
-impl Comparison {
+impl VerdictComparison {
     /// Errors: `Input` where no column says how a sink decides, or the amount is no number.
-    pub(super) fn new(edited: &EditedSink, live: &SinkPlan, changed: &SinkPlan) -> Result<Comparison> {
+    pub(super) fn new(edited: &EditedSink, live: &SinkPlan, changed: &SinkPlan) -> Result<VerdictComparison> {
         let verdict = match &edited.verdict {
             Some(named) => {
                 both_have(named, live, changed, "--verdict")?;
@@ -115,7 +115,7 @@ impl Comparison {
             }
             amount_type = sum_type(&types);
         }
-        Ok(Comparison { verdict, amount, amount_type, id: live.stream.id.clone(), cells: BTreeMap::new() })
+        Ok(VerdictComparison { verdict, amount, amount_type, id: live.stream.id.clone(), cells: BTreeMap::new() })
     }
 
     pub(super) fn verdict(&self) -> &str {

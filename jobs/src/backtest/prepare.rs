@@ -14,7 +14,7 @@ use engine::sinks::SinkPlan;
 use types::{Error, Result};
 
 use super::BacktestRequest;
-use super::difference::Comparison;
+use super::difference::VerdictComparison;
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::outputs::live_sink;
@@ -24,7 +24,7 @@ use crate::row_file::Format;
 pub(super) struct Prepared {
     pub(super) definitions: Definitions,
     /// Where there is an edited definition.
-    pub(super) comparison: Option<Comparison>,
+    pub(super) comparison: Option<VerdictComparison>,
     /// The columns of the rows.
     pub(super) output: SchemaRef,
     pub(super) format: Format,
@@ -74,7 +74,7 @@ async fn checked_definitions(
     state: &CatalogState,
     request: &BacktestRequest,
     mistakes: &mut Mistakes,
-) -> Result<Option<(Definitions, Option<Comparison>)>> {
+) -> Result<Option<(Definitions, Option<VerdictComparison>)>> {
     let functions = &installation.functions;
     let registry = Registry::load(state, functions).await?;
     let registry = with_values(registry, &request.set, functions, mistakes).await?;
@@ -90,7 +90,7 @@ async fn checked_definitions(
     };
     let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
-    let Some(comparison) = mistakes.noted(Comparison::new(change, &live_plan, &plan))? else { return Ok(None) };
+    let Some(comparison) = mistakes.noted(VerdictComparison::new(change, &live_plan, &plan))? else { return Ok(None) };
     let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
     Ok(Some((Definitions { registry, live, edited: Some(edited) }, Some(comparison))))
 }

@@ -6,8 +6,8 @@ use arrow::array::{Decimal128Array, Int32Array, Int64Array, StringArray, Timesta
 
 use super::*;
 
-fn comparison(amount: Option<DataType>) -> Comparison {
-    Comparison {
+fn comparison(amount: Option<DataType>) -> VerdictComparison {
+    VerdictComparison {
         verdict: "decision".to_owned(),
         amount: amount.is_some().then(|| "amount".to_owned()),
         amount_type: amount.unwrap_or(DataType::Float64),
