@@ -38,7 +38,7 @@ pub use late::ReceivedLate;
 pub use plans::plan_of_sink;
 
 use late::LateEvents;
-use plans::{Planned, Plans};
+use plans::{PlannedSink, Plans};
 use scored::Scored;
 
 /// For which time the windows of an event's rows are read, with [`Known::Log`].
@@ -56,7 +56,7 @@ pub struct Backtest<'a> {
     pub registry: &'a Registry,
     pub sink: &'a LiveSink,
     /// An edited definition that scores the same events.
-    pub changed: Option<Changed<'a>>,
+    pub changed: Option<ChangedSink<'a>>,
     /// The first event time that is scored.
     pub from: Micros,
     /// The first event time that is not.
@@ -67,7 +67,7 @@ pub struct Backtest<'a> {
 
 /// An edited definition of a sink, over the same stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Changed<'a> {
+pub struct ChangedSink<'a> {
     pub sink: &'a LiveSink,
     /// The column of both in which they decide.
     pub verdict: &'a str,
@@ -104,9 +104,9 @@ impl Backtest<'_> {
     }
 
     fn plans(&self) -> Result<Plans<'_>> {
-        let changed = self.changed.map(|changed| Planned::new("changed", changed.sink)).transpose()?;
+        let changed = self.changed.map(|changed| PlannedSink::new("changed", changed.sink)).transpose()?;
         let verdict = self.changed.map(|changed| changed.verdict);
-        let plans = Plans { live: Planned::new("live", self.sink)?, changed, verdict };
+        let plans = Plans { live: PlannedSink::new("live", self.sink)?, changed, verdict };
         plans.check()?;
         Ok(plans)
     }
@@ -238,7 +238,7 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn scored_by(&self, Planned { sink, plan }: &Planned<'_>) -> Result<Scored> {
+    fn scored_by(&self, PlannedSink { sink, plan }: &PlannedSink<'_>) -> Result<Scored> {
         let itself = u32::from(sink.definition.features == Features::Inclusive);
         let counted: Vec<u32> = self.places.iter().map(|event| event + itself).collect();
         let row = |join: &JoinedView| {

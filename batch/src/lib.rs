@@ -75,7 +75,7 @@ mod training;
 mod write;
 
 pub use backtest::{
-    Backtest, BacktestClock, Backtested, CHANGED, CHANGED_VERDICT, Changed, NO_VERDICT, OnRows, ReceivedLate, VERDICT, plan_of_sink,
+    Backtest, BacktestClock, Backtested, CHANGED, CHANGED_VERDICT, ChangedSink, NO_VERDICT, OnRows, ReceivedLate, VERDICT, plan_of_sink,
 };
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};

@@ -29,21 +29,21 @@ const HELP: &str = "a backtest holds the states of all keys: raise the limit";
 
 /// The definitions that score.
 pub(super) struct Plans<'a> {
-    pub(super) live: Planned<'a>,
-    pub(super) changed: Option<Planned<'a>>,
+    pub(super) live: PlannedSink<'a>,
+    pub(super) changed: Option<PlannedSink<'a>>,
     /// The column in which both decide, where there are two.
     pub(super) verdict: Option<&'a str>,
 }
 
 /// A definition of a sink, planned.
-pub(super) struct Planned<'a> {
+pub(super) struct PlannedSink<'a> {
     pub(super) sink: &'a LiveSink,
     pub(super) plan: Arc<SinkPlan>,
 }
 
-impl<'a> Planned<'a> {
-    pub(super) fn new(which: &str, sink: &'a LiveSink) -> Result<Planned<'a>> {
-        Ok(Planned { sink, plan: plan_of_sink(which, sink)? })
+impl<'a> PlannedSink<'a> {
+    pub(super) fn new(which: &str, sink: &'a LiveSink) -> Result<PlannedSink<'a>> {
+        Ok(PlannedSink { sink, plan: plan_of_sink(which, sink)? })
     }
 }
 
@@ -59,7 +59,7 @@ impl<'a> Plans<'a> {
         &self.live.plan.stream
     }
 
-    pub(super) fn each(&self) -> impl Iterator<Item = &Planned<'a>> {
+    pub(super) fn each(&self) -> impl Iterator<Item = &PlannedSink<'a>> {
         std::iter::once(&self.live).chain(&self.changed)
     }
 

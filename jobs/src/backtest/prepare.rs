@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use batch::{Backtest, BacktestClock, Changed, plan_of_sink};
+use batch::{Backtest, BacktestClock, ChangedSink, plan_of_sink};
 use catalog::CatalogState;
 use committed::registry::{LiveSink, Registry};
 use definitions::settings::ClockKind;
@@ -22,7 +22,7 @@ use crate::row_file::Format;
 
 /// A request without a mistake.
 pub(super) struct Prepared {
-    pub(super) definitions: Definitions,
+    pub(super) definitions: ScoringDefinitions,
     /// Where there is an edited definition.
     pub(super) comparison: Option<VerdictComparison>,
     /// The columns of the rows.
@@ -31,7 +31,7 @@ pub(super) struct Prepared {
 }
 
 /// The definitions that score the events.
-pub(super) struct Definitions {
+pub(super) struct ScoringDefinitions {
     pub(super) registry: Registry,
     pub(super) live: LiveSink,
     edited: Option<EditedDefinition>,
@@ -43,9 +43,9 @@ struct EditedDefinition {
     verdict: String,
 }
 
-impl Definitions {
+impl ScoringDefinitions {
     pub(super) fn backtest(&self, request: &BacktestRequest, installation: &Installation) -> Backtest<'_> {
-        let changed = self.edited.as_ref().map(|edited| Changed { sink: &edited.sink, verdict: &edited.verdict });
+        let changed = self.edited.as_ref().map(|edited| ChangedSink { sink: &edited.sink, verdict: &edited.verdict });
         let BacktestRequest { from, to, known, .. } = *request;
         let clock = clock_of(installation);
         Backtest { registry: &self.registry, sink: &self.live, changed, from, to, known, clock }
@@ -74,14 +74,14 @@ async fn checked_definitions(
     state: &CatalogState,
     request: &BacktestRequest,
     mistakes: &mut Mistakes,
-) -> Result<Option<(Definitions, Option<VerdictComparison>)>> {
+) -> Result<Option<(ScoringDefinitions, Option<VerdictComparison>)>> {
     let functions = &installation.functions;
     let registry = Registry::load(state, functions).await?;
     let registry = with_values(registry, &request.set, functions, mistakes).await?;
     let live = mistakes.noted(loaded_sink(state, &registry, &request.sink))?;
     let Some(change) = &request.changed else {
         let live = planned("live", live, mistakes)?;
-        return Ok(live.map(|(live, _)| (Definitions { registry, live, edited: None }, None)));
+        return Ok(live.map(|(live, _)| (ScoringDefinitions { registry, live, edited: None }, None)));
     };
     let version = live.as_ref().map_or(0, |sink| sink.version);
     let edited = match mistakes.noted(edited_definition(&change.file, &request.sink))? {
@@ -92,7 +92,7 @@ async fn checked_definitions(
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
     let Some(comparison) = mistakes.noted(VerdictComparison::new(change, &live_plan, &plan))? else { return Ok(None) };
     let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
-    Ok(Some((Definitions { registry, live, edited: Some(edited) }, Some(comparison))))
+    Ok(Some((ScoringDefinitions { registry, live, edited: Some(edited) }, Some(comparison))))
 }
 
 /// A sink that was found, with its plan.
