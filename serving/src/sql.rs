@@ -236,7 +236,7 @@ async fn ready(
         // A NULL may have no type.
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
-    let Planned { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, reader, read_view, text, &types)).await?;
+    let PlannedQuery { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, reader, read_view, text, &types)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
@@ -244,7 +244,7 @@ async fn ready(
 }
 
 /// A query, planned over one read view.
-struct Planned {
+struct PlannedQuery {
     session: SessionContext,
     /// The session's, with the tables of the query. It copies the names of all functions: there is one for each query.
     state: SessionState,
@@ -262,7 +262,7 @@ async fn plan(
     read_view: Arc<ReadView>,
     text: QueryText<'_>,
     types: &[Option<DataType>],
-) -> Result<Planned> {
+) -> Result<PlannedQuery> {
     let mut asked = statement::read(text.sql)?;
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
@@ -281,7 +281,7 @@ async fn plan(
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
     let plan = column_names::as_sql(plan)?;
-    Ok(Planned { session, state, context, plan, uuids, columns })
+    Ok(PlannedQuery { session, state, context, plan, uuids, columns })
 }
 
 /// Measures a query until its stream is dropped.
