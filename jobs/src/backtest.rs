@@ -16,7 +16,7 @@ use types::{Error, Result};
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::pin::pinned;
-use crate::row_file::{Format, RowFile};
+use crate::row_file::{RowFile, RowFileFormat};
 
 mod difference;
 mod prepare;
@@ -53,7 +53,7 @@ impl BacktestRequest {
     }
 
     /// The same, added to other mistakes. Returns the format of the file.
-    fn check(&self, mistakes: &mut Mistakes) -> Option<Format> {
+    fn check(&self, mistakes: &mut Mistakes) -> Option<RowFileFormat> {
         if self.from >= self.to {
             mistakes.add(Error::input("the range is empty: expected --from before --to"));
         }

@@ -13,21 +13,21 @@ use crate::mistakes::Mistakes;
 
 /// The formats of files of rows, those that are written and those that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum RowFileFormat {
     Parquet,
     Csv,
     JsonLines,
 }
 
-impl Format {
+impl RowFileFormat {
     /// The format that the extension names.
     ///
     /// Errors: `Input` for another extension.
-    pub(crate) fn from_extension(path: &Path) -> Result<Format> {
+    pub(crate) fn from_extension(path: &Path) -> Result<RowFileFormat> {
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("parquet") => Ok(Format::Parquet),
-            Some("csv") => Ok(Format::Csv),
-            Some("ndjson" | "jsonl") => Ok(Format::JsonLines),
+            Some("parquet") => Ok(RowFileFormat::Parquet),
+            Some("csv") => Ok(RowFileFormat::Csv),
+            Some("ndjson" | "jsonl") => Ok(RowFileFormat::JsonLines),
             _ => Err(Error::input(format!("the extension of {} names no format", path.display()))
                 .with("expected", "a name that ends in .parquet, .csv, .ndjson or .jsonl")),
         }
@@ -50,7 +50,7 @@ enum Writer {
 impl RowFile {
     /// Returns the format of a file that can be written. Mistakes: another extension, a folder that does not exist, a
     /// file that exists, unless it is replaced.
-    pub(crate) fn check(path: &Path, force: bool, mistakes: &mut Mistakes) -> Option<Format> {
+    pub(crate) fn check(path: &Path, force: bool, mistakes: &mut Mistakes) -> Option<RowFileFormat> {
         if let Some(missing) = missing_folder(path) {
             mistakes.add(missing);
         } else if path.is_dir() {
@@ -58,22 +58,22 @@ impl RowFile {
         } else if path.exists() && !force {
             mistakes.add(Error::input(format!("{} already exists", path.display())).with("help", "--force replaces it"));
         }
-        Format::from_extension(path).map_err(|mistake| mistakes.add(mistake)).ok()
+        RowFileFormat::from_extension(path).map_err(|mistake| mistakes.add(mistake)).ok()
     }
 
-    pub(crate) fn create(path: &Path, format: Format, schema: &SchemaRef) -> Result<RowFile> {
+    pub(crate) fn create(path: &Path, format: RowFileFormat, schema: &SchemaRef) -> Result<RowFile> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
         let file = File::create(&part).map_err(|error| Error::from(error).with("file", path.display()))?;
         let writer = match format {
-            Format::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
-            Format::Csv => {
+            RowFileFormat::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
+            RowFileFormat::Csv => {
                 let mut writer = csv::Writer::from_writer(file);
                 writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(unwritable)?;
                 Writer::Csv(Box::new(writer))
             }
-            Format::JsonLines => Writer::JsonLines(BufWriter::new(file)),
+            RowFileFormat::JsonLines => Writer::JsonLines(BufWriter::new(file)),
         };
         Ok(RowFile { path: path.to_owned(), part, writer })
     }

@@ -11,7 +11,7 @@ use types::{Error, Result};
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::pin::pinned;
-use crate::row_file::{Format, RowFile};
+use crate::row_file::{RowFile, RowFileFormat};
 
 mod spine;
 mod text;
@@ -49,15 +49,15 @@ impl TrainingRequest {
         if out.exists() && std::fs::canonicalize(out).ok() == std::fs::canonicalize(spine).ok() {
             mistakes.add(Error::input(format!("{} is the spine: expected another --out", out.display())));
         }
-        let read = Format::from_extension(spine).map_err(|mistake| mistakes.add(mistake)).ok();
+        let read = RowFileFormat::from_extension(spine).map_err(|mistake| mistakes.add(mistake)).ok();
         FileFormats { read, written }
     }
 }
 
 /// The formats of the file that is read and of the one that is written; `None` for a mistake.
 struct FileFormats {
-    read: Option<Format>,
-    written: Option<Format>,
+    read: Option<RowFileFormat>,
+    written: Option<RowFileFormat>,
 }
 
 /// What was written.
@@ -121,7 +121,7 @@ fn not_arrived(rows: u64, arrivals: Vec<FirstArrival>) -> Vec<NotArrived> {
 }
 
 /// Errors: the mistakes of a request that can be found before the rows of the spine are read.
-fn checked(registry: &Registry, request: &TrainingRequest) -> Result<(Training, Spine, Format)> {
+fn checked(registry: &Registry, request: &TrainingRequest) -> Result<(Training, Spine, RowFileFormat)> {
     let mut mistakes = Mistakes::default();
     let FileFormats { read, written } = request.check(&mut mistakes);
     let training = mistakes.noted(Training::new(registry, &request.views, request.exclusive, request.known))?;

@@ -18,7 +18,7 @@ use super::difference::VerdictComparison;
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::outputs::live_sink;
-use crate::row_file::Format;
+use crate::row_file::RowFileFormat;
 
 /// A request without a mistake.
 pub(super) struct Prepared {
@@ -27,7 +27,7 @@ pub(super) struct Prepared {
     pub(super) comparison: Option<VerdictComparison>,
     /// The columns of the rows.
     pub(super) output: SchemaRef,
-    pub(super) format: Format,
+    pub(super) format: RowFileFormat,
 }
 
 /// The definitions that score the events.

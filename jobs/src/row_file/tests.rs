@@ -15,7 +15,7 @@ fn rows() -> RecordBatch {
 fn written(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    let mut file = RowFile::create(&path, Format::from_extension(&path).unwrap(), rows().schema_ref()).unwrap();
+    let mut file = RowFile::create(&path, RowFileFormat::from_extension(&path).unwrap(), rows().schema_ref()).unwrap();
     file.write(&rows()).unwrap();
     assert!(!path.exists(), "it appears when it is whole");
     file.finish().unwrap();
@@ -32,7 +32,7 @@ fn the_name_says_how_a_file_is_written() {
     let (_folder, parquet) = written("scored.parquet");
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(File::open(parquet).unwrap(), 100).unwrap();
     assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), [rows()]);
-    let refused = Format::from_extension(Path::new("scored.xlsx")).unwrap_err().to_string();
+    let refused = RowFileFormat::from_extension(Path::new("scored.xlsx")).unwrap_err().to_string();
     assert!(refused.contains("scored.xlsx"), "{refused}");
 }
 
@@ -50,7 +50,7 @@ fn what_cannot_be_written_is_named_before_anything_is_done() {
     for good in [at("new.parquet"), at("folder.csv/new.csv"), "new.csv".into()] {
         assert_eq!(reported(&good, false).1, "", "{good:?}");
     }
-    let of_csv = Some(Format::Csv);
+    let of_csv = Some(RowFileFormat::Csv);
     assert_eq!(reported(&at("old.csv"), true), (of_csv, String::new()));
     for (path, force, format, expected) in [
         ("old.csv", false, of_csv, "already exists"),
@@ -69,7 +69,7 @@ fn what_cannot_be_written_is_named_before_anything_is_done() {
 fn a_file_that_is_not_finished_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scored.csv");
-    let mut file = RowFile::create(&path, Format::Csv, rows().schema_ref()).unwrap();
+    let mut file = RowFile::create(&path, RowFileFormat::Csv, rows().schema_ref()).unwrap();
     file.write(&rows()).unwrap();
     file.discard();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

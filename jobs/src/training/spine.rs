@@ -15,7 +15,7 @@ use types::{Error, Result};
 
 use super::text::{Form, TextFile};
 use super::typed::{Wrong, keys, times};
-use crate::row_file::Format;
+use crate::row_file::RowFileFormat;
 
 /// Rows of Parquet that are read together.
 const ROWS: usize = 4_096;
@@ -23,11 +23,11 @@ const ROWS: usize = 4_096;
 /// Opens a file as a spine of these views. Rows are read, and refused, as they are asked for.
 ///
 /// Errors: `Input` for a file that lacks a key or the time.
-pub(super) fn open(path: &Path, format: Format, training: &Training, time: &str) -> Result<Spine> {
+pub(super) fn open(path: &Path, format: RowFileFormat, training: &Training, time: &str) -> Result<Spine> {
     match format {
-        Format::Parquet => parquet(path, training, time),
-        Format::Csv => text(path, Form::Csv, training, time),
-        Format::JsonLines => text(path, Form::JsonLines, training, time),
+        RowFileFormat::Parquet => parquet(path, training, time),
+        RowFileFormat::Csv => text(path, Form::Csv, training, time),
+        RowFileFormat::JsonLines => text(path, Form::JsonLines, training, time),
     }
 }
 
