@@ -79,8 +79,8 @@ struct Global {
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
     /// How logs are written
-    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = logging::Format::Text)]
-    log_format: logging::Format,
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = logging::LogFormat::Text)]
+    log_format: logging::LogFormat,
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,7 +9,7 @@ use types::redact::redacted_text;
 use types::{Error, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum LogFormat {
     Text,
     Json,
 }
@@ -29,7 +29,7 @@ pub(super) enum Usual {
 }
 
 /// Starts logging at the level `asked`, else RUST_LOG, else what is usual for the command.
-pub(super) fn start(asked: Option<&str>, format: Format, usual: Usual) -> Result<()> {
+pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Result<()> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), usual)?;
     let builder = tracing_subscriber::fmt()
@@ -38,8 +38,8 @@ pub(super) fn start(asked: Option<&str>, format: Format, usual: Usual) -> Result
         .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process (in a test, or where the host already logs) keeps the first logger.
     let _ = match format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().try_init(),
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
     };
     Ok(())
 }
