@@ -150,8 +150,8 @@ async fn compare_values(
         keys.iter().map(|key| plans[0].output_schema().field_with_name(key).map(|field| SortField::new(field.data_type().clone())));
     let converter = RowConverter::new(fields.collect::<Result<Vec<_>, _>>()?)?;
     let mut sides = [
-        Side::open(node, (one.clone(), view, versions[0]), &keys).await?,
-        Side::open(node, (other.clone(), view, versions[1]), &keys).await?,
+        VersionRows::open(node, (one.clone(), view, versions[0]), &keys).await?,
+        VersionRows::open(node, (other.clone(), view, versions[1]), &keys).await?,
     ];
     let mut diff = ValuesDiff {
         vector: read_view.vector.clone(),
@@ -196,7 +196,7 @@ fn common_columns(plans: [&Arc<ViewPlan>; 2], keys: &[String], diff: &mut Values
 }
 
 /// One version's rows in the order of their keys.
-struct Side {
+struct VersionRows {
     version: u32,
     batches: SendableRecordBatchStream,
     current: Option<CurrentRow>,
@@ -209,13 +209,13 @@ struct CurrentRow {
     at: usize,
 }
 
-impl Side {
-    async fn open(node: &Node, (read_view, view, version): (ReadView, &str, u32), keys: &[String]) -> Result<Side> {
+impl VersionRows {
+    async fn open(node: &Node, (read_view, view, version): (ReadView, &str, u32), keys: &[String]) -> Result<VersionRows> {
         let order: Vec<String> = keys.iter().map(|key| format!("{} ASC NULLS FIRST", quote_identifier(key))).collect();
         let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
         let sql = format!("SELECT * FROM {}{order}", quote_identifier(view));
         let answer = node.query_at(read_view, &sql, OnValueError::List).await?;
-        Ok(Side { version, batches: answer.batches, current: None })
+        Ok(VersionRows { version, batches: answer.batches, current: None })
     }
 
     /// Goes to a row that was not looked at yet; returns its key, or `None` after the last.
@@ -267,7 +267,7 @@ impl CurrentRow {
 
 /// Goes through both sides in the order of their keys.
 async fn merge(
-    sides: &mut [Side; 2],
+    sides: &mut [VersionRows; 2],
     converter: &RowConverter,
     keys: &[String],
     common: &[String],
@@ -297,13 +297,13 @@ async fn merge(
     }
 }
 
-fn note_alone(side: &Side, at: usize, keys: &[String], diff: &mut ValuesDiff) {
+fn note_alone(side: &VersionRows, at: usize, keys: &[String], diff: &mut ValuesDiff) {
     let Some(current) = &side.current else { return };
     diff.keys_only[at] += 1;
     diff.note(|| ValueExample { key: current.key_values(keys), only_in: Some(side.version), columns: BTreeMap::new() });
 }
 
-fn compare_row(one: &Side, other: &Side, keys: &[String], common: &[String], diff: &mut ValuesDiff) {
+fn compare_row(one: &VersionRows, other: &VersionRows, keys: &[String], common: &[String], diff: &mut ValuesDiff) {
     let (Some(one), Some(other)) = (&one.current, &other.current) else { return };
     let is_different = |name: &&String| match (one.column(name), other.column(name)) {
         (Some(a), Some(b)) => !equal(a, one.at, b, other.at, Tolerance::EXACT),
