@@ -65,7 +65,7 @@ pub async fn compare(
 ) -> Result<Compared> {
     let mut compared = Compared::default();
     let schema = expected.schema();
-    let Some(mut served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
+    let Some(mut served) = ServedRows::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
     served.expect_estimates(crowded)?;
     served.take_failed(&answer.failed)?;
     served.expect_past(past)?;
@@ -91,7 +91,7 @@ impl Compared {
 }
 
 /// The served rows, indexed by key, with the order and the types of the expected columns.
-struct Side {
+struct ServedRows {
     batch: RecordBatch,
     keys: Vec<usize>,
     converter: RowConverter,
@@ -114,9 +114,9 @@ struct RowPair<'a> {
     past: Option<&'a HashSet<String>>,
 }
 
-impl Side {
+impl ServedRows {
     /// Returns `None` if the columns themselves differ.
-    fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<Side>> {
+    fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<ServedRows>> {
         let keys: Vec<usize> = (0..columns.len()).filter(|index| columns[*index].is_key).collect();
         let fields: Vec<_> = expected.fields().iter().take(columns.len()).cloned().collect();
         let sort = keys.iter().map(|index| SortField::new(fields[*index].data_type().clone())).collect();
@@ -139,7 +139,7 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side {
+        let mut side = ServedRows {
             batch,
             keys,
             converter,
