@@ -17,7 +17,7 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::basis::CLOCKS_DIFFER;
-use crate::layer::BatchSettings;
+use crate::layer::RunSettings;
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
 /// for it; then the one that is served.
@@ -98,7 +98,7 @@ const PARALLEL_EVENTS: u64 = 65_536;
 /// Returns the number of buckets for a tier that is added to a snapshot of this many `parts`. A delta of a tenth of a
 /// snapshot has so few events that they would be sorted and written by one thread: it has a bucket for each, but no
 /// more than the snapshot has parts.
-pub(crate) fn delta_bucket_count(events: i64, settings: &BatchSettings, parts: u32) -> u32 {
+pub(crate) fn delta_bucket_count(events: i64, settings: &RunSettings, parts: u32) -> u32 {
     let in_parallel = (events.max(0) as u64 / PARALLEL_EVENTS).clamp(1, settings.thread_count() as u64).next_power_of_two();
     bucket_count(events, settings.events_per_bucket).max(parts.min(in_parallel as u32))
 }

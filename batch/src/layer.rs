@@ -25,7 +25,7 @@ pub struct Batch {
     /// From which states are replayed.
     pub log: Arc<dyn ReplayLog>,
     pub functions: Functions,
-    pub settings: BatchSettings,
+    pub settings: RunSettings,
     /// Identifies this process in leases.
     pub worker: String,
     /// What runs of linked views leave to the next ones.
@@ -40,7 +40,7 @@ impl Batch {
         storage: ObjectStorage,
         log: Arc<dyn ReplayLog>,
         functions: Functions,
-        settings: BatchSettings,
+        settings: RunSettings,
         worker: impl Into<String>,
     ) -> Batch {
         let (copies, shared_scan) = (LocalCopies::default(), SharedScan::default());
@@ -56,7 +56,7 @@ impl Batch {
     /// recompute from this stream's archive share a scan of it.
     pub fn sharing_scan(&self, stream: &Arc<str>, runs: usize) -> Vec<Batch> {
         let memory_limit_bytes = self.settings.memory_limit_bytes / runs.max(1);
-        let settings = BatchSettings { memory_limit_bytes, ..self.settings.clone() };
+        let settings = RunSettings { memory_limit_bytes, ..self.settings.clone() };
         let layer = |shared_scan| Batch { settings: settings.clone(), shared_scan, ..self.clone() };
         SharedScan::for_runs(stream, runs).into_iter().map(layer).collect()
     }
@@ -64,7 +64,7 @@ impl Batch {
 
 /// Settings of batch runs.
 #[derive(Debug, Clone)]
-pub struct BatchSettings {
+pub struct RunSettings {
     /// The limit for the memory that DataFusion's operators reserve, in bytes. What does not fit is spilled.
     pub memory_limit_bytes: usize,
     /// The number of cores that a run uses.
@@ -84,7 +84,7 @@ pub struct BatchSettings {
 pub const EVENTS_PER_BUCKET: u64 = 500_000;
 pub const REPORT_EVERY: Duration = Duration::from_secs(5);
 
-impl BatchSettings {
+impl RunSettings {
     /// Never zero.
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.max(1)

@@ -8,7 +8,7 @@ use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::parse::parse_view;
 use types::{Error, ErrorKind};
 
-use crate::layer::{Batch, BatchSettings};
+use crate::layer::{Batch, RunSettings};
 use crate::mode::RunMode;
 
 /// The limits of one run.
@@ -33,7 +33,7 @@ impl RunLimits {
     /// Returns the batch layer under these limits. A view's memory limit lowers the process's and cannot raise it.
     pub(crate) fn applied_to(self, batch: &Batch) -> Batch {
         let memory_limit_bytes = self.memory_limit_bytes(&batch.settings);
-        Batch { settings: BatchSettings { memory_limit_bytes, ..batch.settings.clone() }, ..batch.clone() }
+        Batch { settings: RunSettings { memory_limit_bytes, ..batch.settings.clone() }, ..batch.clone() }
     }
 
     pub(crate) fn timeout(self) -> Option<Duration> {
@@ -53,7 +53,7 @@ impl RunLimits {
     }
 
     /// Names the setting to raise where the memory did not suffice: DataFusion's errors name its own.
-    pub(crate) fn with_help(self, error: Error, settings: &BatchSettings) -> Error {
+    pub(crate) fn with_help(self, error: Error, settings: &RunSettings) -> Error {
         if error.kind() != ErrorKind::Limit {
             return error;
         }
@@ -64,11 +64,11 @@ impl RunLimits {
         }
     }
 
-    fn memory_limit_bytes(self, settings: &BatchSettings) -> usize {
+    fn memory_limit_bytes(self, settings: &RunSettings) -> usize {
         self.memory_bytes.map_or(settings.memory_limit_bytes, |bytes| bytes.min(settings.memory_limit_bytes))
     }
 
-    fn is_lower_than(self, settings: &BatchSettings) -> bool {
+    fn is_lower_than(self, settings: &RunSettings) -> bool {
         self.memory_limit_bytes(settings) < settings.memory_limit_bytes
     }
 }

@@ -10,12 +10,12 @@ use engine::plan::{session_builder, session_config};
 use storage::ObjectStorage;
 use types::Result;
 
-use crate::layer::BatchSettings;
+use crate::layer::RunSettings;
 use crate::memory::PeakPool;
 use crate::temp_folder::at_folder;
 
 pub(crate) fn open_session(
-    settings: &BatchSettings,
+    settings: &RunSettings,
     storage: &ObjectStorage,
     functions: &Functions,
     pool: Arc<PeakPool>,
@@ -38,7 +38,7 @@ pub(crate) fn open_session(
 
 /// Returns the configuration of a session. With a small limit, batches and the memory that a sort reserves for merging
 /// its spilled runs must be small as well.
-fn config(settings: &BatchSettings) -> SessionConfig {
+fn config(settings: &RunSettings) -> SessionConfig {
     let limit = settings.memory_limit_bytes;
     let default = session_config();
     let execution = &default.options().execution;

@@ -156,7 +156,7 @@ impl Installation {
 
     /// Returns the batch layer.
     pub fn batch(&self) -> Batch {
-        let settings = batch::BatchSettings {
+        let settings = batch::RunSettings {
             memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
             threads: self.settings.batch.threads as usize,
             temp_dir: self.settings.batch.temp_dir.clone(),

@@ -250,7 +250,7 @@ impl Harness {
 
     pub fn batch_layer(&self, memory_limit_bytes: usize) -> batch::Batch {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
-        let settings = batch::BatchSettings {
+        let settings = batch::RunSettings {
             memory_limit_bytes,
             threads: 2,
             temp_dir: None,

@@ -19,8 +19,8 @@ fn limits(options: &str) -> RunLimits {
     RunLimits::from_definition(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
 }
 
-fn settings(memory_limit_bytes: usize) -> BatchSettings {
-    BatchSettings {
+fn settings(memory_limit_bytes: usize) -> RunSettings {
+    RunSettings {
         memory_limit_bytes,
         threads: 1,
         temp_dir: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, now, until};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunSettings, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
@@ -47,7 +47,7 @@ async fn with_history() -> Harness {
 
 fn batch(harness: &Harness, report_every: Duration) -> Batch {
     let mut batch = harness.batch_layer(256 << 20);
-    batch.settings = BatchSettings { memory_limit_bytes: 64 << 20, threads: 1, report_every, ..batch.settings };
+    batch.settings = RunSettings { memory_limit_bytes: 64 << 20, threads: 1, report_every, ..batch.settings };
     batch
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunSettings, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, DefinitionStatus, RunStatus, run_lease};
 use definitions::parse::parse_definitions;
@@ -41,7 +41,7 @@ async fn gated(views: &[(&str, &str)], folder: &'static str) -> (Harness, Batch,
     let mut batch = harness.batch_layer(256 << 20);
     batch.storage = ObjectStorage::over(gate.clone()).unwrap();
     let (temp_dir, lease) = (Some(harness.path().join("spill")), Duration::from_secs(3600));
-    batch.settings = BatchSettings { memory_limit_bytes: 64 << 20, temp_dir, lease, ..batch.settings };
+    batch.settings = RunSettings { memory_limit_bytes: 64 << 20, temp_dir, lease, ..batch.settings };
     (harness, batch, gate)
 }
 

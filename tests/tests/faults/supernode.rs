@@ -9,7 +9,7 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, Worker, now, until};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunSettings, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use engine::events::format_timestamp;
 use engine::fresh::Fresh;
@@ -193,7 +193,7 @@ async fn ask(node: &Node, device: &str) -> (i64, i64, bool) {
 
 /// A batch run with little memory; its final join is measured separately.
 async fn run(harness: &Harness) {
-    let settings = BatchSettings {
+    let settings = RunSettings {
         memory_limit_bytes: MEMORY_LIMIT_BYTES,
         threads: 2,
         temp_dir: None,
