@@ -107,7 +107,7 @@ impl Installation {
     fn speed_of(&self, worker: &str, workers: u32, ids: &ProcessIds, fresh: Option<Fresh>) -> Speed {
         let speed = &self.settings.speed;
         let share = |bytes: u64| to_usize(bytes / u64::from(workers));
-        let settings = speed::SpeedSettings {
+        let settings = speed::WorkerSettings {
             worker: worker.to_owned(),
             group: speed.group.clone(),
             checkpoint_interval: speed.checkpoint_interval,

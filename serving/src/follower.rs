@@ -46,7 +46,7 @@ mod workers;
 pub(crate) use waiting::Counted;
 pub use waiting::MOST_WAITED;
 pub use wanted::WantedViews;
-pub use workers::WorkersSettings;
+pub use workers::FollowSettings;
 
 use lease::InUse;
 use newest::Newest;

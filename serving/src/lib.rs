@@ -53,7 +53,7 @@ mod value_errors;
 pub use answerer::{StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts};
 pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;
-pub use follower::{MOST_WAITED, NodeSettings, WantedViews, WorkersSettings, clean_cache, is_kept};
+pub use follower::{FollowSettings, MOST_WAITED, NodeSettings, WantedViews, clean_cache, is_kept};
 pub use hot_keys::{HotFrom, HotKeySettings};
 pub use layers::{CheckpointIds, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;

@@ -21,7 +21,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-use crate::follower::{Counted, Follower, NodeSettings, WantedViews, WorkersSettings};
+use crate::follower::{Counted, FollowSettings, Follower, NodeSettings, WantedViews};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
@@ -102,7 +102,7 @@ impl Node {
 
     /// Follows the workers of other processes that the catalog lists, until `stop`: answers count what they have not
     /// committed. Only a node that was opened with a list of fresh layers does.
-    pub async fn follow_workers(&self, settings: WorkersSettings, stop: CancellationToken) {
+    pub async fn follow_workers(&self, settings: FollowSettings, stop: CancellationToken) {
         self.0.follower.follow_workers(settings, stop).await;
     }
 

@@ -17,7 +17,7 @@ use crate::registration::Registration;
 use crate::sinks::EventSinks;
 
 #[derive(Debug, Clone)]
-pub struct SpeedSettings {
+pub struct WorkerSettings {
     /// The name of this worker, unique in its group.
     pub worker: String,
     /// The consumer group.
@@ -49,7 +49,7 @@ pub struct Speed {
     pub registration: Option<Registration>,
     /// The workers of a process share them.
     pub ids: ProcessIds,
-    pub settings: SpeedSettings,
+    pub settings: WorkerSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.
     pub progress: WorkerProgress,

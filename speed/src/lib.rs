@@ -32,7 +32,7 @@ mod views;
 mod worker;
 
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
-pub use layer::{Speed, SpeedSettings};
+pub use layer::{Speed, WorkerSettings};
 pub use let_go::ProcessIds;
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use progress::{Activity, WorkerProgress};

@@ -136,7 +136,7 @@ impl Harness {
             sinks: None,
             registration: None,
             ids: speed::ProcessIds::new(self.dedup(), 1),
-            settings: speed::SpeedSettings {
+            settings: speed::WorkerSettings {
                 worker: name.to_owned(),
                 group: "basestream".into(),
                 checkpoint_interval,

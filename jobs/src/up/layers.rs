@@ -8,7 +8,7 @@ use definitions::settings::{FreshKind, Settings};
 use engine::fresh::Fresh;
 use feed::{BoundListener, ClientCertificate, ClientTls, Credentials, Offer};
 use serving::http::Protection;
-use serving::{Node, WorkersSettings};
+use serving::{FollowSettings, Node};
 use speed::Registration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,7 @@ pub(super) fn following(installation: &Installation, node: &Node, stop: Cancella
     let settings = &installation.settings;
     let memory_bytes = usize::try_from(settings.serving.memory_limit / MEMORY_SHARE).unwrap_or(usize::MAX);
     let own = settings.speed.flight.is_some().then(|| installation.worker.clone());
-    let (workers, node) = (WorkersSettings { own, credentials: credentials(settings), memory_bytes }, node.clone());
+    let (workers, node) = (FollowSettings { own, credentials: credentials(settings), memory_bytes }, node.clone());
     let is_wanted = settings.serving.fresh != FreshKind::Committed;
     async move {
         match is_wanted {

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How a node follows the workers of other processes.
 #[derive(Debug, Clone, Default)]
-pub struct WorkersSettings {
+pub struct FollowSettings {
     /// The registration of this process, if it has one: its own workers share their layers with the node.
     pub own: Option<String>,
     pub credentials: Credentials,
@@ -34,7 +34,7 @@ struct Followed {
 
 impl Follower {
     /// Until `stop`. A node without a list of layers follows nobody.
-    pub(crate) async fn follow_workers(&self, settings: WorkersSettings, stop: CancellationToken) {
+    pub(crate) async fn follow_workers(&self, settings: FollowSettings, stop: CancellationToken) {
         let Some(fresh) = self.0.fresh.clone() else { return stop.cancelled().await };
         let (plans, wanted) = watch::channel(Arc::default());
         let links = self.0.links.clone();

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::decide::DedupSettings;
-use crate::layer::SpeedSettings;
+use crate::layer::WorkerSettings;
 use crate::let_go::ProcessIds;
 
 async fn speed_layer(folder: &Path) -> Speed {
@@ -23,7 +23,7 @@ async fn speed_layer(folder: &Path) -> Speed {
         sinks: None,
         registration: None,
         ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
-        settings: SpeedSettings {
+        settings: WorkerSettings {
             worker: "w".into(),
             group: "g".into(),
             checkpoint_interval: Duration::from_secs(10),

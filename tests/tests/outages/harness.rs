@@ -101,7 +101,7 @@ impl Engines {
             sinks: None,
             registration: None,
             ids: speed::ProcessIds::new(dedup, 1),
-            settings: speed::SpeedSettings {
+            settings: speed::WorkerSettings {
                 worker: name.to_owned(),
                 group: self.topic.clone(),
                 checkpoint_interval,

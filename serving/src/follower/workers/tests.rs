@@ -53,7 +53,7 @@ impl Apart {
     async fn start(harness: &Harness, credentials: Credentials) -> Apart {
         let (fresh, stop) = (Fresh::default(), CancellationToken::new());
         let node = harness.node_apart(&fresh).await;
-        let settings = WorkersSettings { own: None, credentials, memory_bytes: usize::MAX };
+        let settings = FollowSettings { own: None, credentials, memory_bytes: usize::MAX };
         let (following, token) = (node.clone(), stop.clone());
         tokio::spawn(async move { tokio::join!(following.follow_workers(settings, token.clone()), following.run(token)) });
         Apart { node, fresh, stop }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::decide::DedupSettings;
-use crate::layer::{Speed, SpeedSettings};
+use crate::layer::{Speed, WorkerSettings};
 use crate::let_go::ProcessIds;
 use crate::progress::Activity;
 use crate::worker::Next;
@@ -109,7 +109,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         sinks: None,
         registration: None,
         ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
-        settings: SpeedSettings {
+        settings: WorkerSettings {
             worker: "worker".into(),
             group: "basestream".into(),
             checkpoint_interval: Duration::from_secs(1),
