@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::sinks::JoinedView;
-use types::tiles::{Micros, Range};
+use types::tiles::{Micros, TimeRange};
 
 /// The scored events that the log received so late that no window of a view reaches back to their own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ReceivedLate {
 
 /// The windows of one view that sinks read, and the events that are late for all of them.
 struct OfView {
-    windows: Vec<Range>,
+    windows: Vec<TimeRange>,
     late: ReceivedLate,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct LateEvents(Vec<OfView>);
 impl LateEvents {
     /// `joins`: the views, with the columns of them that sinks read.
     pub(super) fn new<'a>(joins: impl Iterator<Item = &'a JoinedView>) -> LateEvents {
-        let mut windows: BTreeMap<Arc<str>, Vec<Range>> = BTreeMap::new();
+        let mut windows: BTreeMap<Arc<str>, Vec<TimeRange>> = BTreeMap::new();
         for join in joins {
             windows.entry(join.plan.view.clone()).or_default().extend(join.plan.windows(&join.wanted));
         }

@@ -30,7 +30,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::prelude::SessionContext;
 use definitions::{AlertDefinition, Diagnostic, Diagnostics};
 use types::sql_types::timestamp_type;
-use types::tiles::{Level, Micros, Range};
+use types::tiles::{Level, Micros, TimeRange};
 use types::{Error, Result};
 
 use crate::checked::physical;
@@ -67,7 +67,7 @@ pub struct AlertPlan {
     /// The comparisons of the condition that ask for the time. Each changes at most once.
     comparisons: Vec<Arc<dyn PhysicalExpr>>,
     /// The ranges on which the wanted columns, and the existence of a row, depend.
-    ranges: Vec<Range>,
+    ranges: Vec<TimeRange>,
     /// When the values that the condition reads became what they are.
     settled: SettledTime,
 }
@@ -132,13 +132,13 @@ impl AlertPlan {
     }
 
     /// The ranges on which a row depends.
-    pub fn ranges(&self) -> &[Range] {
+    pub fn ranges(&self) -> &[TimeRange] {
         &self.ranges
     }
 
     /// The tiles by which a row's windows end with its time; `None` if none does.
     pub fn hop(&self) -> Option<Level> {
-        let ends = self.ranges.iter().filter(|range| range.until.is_none() && **range != Range::ALL);
+        let ends = self.ranges.iter().filter(|range| range.until.is_none() && **range != TimeRange::ALL);
         ends.map(|range| range.hop).min()
     }
 
@@ -226,14 +226,14 @@ fn refuse_moving_columns(view: &ViewPlan, used: &BTreeSet<usize>) -> Result<()> 
 }
 
 /// The ranges on which these columns depend, and that on which the existence of a row depends.
-fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<Range> {
+fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<TimeRange> {
     let values = |column: &usize| match &view.columns[*column].kind {
         ColumnKind::Key(_) => None,
         ColumnKind::Value(value) => Some(value),
     };
     let of_columns = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).map(|range| range.in_view());
     let used = of_columns.chain([view.existence]);
-    let used: BTreeSet<Range> = used.filter_map(|range| view.ranges.get(range.0).copied()).collect();
+    let used: BTreeSet<TimeRange> = used.filter_map(|range| view.ranges.get(range.0).copied()).collect();
     used.into_iter().collect()
 }
 

@@ -27,7 +27,7 @@ use definitions::{OnError, StreamDefinition};
 use types::Result;
 use types::sql_types::{sql_name, timestamp_type};
 use types::tiles::EdgesFrom;
-use types::tiles::{Floors, Level, Micros, Range};
+use types::tiles::{Floors, Level, Micros, TimeRange};
 
 mod analyse;
 mod columns;
@@ -70,7 +70,7 @@ pub struct ViewPlan {
     /// The states kept per key and tile. The first is [`types::columns::EVENTS`].
     pub states: Vec<StateExpr>,
     /// The ranges that the states are merged over. The one at `existence` decides which keys have a row.
-    pub ranges: Vec<Range>,
+    pub ranges: Vec<TimeRange>,
     pub existence: RangeIndex,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
@@ -307,7 +307,7 @@ impl ViewPlan {
         &self.states[index.0]
     }
 
-    pub fn range(&self, index: RangeIndex) -> &Range {
+    pub fn range(&self, index: RangeIndex) -> &TimeRange {
         &self.ranges[index.0]
     }
 
@@ -371,13 +371,13 @@ impl ViewPlan {
     /// Whether any of its columns counts over less than all time.
     pub fn has_windows(&self) -> bool {
         match self.links() {
-            Some(links) => links.ranges.iter().any(|pair| pair.near != Range::ALL || pair.far != Range::ALL),
-            None => self.ranges.iter().any(|range| *range != Range::ALL),
+            Some(links) => links.ranges.iter().any(|pair| pair.near != TimeRange::ALL || pair.far != TimeRange::ALL),
+            None => self.ranges.iter().any(|range| *range != TimeRange::ALL),
         }
     }
 
     /// The windows of these columns (indices into [`ViewPlan::columns`]): their ranges except those of all time.
-    pub fn windows(&self, columns: &[usize]) -> Vec<Range> {
+    pub fn windows(&self, columns: &[usize]) -> Vec<TimeRange> {
         let value = |column: &usize| match &self.columns.get(*column)?.kind {
             ColumnKind::Value(value) => Some(value),
             ColumnKind::Key(_) => None,
@@ -403,8 +403,8 @@ impl ViewPlan {
     /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
     pub fn counts_for(&self, stream: &str) -> Option<Duration> {
         let stays: Vec<Option<Duration>> = match self.liveness_links() {
-            Some(links) => links.ranges_over(stream).map(Range::longest_stay).collect(),
-            None => self.ranges.iter().map(Range::longest_stay).collect(),
+            Some(links) => links.ranges_over(stream).map(TimeRange::longest_stay).collect(),
+            None => self.ranges.iter().map(TimeRange::longest_stay).collect(),
         };
         stays.into_iter().try_fold(Duration::ZERO, |longest, stay| stay.map(|stay| longest.max(stay)))
     }

@@ -145,7 +145,7 @@ impl fmt::Display for Level {
 /// A range of event time that an aggregate covers: from `window` ago (or all time) up to `until` ago (or without an
 /// upper edge). Both edges are rounded down to `hop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Range {
+pub struct TimeRange {
     /// How far back it reaches; `None` for all time.
     pub window: Option<Duration>,
     /// Where it ends before now; `None` for no upper edge.
@@ -160,19 +160,19 @@ pub struct Span {
     pub to: Option<Micros>,
 }
 
-impl Range {
+impl TimeRange {
     /// All time: one tile, no edges.
-    pub const ALL: Range = Range { window: None, until: None, hop: Level::All };
+    pub const ALL: TimeRange = TimeRange { window: None, until: None, hop: Level::All };
 
     /// A trailing window with its default hop, unless `precision` names another.
-    pub fn trailing(window: Duration, precision: Option<Level>) -> Range {
-        Range { window: Some(window), until: None, hop: precision.unwrap_or_else(|| Level::hop_of(window)) }
+    pub fn trailing(window: Duration, precision: Option<Level>) -> TimeRange {
+        TimeRange { window: Some(window), until: None, hop: precision.unwrap_or_else(|| Level::hop_of(window)) }
     }
 
     /// From `window` ago (`None`: from the beginning) to `until` ago, with the hop of the smaller bound.
-    pub fn between(window: Option<Duration>, until: Duration, precision: Option<Level>) -> Range {
+    pub fn between(window: Option<Duration>, until: Duration, precision: Option<Level>) -> TimeRange {
         let smaller = window.map_or(until, |window| window.min(until));
-        Range { window, until: Some(until), hop: precision.unwrap_or_else(|| Level::hop_of(smaller)) }
+        TimeRange { window, until: Some(until), hop: precision.unwrap_or_else(|| Level::hop_of(smaller)) }
     }
 
     /// Returns the event times that this range covers at time `t`.
@@ -225,7 +225,7 @@ impl RowTime {
     }
 
     /// The event times that a range covers.
-    pub fn span(&self, range: &Range) -> Span {
+    pub fn span(&self, range: &TimeRange) -> Span {
         let span = range.at(self.t);
         let end = || range.hop.floor(self.t).checked_add(range.hop.length_us()?);
         if self.has_end { Span { to: span.to.or_else(end), ..span } } else { span }

@@ -11,7 +11,7 @@ use committed::registry::LiveView;
 use engine::alerts::AlertPlan;
 use engine::plan::Answering;
 use engine::states::{Answered, Pieces, StateRows, answer};
-use types::tiles::{Micros, Range, RowTime};
+use types::tiles::{Micros, RowTime, TimeRange};
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -73,7 +73,7 @@ fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'
     let mut changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
     // A row that exists by its events of all time has some that are later than its windows. If all are, it does not
     // exist yet.
-    if let Some(hop) = alert.hop().filter(|_| *plan.range(plan.existence) == Range::ALL) {
+    if let Some(hop) = alert.hop().filter(|_| *plan.range(plan.existence) == TimeRange::ALL) {
         let begins = pieces.begins(plan, keys.len())?.into_iter().map(|begins| begins.map(|begins| hop.floor(begins)));
         for (key, begins) in begins.enumerate().filter_map(|(key, begins)| Some((key, begins.filter(|begins| *begins > t)?))) {
             found[key] = false;

@@ -6,7 +6,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use committed::registry::LiveView;
 use engine::plan::links::{EdgeKind, LinkPlan, PairRange};
 use engine::states::{StateRows, tiles};
-use types::tiles::{Micros, Range};
+use types::tiles::{Micros, TimeRange};
 use types::{Error, Result};
 
 use super::JoinTimes;
@@ -125,7 +125,7 @@ fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
 }
 
 /// Returns the left edges of a side's ranges, for each condition.
-pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, times: JoinTimes) -> Vec<Edge> {
+pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> TimeRange, times: JoinTimes) -> Vec<Edge> {
     let of_condition = |condition| {
         let ranges = links.ranges.iter().map(side);
         ranges.map(move |range| Edge { condition, before: range.at(times.before).from, now: range.at(times.now).from })
@@ -134,7 +134,7 @@ pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, times: Join
 }
 
 /// Returns the intervals of event time that an edge of a range passed over.
-pub(super) fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, times: JoinTimes) -> Vec<Passed> {
+pub(super) fn passed(links: &LinkPlan, side: fn(&PairRange) -> TimeRange, times: JoinTimes) -> Vec<Passed> {
     let mut passed = Vec::new();
     for range in links.ranges.iter().map(side) {
         let (one, two) = (range.at(times.before), range.at(times.now));

@@ -11,7 +11,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::physical_expr::expressions::Column;
 use types::sql_types::timestamp_type;
-use types::tiles::{Micros, Range};
+use types::tiles::{Micros, TimeRange};
 
 use super::AlertPlan;
 use crate::plan::{ColumnKind, StateExpr, ViewPlan};
@@ -31,8 +31,8 @@ impl SettledTime {
     /// The settled time of a condition that reads these columns of the view.
     pub(super) fn for_condition(view: &ViewPlan, condition: &BTreeSet<usize>, asks_for_time: bool) -> SettledTime {
         let of_all_time: Vec<usize> =
-            condition.iter().copied().filter(|column| reads(view, *column, |range| *range == Range::ALL)).collect();
-        let has_windows = condition.iter().any(|column| reads(view, *column, |range| *range != Range::ALL));
+            condition.iter().copied().filter(|column| reads(view, *column, |range| *range == TimeRange::ALL)).collect();
+        let has_windows = condition.iter().any(|column| reads(view, *column, |range| *range != TimeRange::ALL));
         if of_all_time.is_empty() || (has_windows && !asks_for_time) {
             return SettledTime::Always;
         }
@@ -78,7 +78,7 @@ impl AlertPlan {
 }
 
 /// Whether a column is computed over such a range.
-fn reads(view: &ViewPlan, column: usize, is_such: impl Fn(&Range) -> bool) -> bool {
+fn reads(view: &ViewPlan, column: usize, is_such: impl Fn(&TimeRange) -> bool) -> bool {
     match view.columns.get(column).map(|column| &column.kind) {
         Some(ColumnKind::Value(value)) => value.ranges.iter().filter_map(|range| view.ranges.get(range.in_view().0)).any(is_such),
         _ => false,
@@ -94,6 +94,6 @@ fn event_time(view: &ViewPlan, column: usize) -> Option<&StateExpr> {
     let usage = view.values()?.uses.get(usage.0)?;
     let state = view.states.get(usage.state.0)?;
     let is_extreme = matches!(state.function.as_str(), "max" | "min") && state.is_of_event_time;
-    let is_such = is_extreme && view.ranges.get(usage.range.0) == Some(&Range::ALL) && *column.field.data_type() == timestamp_type();
+    let is_such = is_extreme && view.ranges.get(usage.range.0) == Some(&TimeRange::ALL) && *column.field.data_type() == timestamp_type();
     is_such.then_some(state)
 }

@@ -12,7 +12,7 @@ use crate::plan::written::{ColumnNames, ordered_sql_of, sql_of};
 use crate::plan::{ColumnRangeIndex, RangeIndex, StateIndex, Use, UseIndex, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
-use types::tiles::{Level, Range};
+use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
 
 /// The aggregates whose results are estimates, or depend (slightly) on the order of merging.
@@ -26,7 +26,7 @@ pub(super) struct Columns {
     pub(super) keys: Vec<String>,
     /// The states that are kept. The first is the count of events.
     pub(super) states: Vec<StateCall>,
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<TimeRange>,
     pub(super) existence: RangeIndex,
     pub(super) uses: Vec<Use>,
     pub(super) outputs: Vec<SelectOutput>,
@@ -87,7 +87,7 @@ pub(super) fn fan_out(
     let mut states = vec![events_state()];
     let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
     let calls = calls.collect::<Result<Vec<_>>>()?;
-    let Fanned { keys, ranges, existence, uses, outputs } = fan::<Range>(view, top, aggregate, calls)?;
+    let Fanned { keys, ranges, existence, uses, outputs } = fan::<TimeRange>(view, top, aggregate, calls)?;
     let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: usage.range.in_view() };
     let uses = uses.into_iter().map(of_state).collect();
     Ok(Columns { keys, states, ranges, existence: existence.in_view(), uses, outputs })
@@ -107,7 +107,7 @@ fn call_of(
     aggregate: &Aggregate,
     streams: &[Arc<StreamDefinition>],
     states: &mut Vec<StateCall>,
-) -> Result<Call<Range>> {
+) -> Result<Call<TimeRange>> {
     let Expr::AggregateFunction(function) = strip_alias(expr) else {
         return Err(Error::input(format!("{} is not an aggregate call", sql_of(expr, ColumnNames::Bare))));
     };
@@ -160,22 +160,22 @@ pub(super) trait Reach: Clone + PartialEq {
     fn longest(ranges: &[Self]) -> Self;
 }
 
-impl Reach for Range {
+impl Reach for TimeRange {
     fn everything() -> Self {
-        Range::ALL
+        TimeRange::ALL
     }
 
     fn trailing(window: Duration, precision: Option<Level>) -> Self {
-        Range::trailing(window, precision)
+        TimeRange::trailing(window, precision)
     }
 
     /// Returns the longest window, with its edge at the coarsest hop used, and without an upper edge.
-    fn longest(ranges: &[Range]) -> Range {
+    fn longest(ranges: &[TimeRange]) -> TimeRange {
         match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
-            None | Some(None) => Range::ALL,
+            None | Some(None) => TimeRange::ALL,
             Some(Some(window)) => {
                 let hop = ranges.iter().filter(|range| range.window == Some(window)).map(|range| range.hop).max();
-                Range { window: Some(window), until: None, hop: hop.unwrap_or(Level::Second1) }
+                TimeRange { window: Some(window), until: None, hop: hop.unwrap_or(Level::Second1) }
             }
         }
     }

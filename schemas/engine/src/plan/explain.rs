@@ -13,7 +13,7 @@ use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
 use definitions::durations::format_bytes;
 use types::columns::EVENTS;
-use types::tiles::{Range, most_tiles};
+use types::tiles::{TimeRange, most_tiles};
 
 /// The result of `explain VIEW`.
 #[derive(Debug, Clone, Serialize)]
@@ -154,20 +154,20 @@ fn function_of(call: &str) -> &str {
     call.split_once('(').map_or(call, |(function, _)| function)
 }
 
-fn range_text(range: &Range) -> String {
+fn range_text(range: &TimeRange) -> String {
     let edges = edges_text("tile", range);
     if edges.is_empty() { "all time".into() } else { edges.join(" AND ") }
 }
 
 /// Returns the edges of a range as conditions on a column.
-fn edges_text(column: &str, range: &Range) -> Vec<String> {
+fn edges_text(column: &str, range: &TimeRange) -> Vec<String> {
     let from = range.window.map(|window| format!("{column} >= floor(t - {}, '{}')", length(window), range.hop));
     let to = range.until.map(|until| format!("{column} < floor(t - {}, '{}')", length(until), range.hop));
     from.into_iter().chain(to).collect()
 }
 
 /// Returns the ranges that columns need. For a view over a JOIN: those of both sides, each once.
-fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
+fn asked_ranges(plan: &ViewPlan) -> Vec<TimeRange> {
     let Some(links) = plan.links() else { return plan.ranges.clone() };
     let mut ranges = Vec::new();
     for range in links.ranges.iter().flat_map(|pair| [pair.near, pair.far]) {
@@ -187,7 +187,7 @@ pub fn length(duration: std::time::Duration) -> String {
     format!("{seconds}s")
 }
 
-fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
+fn explain_range(plan: &ViewPlan, range: &TimeRange) -> RangeExplanation {
     let text = match (range.window, range.until) {
         (None, None) => "all time".into(),
         (None, Some(until)) => format!("until {} ago", length(until)),

@@ -26,7 +26,7 @@ use crate::plan::hidden::streams_of;
 use crate::plan::{Answering, RangeIndex, StateIndex, Use, ViewPlan, lower, uuids};
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
-use types::tiles::{Level, Micros, Range};
+use types::tiles::{Level, Micros, TimeRange};
 use types::{Error, Result};
 
 mod calls;
@@ -221,13 +221,13 @@ pub enum Over {
 /// A range of event time for each side of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PairRange {
-    pub near: Range,
-    pub far: Range,
+    pub near: TimeRange,
+    pub far: TimeRange,
 }
 
 impl PairRange {
     /// Returns the range of a side.
-    pub fn range(&self, side: Side) -> &Range {
+    pub fn range(&self, side: Side) -> &TimeRange {
         match side {
             Side::Near => &self.near,
             Side::Far => &self.far,
@@ -237,17 +237,17 @@ impl PairRange {
 
 impl Reach for PairRange {
     fn everything() -> Self {
-        PairRange { near: Range::ALL, far: Range::ALL }
+        PairRange { near: TimeRange::ALL, far: TimeRange::ALL }
     }
 
     fn trailing(window: std::time::Duration, precision: Option<Level>) -> Self {
-        let range = Range::trailing(window, precision);
+        let range = TimeRange::trailing(window, precision);
         PairRange { near: range, far: range }
     }
 
     /// The longest range of each side.
     fn longest(ranges: &[PairRange]) -> PairRange {
-        let side = |of: fn(&PairRange) -> Range| Range::longest(&ranges.iter().map(of).collect::<Vec<_>>());
+        let side = |of: fn(&PairRange) -> TimeRange| TimeRange::longest(&ranges.iter().map(of).collect::<Vec<_>>());
         PairRange { near: side(|range| range.near), far: side(|range| range.far) }
     }
 }
@@ -267,7 +267,7 @@ impl LinkPlan {
     }
 
     /// The ranges over a stream's events: those of the side that reads it, or of both.
-    pub(crate) fn ranges_over(&self, stream: &str) -> impl Iterator<Item = &Range> {
+    pub(crate) fn ranges_over(&self, stream: &str) -> impl Iterator<Item = &TimeRange> {
         let reads = |side: &Side| self.streams[*side as usize].iter().any(|known| **known == *stream);
         let sides: Vec<Side> = [Side::Near, Side::Far].into_iter().filter(reads).collect();
         self.ranges.iter().flat_map(move |pair| sides.clone().into_iter().map(move |side| pair.range(side)))
@@ -277,18 +277,18 @@ impl LinkPlan {
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]:
     /// the number of events.
-    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: ConditionIndex, range: &Range) -> Result<EdgeUseIndex> {
+    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: ConditionIndex, range: &TimeRange) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.conditions[condition.0].state, range)
     }
 
     /// The edges' use that holds when edges were last seen.
-    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<EdgeUseIndex> {
+    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &TimeRange) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.seen, range)
     }
 
     /// Finds a range among those of the edge plan.
-    fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<RangeIndex> {
-        let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
+    fn edge_range(&self, edges: &ViewPlan, range: &TimeRange) -> Option<RangeIndex> {
+        let range = if self.kind == EdgeKind::Liveness { &TimeRange::ALL } else { range };
         edges.ranges.iter().position(|known| known == range).map(RangeIndex)
     }
 
@@ -303,12 +303,12 @@ impl LinkPlan {
     }
 
     /// Returns what a state of the edges over a range is.
-    pub(crate) fn use_over(&self, edges: &ViewPlan, state: StateIndex, range: &Range) -> Result<Use> {
+    pub(crate) fn use_over(&self, edges: &ViewPlan, state: StateIndex, range: &TimeRange) -> Result<Use> {
         let range = self.edge_range(edges, range).ok_or_else(|| not_kept(edges))?;
         Ok(Use { state, range })
     }
 
-    fn state_use(&self, edges: &ViewPlan, state: StateIndex, range: &Range) -> Result<EdgeUseIndex> {
+    fn state_use(&self, edges: &ViewPlan, state: StateIndex, range: &TimeRange) -> Result<EdgeUseIndex> {
         let usage = self.use_over(edges, state, range)?;
         let found = self.edge_uses.iter().position(|known| *known == usage);
         found.map(EdgeUseIndex).ok_or_else(|| not_kept(edges))

@@ -29,7 +29,7 @@ use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, TILE};
 use types::sql_types::timestamp_type;
-use types::tiles::{Level, Range};
+use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
 
 /// Lowers a SELECT with GROUP BY.
@@ -54,7 +54,7 @@ pub(super) fn lower(
 pub(super) struct StateTable {
     pub(super) keys: Vec<FieldRef>,
     pub(super) states: Vec<StateExpr>,
-    ranges: Vec<Range>,
+    ranges: Vec<TimeRange>,
     existence: RangeIndex,
     levels: Vec<Level>,
     prepare: LogicalPlan,
@@ -153,9 +153,9 @@ fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: fn(&Expr) -> b
 }
 
 /// Returns the levels of a view's tiles: from its finest hop up to the longest tile that fits its longest window.
-fn levels_of(ranges: &[Range]) -> Vec<Level> {
+fn levels_of(ranges: &[TimeRange]) -> Vec<Level> {
     let finest = ranges.iter().map(|range| range.hop).min().unwrap_or(Level::All);
-    let all_time = ranges.contains(&Range::ALL);
+    let all_time = ranges.contains(&TimeRange::ALL);
     let endless = ranges.iter().any(|range| range.window.is_none() && range.until.is_some());
     let longest = ranges.iter().filter_map(|range| range.window).max().unwrap_or_default().as_micros();
     Level::LEVELS

@@ -10,13 +10,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use crate::plan::hidden::{names_event_time, strip_casts};
 use crate::plan::written::{ColumnNames, sql_of};
 use definitions::{StreamDefinition, durations};
-use types::tiles::{Level, Range};
+use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
 
 /// A FILTER without its `within`, and the range that it named.
 pub(super) struct SplitFilter {
     pub(super) rest: Option<Expr>,
-    pub(super) range: Option<Range>,
+    pub(super) range: Option<TimeRange>,
 }
 
 /// Takes the only `within` out of a FILTER's conjuncts.
@@ -69,7 +69,12 @@ pub(super) fn call(expr: &Expr) -> Option<&[Expr]> {
     }
 }
 
-pub(super) fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
+pub(super) fn range_of(
+    args: &[Expr],
+    input: &LogicalPlan,
+    streams: &[Arc<StreamDefinition>],
+    precision: Option<Level>,
+) -> Result<TimeRange> {
     let is_event_time = args.first().is_some_and(|arg| names_event_time(arg, input, streams));
     if !is_event_time {
         let found = args.first().map(|expr| sql_of(expr, ColumnNames::Bare)).unwrap_or_default();
@@ -84,9 +89,9 @@ pub(super) fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<Stream
         (Some(window), Some(until)) if until >= window => Err(Error::input(format!(
             "within() from {window:?} ago until {until:?} ago is empty: expected the second bound to be the nearer one"
         ))),
-        (window, Some(until)) => Ok(Range::between(window, until, precision)),
-        (Some(window), None) => Ok(Range::trailing(window, precision)),
-        (None, None) => Ok(Range::ALL),
+        (window, Some(until)) => Ok(TimeRange::between(window, until, precision)),
+        (Some(window), None) => Ok(TimeRange::trailing(window, precision)),
+        (None, None) => Ok(TimeRange::ALL),
     }
 }
 

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, TimestampMicrosecondType, UInt8Type};
 
 use crate::plan::{RangeIndex, ViewPlan};
 use types::columns::{LEVEL, TILE};
-use types::tiles::{Level, Micros, Range as TimeRange, RowTime, Span, TileRun, cover};
+use types::tiles::{Level, Micros, RowTime, Span, TileRun, TimeRange, cover};
 use types::{Error, Result};
 
 /// The state rows that a query needs, from any number of layers, each with the index of its key.

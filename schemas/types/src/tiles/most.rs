@@ -2,7 +2,7 @@
 
 use std::cmp::{max, min};
 
-use super::{Level, Micros, Range};
+use super::{Level, Micros, TimeRange};
 
 /// Returns the greatest number of tiles in [`cover`](super::cover) of this range, over all moments. Tiles that begin
 /// after the moment of the answer are empty and do not count; a range without a beginning counts as one tile.
@@ -10,7 +10,7 @@ use super::{Level, Micros, Range};
 /// At each level only the distance from the left edge to the next coarser tile depends on the moment, and every
 /// distance occurs at some moment, whatever the distances at the other levels. So the levels are tried in turn, each
 /// with every distance: at most two remainders a level, whatever the length of the range.
-pub fn most_tiles(range: &Range, levels: &[Level]) -> usize {
+pub fn most_tiles(range: &TimeRange, levels: &[Level]) -> usize {
     let lengths: Vec<Micros> = levels.iter().filter(|level| **level >= range.hop).filter_map(|level| level.length_us()).collect();
     let Some(hop) = lengths.first() else { return 1 };
     let back = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);

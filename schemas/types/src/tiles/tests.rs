@@ -24,24 +24,24 @@ fn tiles_floor_before_1970_too() {
 fn a_window_is_fewer_than_64_tiles() {
     let all: Vec<Level> = Level::LEVELS.into_iter().filter(|level| *level != Level::All).collect();
     for (days, most) in [(1u64, 35), (7, 30), (30, 33), (90, 15), (365, 19)] {
-        assert_eq!(most_tiles(&Range::trailing(Duration::from_secs(days * DAY_S), None), &all), most, "{days}d");
+        assert_eq!(most_tiles(&TimeRange::trailing(Duration::from_secs(days * DAY_S), None), &all), most, "{days}d");
     }
     for window in (1..=60).map(|i| Duration::from_secs(i * i * 3_600)) {
-        let most = most_tiles(&Range::trailing(window, None), &all);
+        let most = most_tiles(&TimeRange::trailing(window, None), &all);
         assert!(most < 64, "{window:?}: {most}");
     }
 }
 
 #[test]
 fn all_time_and_what_has_no_left_edge_holds_an_event_for_ever() {
-    assert_eq!(Range::ALL.longest_stay(), None);
-    assert_eq!(Range::between(None, Duration::from_secs(DAY_S), None).longest_stay(), None);
-    let week = Range::trailing(Duration::from_secs(7 * DAY_S), None);
+    assert_eq!(TimeRange::ALL.longest_stay(), None);
+    assert_eq!(TimeRange::between(None, Duration::from_secs(DAY_S), None).longest_stay(), None);
+    let week = TimeRange::trailing(Duration::from_secs(7 * DAY_S), None);
     assert_eq!(week.longest_stay(), Some(Duration::from_secs(7 * DAY_S + 3_600)));
 }
 
 /// Tiles of the cover that begin at or before `t`; a stretch without a beginning is one.
-fn tiles_at(range: &Range, levels: &[Level], t: Micros) -> usize {
+fn tiles_at(range: &TimeRange, levels: &[Level], t: Micros) -> usize {
     let tiles = |run: &TileRun| match (run.level.length_us(), run.from) {
         (Some(length), Some(from)) => {
             let begun = run.level.ceil(t + 1);
@@ -61,7 +61,7 @@ proptest! {
         hop in 2u8..5,
     ) {
         let seconds = |s: i64| Duration::from_secs(s as u64);
-        let range = Range { window: window.map(seconds), until: until.map(seconds), hop: Level::from_code(hop).unwrap() };
+        let range = TimeRange { window: window.map(seconds), until: until.map(seconds), hop: Level::from_code(hop).unwrap() };
         prop_assume!(window.zip(until).is_none_or(|(window, until)| until < window));
         let levels = [Level::Minute1, Level::Minutes5, Level::Hour1];
         let moments = (0..3_600).map(|second| 490_000 * HOUR + second * SECOND);
@@ -81,7 +81,7 @@ proptest! {
         age in 0i64..50_000_000_000_000,
     ) {
         let hop = Level::from_code(hop).unwrap();
-        let range = Range { window: Some(Duration::from_secs(window)), until: until.map(Duration::from_secs), hop };
+        let range = TimeRange { window: Some(Duration::from_secs(window)), until: until.map(Duration::from_secs), hop };
         let stay = range.longest_stay().unwrap().as_micros() as Micros;
         prop_assert!(age < stay || !range.at(t).contains(t - age), "{:?}", range);
         // The moment at which the left edge is rounded down the most.
@@ -102,7 +102,7 @@ proptest! {
         near in prop::collection::vec(-40_000_000_000_000i64..4_000_000_000_000, 1..200),
     ) {
         let finest = Level::from_code(finest).unwrap();
-        let range = Range { window: window.map(Duration::from_secs), until: until.map(Duration::from_secs), hop: finest };
+        let range = TimeRange { window: window.map(Duration::from_secs), until: until.map(Duration::from_secs), hop: finest };
         let levels: Vec<Level> = Level::LEVELS.into_iter().filter(|l| *l >= finest).collect();
         let span = range.at(t);
         let runs = cover(span, &levels);

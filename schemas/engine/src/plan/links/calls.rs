@@ -12,7 +12,7 @@ use crate::plan::links::{Both, PairRange, Side};
 use crate::plan::within;
 use crate::plan::written::{ColumnNames, sql_of};
 use definitions::StreamDefinition;
-use types::tiles::{Level, Range};
+use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
 
 /// Aggregates that are computed from a state of the far edges, merged once for each near event.
@@ -77,7 +77,7 @@ impl Parser<'_> {
         bare.params.filter = None;
         let mut call =
             LinkCall { sql: String::new(), argument: self.argument(&mut bare)?, function: bare, near: None, far: None, apart: Vec::new() };
-        let mut ranges: Both<Option<Range>> = Both { near: None, far: None };
+        let mut ranges: Both<Option<TimeRange>> = Both { near: None, far: None };
         for condition in function.params.filter.iter().flat_map(|filter| split_conjunction(filter)) {
             if let Some(args) = within::call(condition) {
                 self.range(args, &mut ranges)?;
@@ -111,7 +111,7 @@ impl Parser<'_> {
         call.sql = sql_of(&spelled(&call), ColumnNames::WithTable);
         let range = match ranges {
             Both { near: None, far: None } => None,
-            Both { near, far } => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
+            Both { near, far } => Some(PairRange { near: near.unwrap_or(TimeRange::ALL), far: far.unwrap_or(TimeRange::ALL) }),
         };
         Ok((call, range))
     }
@@ -168,7 +168,7 @@ impl Parser<'_> {
         })
     }
 
-    fn range(&self, args: &[Expr], ranges: &mut Both<Option<Range>>) -> Result<()> {
+    fn range(&self, args: &[Expr], ranges: &mut Both<Option<TimeRange>>) -> Result<()> {
         let time = args.first().ok_or_else(|| Error::input("within() takes an event time and a window"))?;
         let side = self.side(time)?;
         let slot = if side == Side::Near { &mut ranges.near } else { &mut ranges.far };

@@ -5,7 +5,7 @@ use crate::functions::Functions;
 use crate::plan::explain::explain;
 use crate::plan::{Planned, Planner, ViewPlan};
 use definitions::{Definitions, parse};
-use types::tiles::{Level, Range};
+use types::tiles::{Level, TimeRange};
 
 const STREAMS: [&str; 3] = [
     "CREATE STREAM created (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT, ip TEXT, age BIGINT) \
@@ -59,7 +59,7 @@ async fn different_end_points_need_only_when_an_edge_was_last_seen() {
     .await;
     assert_eq!(links.kind, EdgeKind::Liveness);
     assert_eq!(names(&plan), ["far_side", "device", "via_user_id", "far_device"]);
-    assert_eq!(plan.ranges, [Range::ALL]);
+    assert_eq!(plan.ranges, [TimeRange::ALL]);
     assert_eq!(plan.levels, [Level::All]);
     let columns: Vec<&str> = plan.columns.iter().map(|column| column.field.name().as_str()).collect();
     assert_eq!(columns, ["device", "linked_7d", "linked_30d", "users_7d", "users_30d"]);
@@ -134,8 +134,8 @@ async fn events_of_each_side_count_for_as_long_as_its_own_windows() {
     assert_eq!((plan.counts_for("created"), plan.counts_for("login")), (hours(7 * 24 + 1), None));
 }
 
-fn trailing(days: u64) -> Range {
-    Range::trailing(std::time::Duration::from_secs(days * 86_400), None)
+fn trailing(days: u64) -> TimeRange {
+    TimeRange::trailing(std::time::Duration::from_secs(days * 86_400), None)
 }
 
 #[tokio::test]

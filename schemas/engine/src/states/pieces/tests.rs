@@ -8,7 +8,6 @@ use proptest::sample::subsequence;
 
 use super::*;
 use crate::states::testing::planned;
-use types::tiles::Range as WindowRange;
 
 const T: Micros = 1_772_452_812_345_678;
 const DAY_S: u64 = 86_400;
@@ -31,13 +30,13 @@ fn levels() -> impl Strategy<Value = Vec<Level>> {
 }
 
 /// Ranges as views with these levels have them: their edges are starts of its finest tiles.
-fn ranges(levels: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
+fn ranges(levels: &[Level]) -> BoxedStrategy<Vec<TimeRange>> {
     let hops: Vec<Level> = levels.iter().copied().filter(|level| *level != Level::All).collect();
     if hops.is_empty() {
-        return Just(vec![WindowRange::ALL]).boxed();
+        return Just(vec![TimeRange::ALL]).boxed();
     }
     let back = || prop::option::of((1u64..500 * DAY_S).prop_map(Duration::from_secs));
-    let range = (back(), back(), prop::sample::select(hops)).prop_map(|(window, until, hop)| WindowRange { window, until, hop });
+    let range = (back(), back(), prop::sample::select(hops)).prop_map(|(window, until, hop)| TimeRange { window, until, hop });
     vec(range, 1..5).boxed()
 }
 

@@ -11,7 +11,7 @@ use crate::plan::columns::{Columns, Reach, position_or_push};
 use crate::plan::links::{EdgeKind, PairRange, Side};
 use crate::plan::{RangeIndex, Use};
 use types::Result;
-use types::tiles::Range;
+use types::tiles::TimeRange;
 
 impl Edges<'_> {
     /// Returns the aggregate over both sides' edges, and the states, ranges and uses that are kept of them.
@@ -25,14 +25,14 @@ impl Edges<'_> {
         let mut columns = Columns { keys: self.key_names.clone(), ..Columns::default() };
         columns.states = self.states.clone();
         match self.kind {
-            EdgeKind::Liveness => columns.ranges.push(Range::ALL),
+            EdgeKind::Liveness => columns.ranges.push(TimeRange::ALL),
             EdgeKind::Full => {
                 for range in ranges.iter().flat_map(|range| [range.near, range.far]) {
                     position_or_push(&mut columns.ranges, range);
                 }
             }
         }
-        let longest = Range::longest(&columns.ranges);
+        let longest = TimeRange::longest(&columns.ranges);
         columns.existence = RangeIndex(position_or_push(&mut columns.ranges, longest));
         for state in self.conditions.iter().map(|condition| condition.state).chain([self.seen]) {
             for range in 0..columns.ranges.len() {
