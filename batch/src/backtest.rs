@@ -25,7 +25,9 @@ use types::Result;
 use types::columns::EVENT_TIME;
 use types::tiles::Micros;
 
-use crate::history::{Archived, CLOCK, Chunk, Known, MergedEvents, NEWEST, Order, PLACE, Part, SeenStates, WantedRows, micros, ordered};
+use crate::history::{
+    Archived, CLOCK, Chunk, Known, MergedEvents, NEWEST, Order, PLACE, SeenStates, StreamEvents, WantedRows, micros, ordered,
+};
 use crate::layer::Batch;
 use crate::memory::PeakPool;
 use crate::session::open_session;
@@ -202,7 +204,7 @@ fn score(
     plans: &Plans<'_>,
     seen: &SeenStates,
     late: &mut LateEvents,
-    (part, position): (&Part, &str),
+    (part, position): (&StreamEvents, &str),
 ) -> Result<RecordBatch> {
     let range = backtest.from..backtest.to;
     let in_range = micros(&part.events, EVENT_TIME)?.iter().enumerate().filter(|(_, time)| range.contains(*time));

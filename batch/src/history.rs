@@ -10,7 +10,7 @@ mod merged;
 mod order;
 mod seen;
 
-pub(crate) use merged::{Chunk, MergedEvents, Part};
+pub(crate) use merged::{Chunk, MergedEvents, StreamEvents};
 pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered};
 pub(crate) use seen::{SeenStates, WantedKeys, WantedRows};
 

@@ -181,7 +181,7 @@ impl Gathering {
 }
 
 /// Files that the same runs read.
-struct Part {
+struct SharedFiles {
     plan: Arc<dyn ExecutionPlan>,
     /// The places of the runs among all, each with where its columns are in those of the plan.
     readers: Vec<(usize, Vec<usize>)>,
@@ -189,7 +189,7 @@ struct Part {
 
 /// The scans of all files, each once: first of those that most runs read, so that runs which read little are done
 /// early.
-fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<Part>> {
+fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<SharedFiles>> {
     let files: Vec<&[FileRecord]> = members.iter().map(|member| &*member.files).collect();
     let part = |(readers, files): (Vec<usize>, Vec<FileRecord>)| {
         let first = &members[readers[0]];
@@ -206,7 +206,7 @@ fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec
         let place = |column: &usize| columns.binary_search(column).map_err(|_| Error::internal("a column is not scanned"));
         let of_reader =
             |reader: usize| Ok::<_, Error>((reader, members[reader].columns.iter().map(place).collect::<Result<Vec<usize>>>()?));
-        Ok::<_, Error>(Part { plan, readers: readers.into_iter().map(of_reader).collect::<Result<_>>()? })
+        Ok::<_, Error>(SharedFiles { plan, readers: readers.into_iter().map(of_reader).collect::<Result<_>>()? })
     };
     by_readers(&files).into_iter().map(part).collect()
 }
@@ -227,7 +227,7 @@ fn by_readers(files: &[&[FileRecord]]) -> Vec<(Vec<usize>, Vec<FileRecord>)> {
 }
 
 /// Reads one partition of all parts, and hands each batch to those who read it.
-async fn read(members: Arc<Vec<Member>>, parts: Arc<Vec<Part>>, partition: usize) {
+async fn read(members: Arc<Vec<Member>>, parts: Arc<Vec<SharedFiles>>, partition: usize) {
     let sinks: Vec<_> = members.iter().map(|member| member.sinks.get(partition)).collect();
     let is_open = |reader: usize| sinks[reader].is_some_and(|sink| !sink.is_closed());
     for part in &*parts {

@@ -96,7 +96,7 @@ impl SnapshotWriter {
     }
 
     /// Sorts a bucket and writes its rows as they come.
-    async fn bucket(&self, bucket: u32, rows: BucketRows, local: Option<&LocalEdges>) -> Result<Option<Part>> {
+    async fn bucket(&self, bucket: u32, rows: BucketRows, local: Option<&LocalEdges>) -> Result<Option<WrittenBucket>> {
         let (send, mut chunks) = mpsc::channel(2);
         let sorting = self.clone().sort(rows, send);
         let writing = async move {
@@ -165,7 +165,7 @@ impl SnapshotWriter {
 }
 
 /// A bucket that has been written.
-struct Part {
+struct WrittenBucket {
     file: BucketFile,
     record: FileRecord,
     local: Option<FinishedBucket>,
@@ -194,9 +194,9 @@ impl OpenBucket {
         Ok(())
     }
 
-    async fn finish(self) -> Result<Part> {
+    async fn finish(self) -> Result<WrittenBucket> {
         let (file, record) = self.writer.finish().await?;
         let local = self.local.map(LocalBucket::finish).transpose()?;
-        Ok(Part { file, record, local, rows: self.rows })
+        Ok(WrittenBucket { file, record, local, rows: self.rows })
     }
 }

@@ -27,7 +27,7 @@ struct OneStream {
 /// Events that follow one another.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<StreamEvents>,
     /// The times of all events, sorted: the event with the place 0, 1, ..
     pub(crate) times: Vec<Micros>,
     /// The time of the first event after them. `None`: they are the last ones.
@@ -36,7 +36,7 @@ pub(crate) struct Chunk {
 
 /// The events of one stream in a chunk.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct StreamEvents {
     pub(crate) stream: Arc<str>,
     pub(crate) events: RecordBatch,
     /// The place of each event among all events of the chunk, ascending.
@@ -101,11 +101,11 @@ impl OneStream {
         Ok(&times[..times.len().min(CHUNK)])
     }
 
-    fn take(&mut self, count: usize) -> Option<Part> {
+    fn take(&mut self, count: usize) -> Option<StreamEvents> {
         let batch = self.batch.as_ref().filter(|_| count > 0)?;
         let events = batch.slice(self.from, count);
         self.from += count;
-        Some(Part { stream: self.name.clone(), events, places: Vec::with_capacity(count) })
+        Some(StreamEvents { stream: self.name.clone(), events, places: Vec::with_capacity(count) })
     }
 }
 

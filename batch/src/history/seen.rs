@@ -14,7 +14,7 @@ use types::failures::Failure;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::Part;
+use super::StreamEvents;
 
 /// Keys of a view, encoded.
 pub(crate) type WantedKeys = HashSet<Box<[u8]>>;
@@ -81,7 +81,7 @@ impl SeenStates {
     /// that.
     ///
     /// Errors: `Unavailable` if the states need more than the memory limit.
-    pub(crate) async fn add(&mut self, events: &[Part], since: Option<Micros>) -> Result<()> {
+    pub(crate) async fn add(&mut self, events: &[StreamEvents], since: Option<Micros>) -> Result<()> {
         let mut bytes = 0;
         for view in self.views.values_mut() {
             view.add(events, since).await?;
@@ -109,7 +109,7 @@ impl SeenStates {
 }
 
 impl SeenView {
-    async fn add(&mut self, events: &[Part], since: Option<Micros>) -> Result<()> {
+    async fn add(&mut self, events: &[StreamEvents], since: Option<Micros>) -> Result<()> {
         let (plan, codec) = (&self.live.plan, &self.live.codec);
         if let Some(added) = self.added.take()
             && !added.is_empty()
