@@ -43,7 +43,7 @@ mod waiting;
 mod wanted;
 mod workers;
 
-pub(crate) use waiting::Counted;
+pub(crate) use waiting::CountedEvents;
 pub use waiting::MOST_WAITED;
 pub use wanted::WantedViews;
 pub use workers::FollowSettings;

@@ -21,7 +21,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-use crate::follower::{Counted, FollowSettings, Follower, NodeSettings, WantedViews};
+use crate::follower::{CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
@@ -182,7 +182,7 @@ impl Node {
     /// [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
         self.check_position(position)?;
-        self.0.follower.wait_for(position, Counted::WithFresh).await
+        self.0.follower.wait_for(position, CountedEvents::WithFresh).await
     }
 
     /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.

@@ -30,7 +30,7 @@ use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result};
 
-use crate::follower::{Counted, Follower};
+use crate::follower::{CountedEvents, Follower};
 use crate::meta::Meta;
 use crate::query_context::{EstimatedColumns, QueryContext};
 use crate::query_runtime::QueryRuntime;
@@ -150,7 +150,7 @@ pub(crate) async fn query(
     if let Some(position) = after {
         let statement = statement::read(asked.sql)?.statement;
         let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement, &asked.principal)?;
-        let counted = if named.has_streams { Counted::Committed } else { Counted::WithFresh };
+        let counted = if named.has_streams { CountedEvents::Committed } else { CountedEvents::WithFresh };
         follower.wait_for(position, counted).await?;
     }
     loop {

@@ -15,16 +15,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Which events have to be counted: a query that names streams reads only committed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountedEvents {
     WithFresh,
     Committed,
 }
 
-impl Counted {
+impl CountedEvents {
     fn vector(self, read_view: &ReadView) -> &Vector {
         match self {
-            Counted::WithFresh => &read_view.vector,
-            Counted::Committed => &read_view.loaded.vector,
+            CountedEvents::WithFresh => &read_view.vector,
+            CountedEvents::Committed => &read_view.loaded.vector,
         }
     }
 }
@@ -34,7 +34,7 @@ impl Follower {
     /// because no query reads an older vector.
     ///
     /// Errors: `Unavailable` after [`MOST_WAITED`].
-    pub(crate) async fn wait_for(&self, position: &Vector, counted: Counted) -> Result<()> {
+    pub(crate) async fn wait_for(&self, position: &Vector, counted: CountedEvents) -> Result<()> {
         let waiting = async {
             loop {
                 let read_view = self.read_view()?;
@@ -50,7 +50,7 @@ impl Follower {
         }
     }
 
-    fn not_reached(&self, position: &Vector, counted: Counted) -> Error {
+    fn not_reached(&self, position: &Vector, counted: CountedEvents) -> Error {
         let seconds = MOST_WAITED.as_secs();
         let error = Error::unavailable(format!("answers do not count everything before that position after {seconds} s: try again"));
         match self.read_view().ok().and_then(|read_view| counted.vector(&read_view).behind(position)) {
