@@ -73,7 +73,7 @@ pub struct Retention {
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
 pub fn collectable(state: &CatalogState, reads: &StreamsRead, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
-    let need = Need::new(state, reads, retention, now);
+    let need = FileNeeds::new(state, reads, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
     let (marked_for_deletion, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.marked_for_deletion);
@@ -105,7 +105,7 @@ impl<'s> Successor<'s> {
 }
 
 /// What is needed: the facts that the methods below share.
-pub(super) struct Need<'s> {
+pub(super) struct FileNeeds<'s> {
     state: &'s CatalogState,
     retention: &'s BTreeMap<Arc<str>, Retention>,
     now: Micros,
@@ -118,7 +118,7 @@ pub(super) struct Need<'s> {
     published: Vec<Published<'s>>,
 }
 
-impl<'s> Need<'s> {
+impl<'s> FileNeeds<'s> {
     pub(super) fn new(state: &'s CatalogState, reads: &'s StreamsRead, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now);
         let leased: Vec<&Vector> = leases.filter_map(|lease| lease.pin.as_ref()).collect();

@@ -14,7 +14,7 @@ use types::tiles::Micros;
 use uuid::Uuid;
 
 use super::archive::archive_file_of;
-use super::collect::Need;
+use super::collect::FileNeeds;
 use super::reads::{Published, StreamsRead};
 use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord, SnapshotRecord};
 
@@ -157,7 +157,7 @@ fn sequences<'s>(
     now: Micros,
 ) -> Vec<(i64, Vec<Sized<'s>>)> {
     let retention = BTreeMap::new();
-    let need = Need::new(state, reads, &retention, now);
+    let need = FileNeeds::new(state, reads, &retention, now);
     let published = |snapshot: &'s SnapshotRecord| reads.published(&snapshot.view, snapshot.version, Some(&snapshot.cut));
     let snapshots: Vec<Published<'_>> = state.snapshots.iter().map(published).collect();
     let damaged: HashSet<&str> = state.damages.iter().map(|damage| &*damage.path).collect();
