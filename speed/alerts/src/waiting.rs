@@ -41,7 +41,7 @@ impl ReadViewWait {
 
 /// What is known of a partition whose records are waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogFacts {
+pub(crate) struct AwaitedPartition {
     pub(crate) needed: Offset,
     pub(crate) end: Offset,
     /// The identity of the log, and of the one whose records are committed; empty where that is not known.
@@ -51,9 +51,9 @@ pub(crate) struct LogFacts {
 
 /// Why the records do not come: this is not the log that the alert was evaluated with. `None` if the log may still have
 /// them.
-pub(crate) fn replaced(facts: &BTreeMap<PartitionId, LogFacts>) -> Option<String> {
+pub(crate) fn replaced(facts: &BTreeMap<PartitionId, AwaitedPartition>) -> Option<String> {
     facts.iter().find_map(|(partition, facts)| {
-        let LogFacts { needed, end, identity, committed } = facts;
+        let AwaitedPartition { needed, end, identity, committed } = facts;
         let seen = format!("it was evaluated with the records of {partition} before offset {needed}");
         if !committed.is_empty() && identity != committed {
             return Some(format!("the log was replaced: {seen}, of the log {committed}, and found the log {identity}"));
@@ -62,7 +62,7 @@ pub(crate) fn replaced(facts: &BTreeMap<PartitionId, LogFacts>) -> Option<String
     })
 }
 
-async fn facts(needed: &Vector, read_view: &ReadView, log: &dyn Log) -> Result<BTreeMap<PartitionId, LogFacts>> {
+async fn facts(needed: &Vector, read_view: &ReadView, log: &dyn Log) -> Result<BTreeMap<PartitionId, AwaitedPartition>> {
     let mut facts = BTreeMap::new();
     for (partition, needed) in needed.iter().filter(|(partition, needed)| read_view.vector.get(partition) < *needed) {
         let stream = read_view.loaded.registry.streams.get(&partition.stream);
@@ -70,7 +70,7 @@ async fn facts(needed: &Vector, read_view: &ReadView, log: &dyn Log) -> Result<B
         let topic = &stream.definition.topic;
         let bounds = log.bounds(topic).await?.into_iter().find(|bounds| bounds.partition == partition.partition);
         let committed = read_view.loaded.state.partitions.get(partition).map(|known| known.log_identity.clone());
-        let of_log = LogFacts {
+        let of_log = AwaitedPartition {
             needed,
             end: bounds.map_or(Offset::ZERO, |bounds| bounds.end),
             identity: log.identity(topic).await?,

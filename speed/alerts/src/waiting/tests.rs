@@ -1,7 +1,7 @@
 use super::*;
 
 fn reason(needed: i64, end: i64, identity: &str, committed: &str) -> Option<String> {
-    let facts = LogFacts { needed: Offset(needed), end: Offset(end), identity: identity.into(), committed: committed.into() };
+    let facts = AwaitedPartition { needed: Offset(needed), end: Offset(end), identity: identity.into(), committed: committed.into() };
     replaced(&BTreeMap::from([(PartitionId::new("pay", 3), facts)]))
 }
 
