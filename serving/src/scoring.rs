@@ -58,12 +58,12 @@ pub struct StoredEvent {
     /// `None` if nothing was known in time.
     pub outcome: Option<EventOutcome>,
     /// What was made of the event that a duplicate repeats, if the process still knows.
-    pub first: Option<First>,
+    pub first: Option<RepeatedEvent>,
 }
 
 /// The event that a duplicate repeats, and what the sink made of it.
 #[derive(Debug)]
-pub struct First {
+pub struct RepeatedEvent {
     /// In the partition of the duplicate.
     pub offset: Offset,
     /// As of [`StoredEvent`].

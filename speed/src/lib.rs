@@ -36,7 +36,7 @@ pub use layer::{Speed, WorkerSettings};
 pub use let_go::ProcessIds;
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use progress::{Activity, WorkerProgress};
-pub use rebuild::{Before, Redecide, Redecided, TakeRedecided};
+pub use rebuild::{Redecide, Redecided, TakeRedecided, ValuesBefore};
 pub use recover::{Start, files_since, start_of};
 pub use registration::Registration;
 pub use replay::Replay;

@@ -56,7 +56,7 @@ pub struct Redecide<'a> {
 
 /// A partition's values before an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Before {
+pub struct ValuesBefore {
     pub clock: Option<Micros>,
     pub max_event_time: Option<Micros>,
 }
@@ -129,7 +129,7 @@ impl Redecide<'_> {
 }
 
 /// Returns the values of a partition at `start`, from the checkpoint that ends there (or before a gap that ends there).
-pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<Before> {
+pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<ValuesBefore> {
     let ranges = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
     let previous = ranges.filter(|range| range.partition == *partition && range.end <= start).max_by_key(|range| range.end);
     let end = previous.map_or(Offset::ZERO, |range| range.end);
@@ -141,7 +141,7 @@ pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start
         .with("partition", partition)
         .with("offset", start));
     }
-    Ok(previous.map(|range| Before { clock: range.clock, max_event_time: range.max_event_time }).unwrap_or_default())
+    Ok(previous.map(|range| ValuesBefore { clock: range.clock, max_event_time: range.max_event_time }).unwrap_or_default())
 }
 
 /// Returns the state as it was for this partition when its position was `start`.

@@ -27,7 +27,7 @@ use super::events::{not_appended, record_of, texts};
 use super::input::{Body, Json, Name, json_bytes, parameters};
 use super::problem::Problem;
 use crate::read_view::ReadView;
-use crate::scoring::{EventOutcome, First, Scorer, StoredEvent};
+use crate::scoring::{EventOutcome, RepeatedEvent, Scorer, StoredEvent};
 
 /// How long a stored event's record is waited for, at first and at most.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -144,7 +144,7 @@ fn repeated(sink: &LiveSink, stored: &StoredEvent) -> Result<Vec<(&'static str, 
         sink.name
     );
     Ok(match &stored.first {
-        Some(First { offset, outcome, .. }) => {
+        Some(RepeatedEvent { offset, outcome, .. }) => {
             let event = format!("{}/{}/{offset}", sink.planned()?.stream.topic, stored.partition.partition);
             vec![("first", json!({ "status": outcome.name(), "event": event }))]
         }

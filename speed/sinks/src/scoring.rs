@@ -13,7 +13,7 @@ use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
 use futures::future::BoxFuture;
-use serving::{EventOutcome, First, ReadView, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
+use serving::{EventOutcome, ReadView, RepeatedEvent, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use types::columns::EVENT_TIME;
@@ -91,14 +91,14 @@ impl Sinks {
 
     /// The event that a duplicate repeats, if it is still known and this version of the sink made its record: the
     /// caller has the right to what this version reads, and another version may have joined other views.
-    fn first_of_duplicate(&self, sink: &LiveSink, appended: &AppendedEvent, decided: &Decided) -> Option<First> {
+    fn first_of_duplicate(&self, sink: &LiveSink, appended: &AppendedEvent, decided: &Decided) -> Option<RepeatedEvent> {
         let asked = appended.asked.as_ref().filter(|_| decided.outcome == EventOutcome::Duplicate)?;
         let first = self.outcomes.first(asked, &decided.batch, appended.offset)?;
         let RecentOutcome { offset, by: Provenance { version, parameters }, outcome, .. } = first;
         if version != sink.version {
             return None;
         }
-        Some(First { offset, version, parameters, outcome })
+        Some(RepeatedEvent { offset, version, parameters, outcome })
     }
 }
 
@@ -109,7 +109,12 @@ fn id_of(stream: &Arc<StreamDefinition>, event: &NewRecord) -> Result<Option<Arc
     Ok(id)
 }
 
-fn stored(sink: &LiveSink, (partition, offset): (PartitionId, Offset), decided: Option<Decided>, first: Option<First>) -> StoredEvent {
+fn stored(
+    sink: &LiveSink,
+    (partition, offset): (PartitionId, Offset),
+    decided: Option<Decided>,
+    first: Option<RepeatedEvent>,
+) -> StoredEvent {
     let (by, outcome) = decided.map_or((None, None), |decided| (decided.by, Some(decided.outcome)));
     let (version, parameters) = by.map_or((sink.version, UsedParameters::new()), |by| (by.version, by.parameters));
     StoredEvent { partition, offset, version, parameters, outcome, first }

@@ -26,8 +26,8 @@ fn state(ranges: &[CheckpointRange]) -> CatalogState {
 fn a_partitions_values_before_a_range_are_those_of_the_checkpoint_that_ends_there() {
     let id = PartitionId::new("s", 0);
     let mut state = state(&[range(0, 10, 5), range(10, 20, 7), range(25, 30, 9)]);
-    assert_eq!(values_before(&state, &id, Offset(0)).unwrap(), Before::default());
-    assert_eq!(values_before(&state, &id, Offset(10)).unwrap(), Before { clock: Some(5), max_event_time: Some(4) });
+    assert_eq!(values_before(&state, &id, Offset(0)).unwrap(), ValuesBefore::default());
+    assert_eq!(values_before(&state, &id, Offset(10)).unwrap(), ValuesBefore { clock: Some(5), max_event_time: Some(4) });
     assert_eq!(values_before(&state, &id, Offset(20)).unwrap().clock, Some(7));
     let error = values_before(&state, &id, Offset(25)).unwrap_err();
     assert!(error.to_string().contains("s/0") && error.to_string().contains("25"), "{error}");
