@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use types::tiles::EdgesFrom;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -330,29 +330,18 @@ pub(super) fn plan(
     let joined = split::take_apart(aggregate)?;
     let parsed = calls::parse(aggregate, &joined, streams, view.precision)?;
     let fanned = columns::fan::<PairRange>(view, top, aggregate, parsed.columns)?;
-    let upper_edge = |range: &PairRange| range.near.until.is_some() || range.far.until.is_some();
-    let counts = parsed.calls.iter().any(|call| !call.is_over_ends());
-    let kind = if counts || fanned.ranges.iter().any(upper_edge) { EdgeKind::Full } else { EdgeKind::Liveness };
+    let kind = edge_kind(&parsed.calls, &fanned.ranges);
     let edges = edges::Edges::for_join(&joined, &parsed.calls, &fanned.keys, kind)?;
     let below = streams_of(&aggregate.input, streams)?;
-    let of_side = |side: &split::JoinSide| -> Result<Vec<Arc<str>>> {
-        Ok(streams_of(&side.input, streams)?.iter().map(|stream| stream.name.clone()).collect())
-    };
-    let streams_of_sides = [of_side(&joined.near)?, of_side(&joined.far)?];
+    let streams_of_sides = [streams_of_side(&joined.near, streams)?, streams_of_side(&joined.far, streams)?];
     let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
     let of_pairs = |usage: &CallUse| PairUse { aggregate: AggregateIndex(usage.state), range: usage.range.in_links() };
     let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
-    let value_type = |usage: &PairUse| match &aggregates[usage.aggregate.0].over {
-        Over::Ends { aggregate, .. } => {
-            let whole = aggregate.field().data_type().clone();
-            if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
-        }
-        Over::States { state, .. } => table.states[state.0].value_type(),
-    };
-    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &uses.iter().map(value_type).collect::<Vec<_>>());
+    let value_types: Vec<DataType> = uses.iter().map(|usage| value_type(&aggregates[usage.aggregate.0], &table)).collect();
+    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &value_types);
     let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
     let links = LinkPlan {
         keys,
@@ -375,6 +364,29 @@ pub(super) fn plan(
     // The edges' own keys hold more than the view's.
     let uuid_keys = uuids::of_keys(aggregate, streams);
     Ok(table.into_plan(view, below, outputs, uuid_keys, Answering::Linked(Arc::new(links))))
+}
+
+/// When an edge was last seen is enough, unless a call counts events or a window has an upper edge.
+fn edge_kind(calls: &[calls::LinkCall], ranges: &[PairRange]) -> EdgeKind {
+    let upper_edge = |range: &PairRange| range.near.until.is_some() || range.far.until.is_some();
+    let counts = calls.iter().any(|call| !call.is_over_ends());
+    if counts || ranges.iter().any(upper_edge) { EdgeKind::Full } else { EdgeKind::Liveness }
+}
+
+/// Returns the names of the streams that a side reads.
+fn streams_of_side(side: &split::JoinSide, streams: &[Arc<StreamDefinition>]) -> Result<Vec<Arc<str>>> {
+    Ok(streams_of(&side.input, streams)?.iter().map(|stream| stream.name.clone()).collect())
+}
+
+/// Returns the type of an aggregate's values without their flaws.
+fn value_type(aggregate: &LinkAggregate, table: &lower::StateTable) -> DataType {
+    match &aggregate.over {
+        Over::Ends { aggregate, .. } => {
+            let whole = aggregate.field().data_type().clone();
+            if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
+        }
+        Over::States { state, .. } => table.states[state.0].value_type(),
+    }
 }
 
 /// Returns the plan of edges without the events before `from`. Its first column is the side of the edge (true: far).
