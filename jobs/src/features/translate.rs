@@ -92,7 +92,7 @@ fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<(Str
     let _ = write!(text, "FROM {} e", sink.event_type);
     for (index, view) in views.iter().enumerate() {
         let alias = format!("v{}", index + 1);
-        let on: Vec<String> = view.keys.iter().map(|(key, value)| format!("{alias}.{key} = {value}")).collect();
+        let on: Vec<String> = view.keys.iter().map(|key| format!("{alias}.{} = {}", key.name, key.value)).collect();
         let on = if on.is_empty() { "true".to_owned() } else { on.join(" AND ") };
         let end = if index + 1 < views.len() { "" } else { ";" };
         let _ = write!(text, "\nLEFT JOIN {} {alias} ON {on}{end}{LINE_COMMENT}{}", view.name, view.lines());
@@ -101,8 +101,20 @@ fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<(Str
     File { path: format!("sinks/{}.sql", sink.name), text }
 }
 
-/// A key of a view, and the expression over the sink's event that looks it up.
-type Key = (String, String);
+/// A key of a view.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ViewKey {
+    name: String,
+    /// The expression over the sink's event that is looked up.
+    value: String,
+}
+
+struct ViewColumn {
+    name: String,
+    aggregate: String,
+    /// The lines of the script that use it.
+    lines: Vec<usize>,
+}
 
 /// A view in the making.
 struct View {
@@ -110,25 +122,23 @@ struct View {
     from: String,
     /// What the names of keys begin with in the view's SELECT.
     alias: &'static str,
-    /// The keys, each with the expression over the sink's event that is looked up.
-    keys: Vec<Key>,
-    /// Name, aggregate, and the lines that use it.
-    columns: Vec<(String, String, Vec<usize>)>,
+    keys: Vec<ViewKey>,
+    columns: Vec<ViewColumn>,
 }
 
 impl View {
     /// The lines of the script that read the view.
     fn lines(&self) -> String {
-        let lines: BTreeSet<usize> = self.columns.iter().flat_map(|(_, _, lines)| lines).copied().collect();
+        let lines: BTreeSet<usize> = self.columns.iter().flat_map(|column| &column.lines).copied().collect();
         lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
     }
 
     fn file(&self, script_name: &str) -> File {
-        let keys: Vec<String> = self.keys.iter().map(|(key, _)| format!("{}{key}", self.alias)).collect();
+        let keys: Vec<String> = self.keys.iter().map(|key| format!("{}{}", self.alias, key.name)).collect();
         let mut text =
             format!("-- Made by `basestream features` from {script_name}.\nCREATE VIEW {} WITH (every = '1h') AS\nSELECT ", self.name);
         text.push_str(&keys.iter().map(|key| format!("{key},\n       ")).collect::<String>());
-        for (index, (name, aggregate, lines)) in self.columns.iter().enumerate() {
+        for (index, ViewColumn { name, aggregate, lines }) in self.columns.iter().enumerate() {
             let comma = if index + 1 < self.columns.len() { "," } else { "" };
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
             let indent = if index == 0 { "" } else { "       " };
@@ -240,7 +250,7 @@ impl Translator<'_> {
         };
         filter.push(format!("within({time}, '{window}')"));
         let aggregate = format!("{call} FILTER (WHERE {})", filter.join(" AND "));
-        let by: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        let by: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let name = if by.is_empty() { format!("{event_type}_all") } else { format!("{event_type}_by_{}", by.join("_")) };
         Ok(self.column(
             View { name, from: event_type.to_owned(), alias: "", keys, columns: Vec::new() },
@@ -278,7 +288,7 @@ impl Translator<'_> {
         let aggregate = format!(
             "count(DISTINCT l.{target}) FILTER (WHERE within(c.{near_time}, '{near_window}') AND within(l.{far_time}, '{window}'))"
         );
-        let by: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        let by: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let name = format!("{near}_{}_links_{event_type}_by_{through}", by.join("_"));
         let from = format!("{near} c JOIN {event_type} l ON c.{through} = l.{through}");
         let column = format!("{target}_{near_window}_{window}");
@@ -286,7 +296,7 @@ impl Translator<'_> {
     }
 
     /// The keys with what is looked up, and the conditions of those that are bound to a constant.
-    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<Key>, Vec<String>), String> {
+    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<ViewKey>, Vec<String>), String> {
         let (mut keys, mut filters) = (Vec::new(), Vec::new());
         for argument in bound {
             let Expression::Name(key) = &argument.expression else {
@@ -296,12 +306,14 @@ impl Translator<'_> {
             match &argument.value {
                 Some(Expression::Number(number)) => filters.push(format!("{key} = {number}")),
                 Some(Expression::Text(text)) => filters.push(format!("{key} = {}", quoted(text))),
-                Some(value) => keys.push((key.clone(), self.over_fields(value, self.event_type, "e.")?)),
-                None => keys.push((key.clone(), self.over_fields(&argument.expression, self.event_type, "e.")?)),
+                value => {
+                    let value = self.over_fields(value.as_ref().unwrap_or(&argument.expression), self.event_type, "e.")?;
+                    keys.push(ViewKey { name: key.clone(), value });
+                }
             }
         }
         keys.sort();
-        if keys.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        if keys.windows(2).any(|pair| pair[0].name == pair[1].name) {
             return Err("a key is named twice".into());
         }
         Ok((keys, filters))
@@ -318,15 +330,15 @@ impl Translator<'_> {
         });
         let view = &mut self.views[index];
         let alias = format!("v{}", index + 1);
-        if let Some((name, _, lines)) = view.columns.iter_mut().find(|(_, sql, _)| *sql == aggregate) {
-            if lines.last() != Some(&self.line) {
-                lines.push(self.line);
+        if let Some(known) = view.columns.iter_mut().find(|known| known.aggregate == aggregate) {
+            if known.lines.last() != Some(&self.line) {
+                known.lines.push(self.line);
             }
-            return format!("{alias}.{name}");
+            return format!("{alias}.{}", known.name);
         }
-        let taken = |name: &str| view.columns.iter().any(|(column, ..)| column == name) || view.keys.iter().any(|(key, _)| key == name);
+        let taken = |name: &str| view.columns.iter().any(|column| column.name == name) || view.keys.iter().any(|key| key.name == name);
         let name = unused(label, taken);
-        view.columns.push((name.clone(), aggregate, vec![self.line]));
+        view.columns.push(ViewColumn { name: name.clone(), aggregate, lines: vec![self.line] });
         format!("{alias}.{name}")
     }
 }
