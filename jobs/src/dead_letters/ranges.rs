@@ -6,16 +6,25 @@ use catalog::ReplayedDeadLetters;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
+/// Consecutive offsets of one partition of a stream.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ReplayedRange {
+    partition: i32,
+    start: Offset,
+    end: Offset,
+}
+
 /// The replayed ranges of one stream: disjoint, ordered by partition and start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Replayed(BTreeMap<(i32, Offset), Offset>);
 
 impl Replayed {
     pub(super) fn new(records: &[ReplayedDeadLetters]) -> Self {
-        let mut ranges: Vec<(i32, Offset, Offset)> = records.iter().map(|r| (r.partition.partition, r.start, r.end)).collect();
+        let range = |r: &ReplayedDeadLetters| ReplayedRange { partition: r.partition.partition, start: r.start, end: r.end };
+        let mut ranges: Vec<ReplayedRange> = records.iter().map(range).collect();
         ranges.sort_unstable();
         let mut joined: BTreeMap<(i32, Offset), Offset> = BTreeMap::new();
-        for (partition, start, end) in ranges {
+        for ReplayedRange { partition, start, end } in ranges {
             match joined.last_entry() {
                 Some(mut last) if last.key().0 == partition && *last.get() >= start => {
                     let longer = end.max(*last.get());
@@ -40,7 +49,7 @@ impl Replayed {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     open: BTreeMap<i32, (Offset, Offset)>,
-    closed: Vec<(i32, Offset, Offset)>,
+    closed: Vec<ReplayedRange>,
 }
 
 impl Runs {
@@ -58,22 +67,26 @@ impl Runs {
     /// Skips a dead letter that is not replayed: no range may span it.
     pub(super) fn leave_out(&mut self, partition: i32) {
         if let Some((start, end)) = self.open.remove(&partition) {
-            self.closed.push((partition, start, end));
+            self.closed.push(ReplayedRange { partition, start, end });
         }
     }
 
     /// Closes all ranges: the order ends here, and what follows may have any offset.
     pub(super) fn close(&mut self) {
         while let Some((partition, (start, end))) = self.open.pop_first() {
-            self.closed.push((partition, start, end));
+            self.closed.push(ReplayedRange { partition, start, end });
         }
     }
 
     /// Returns the ranges so far, as the catalog stores them.
     pub(super) fn finish(&mut self, stream: &str, now: Micros) -> Vec<ReplayedDeadLetters> {
         self.close();
-        let record =
-            |(partition, start, end)| ReplayedDeadLetters { partition: PartitionId::new(stream, partition), start, end, replayed_at: now };
+        let record = |ReplayedRange { partition, start, end }| ReplayedDeadLetters {
+            partition: PartitionId::new(stream, partition),
+            start,
+            end,
+            replayed_at: now,
+        };
         self.closed.drain(..).map(record).collect()
     }
 }
