@@ -48,8 +48,12 @@ pub(super) struct Built {
     rows: HashTable<u32>,
 }
 
-/// A row, and the length of the part of its key by which it is found.
-pub(super) type Entry = (u32, usize);
+/// A row to be found.
+pub(super) struct IndexedRow {
+    pub(super) row: u32,
+    /// The length of the part of its key by which it is found.
+    pub(super) length: usize,
+}
 
 impl FirstRows {
     pub(super) fn get(&self) -> Option<&Built> {
@@ -64,7 +68,7 @@ impl FirstRows {
     }
 
     /// Builds the index; other threads use binary search meanwhile. Without entries there is never one.
-    pub(super) fn build(&self, keys: &BinaryArray, entries: Result<Vec<Entry>>) -> Option<&Built> {
+    pub(super) fn build(&self, keys: &BinaryArray, entries: Result<Vec<IndexedRow>>) -> Option<&Built> {
         let entries = entries.ok()?;
         Some(self.built.get_or_init(|| Built::new(keys, &entries)))
     }
@@ -75,9 +79,9 @@ impl FirstRows {
 }
 
 impl Built {
-    fn new(keys: &BinaryArray, entries: &[Entry]) -> Self {
+    fn new(keys: &BinaryArray, entries: &[IndexedRow]) -> Self {
         let mut rows = HashTable::with_capacity(entries.len());
-        for (row, length) in entries {
+        for IndexedRow { row, length } in entries {
             // The table has room for all of them, so that none is hashed again.
             rows.insert_unique(HASHER.hash_one(&keys.value(*row as usize)[..*length]), *row, |_| 0);
         }

@@ -9,7 +9,7 @@ use arrow::compute::{not, nullif, partition, take};
 use arrow::datatypes::FieldRef;
 
 use crate::plan::links::EdgeLayout;
-use crate::states::first_rows::Entry;
+use crate::states::first_rows::IndexedRow;
 use crate::states::tuples::TupleCodec;
 use types::{Error, Result};
 
@@ -93,7 +93,7 @@ impl NodeCodec {
     }
 
     /// The same, each with the length of the node in its key.
-    pub(super) fn entries(&self, rows: &RecordBatch) -> Result<Vec<Entry>> {
+    pub(super) fn entries(&self, rows: &RecordBatch) -> Result<Vec<IndexedRow>> {
         let [near, far] = self.first_rows(rows)?.map(UInt32Array::from);
         let keys = |columns: &Range<usize>, of: &UInt32Array| {
             let columns = rows.columns()[columns.clone()].iter();
@@ -101,8 +101,9 @@ impl NodeCodec {
         };
         let of_near = self.near(&keys(&self.layout.groups, &near)?, near.len())?;
         let of_far = self.far(&keys(&self.layout.via, &far)?, far.len())?;
-        let prefixes = of_near.iter().chain(&of_far).flatten();
-        Ok(near.values().iter().chain(far.values()).copied().zip(prefixes.map(<[u8]>::len)).collect())
+        let lengths = of_near.iter().chain(&of_far).flatten().map(<[u8]>::len);
+        let rows = near.values().iter().chain(far.values()).copied();
+        Ok(rows.zip(lengths).map(|(row, length)| IndexedRow { row, length }).collect())
     }
 
     /// Returns the bytes that determine each edge's bucket.

@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use crate::functions::limited::is_limit_mark;
 use crate::functions::sums::wide::is_carries;
 use crate::plan::ViewPlan;
-use crate::states::first_rows::{Built, Entry, FirstRows, Probe};
+use crate::states::first_rows::{Built, FirstRows, IndexedRow, Probe};
 use crate::states::keys::KeyCodec;
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
@@ -170,12 +170,12 @@ impl StateRows {
     }
 
     /// One of the indices, for this many more searches. `None` if there is none: the caller then uses binary search.
-    /// `entries` returns the rows to be found, each with the length of the part of its key by which it is found.
+    /// `entries` returns the rows to be found.
     fn index(
         &self,
         which: fn(&Indices) -> &FirstRows,
         searches: usize,
-        entries: impl FnOnce(&StateRows) -> Result<Vec<Entry>> + Send + 'static,
+        entries: impl FnOnce(&StateRows) -> Result<Vec<IndexedRow>> + Send + 'static,
     ) -> Option<&Built> {
         let index = which(&self.indices);
         if index.get().is_some() || !index.is_due(self.len(), searches) {
@@ -294,9 +294,9 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 }
 
 /// The first row of each key, to be found by the whole key.
-fn whole_keys(keys: &BinaryArray) -> Vec<Entry> {
+fn whole_keys(keys: &BinaryArray) -> Vec<IndexedRow> {
     let is_first = |row: &usize| *row == 0 || keys.value(*row) != keys.value(*row - 1);
-    (0..keys.len()).filter(is_first).map(|row| (row as u32, keys.value(row).len())).collect()
+    (0..keys.len()).filter(is_first).map(|row| IndexedRow { row: row as u32, length: keys.value(row).len() }).collect()
 }
 
 /// Returns the rows of one key among sorted encoded keys.

@@ -26,7 +26,7 @@ proptest! {
         let beginning = |key: &[u8]| key[..if by_node { node_length(key) } else { key.len() }].to_vec();
         let entries = || {
             let is_first = |row: &usize| *row == 0 || beginning(&rows[*row]) != beginning(&rows[*row - 1]);
-            Ok((0..rows.len()).filter(is_first).map(|row| (row as u32, beginning(&rows[row]).len())).collect())
+            Ok((0..rows.len()).filter(is_first).map(|row| IndexedRow { row: row as u32, length: beginning(&rows[row]).len() }).collect())
         };
         let first_rows = FirstRows::default();
         let mut answers = BTreeSet::new();
