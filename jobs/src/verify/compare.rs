@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::plain::{Part, PlainColumn};
+use super::plain::{MAY_BE_PAST, Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
 use super::{Answer, FailedCells};
@@ -41,6 +41,8 @@ pub struct Compared {
     pub crowded: u64,
     /// The values that are past a limit, of which both sides say so.
     pub past: u64,
+    /// Whether an expected value may be past a limit, as far as the expected rows say so.
+    pub may_be_past: bool,
     pub differences: Vec<ValueDifference>,
     pub difference_count: u64,
 }
@@ -72,6 +74,7 @@ pub async fn compare(
     let mut seen = vec![false; served.batch.num_rows()];
     while let Some(batch) = expected.try_next().await? {
         compared.rows += batch.num_rows() as u64;
+        compared.may_be_past |= may_be_past(&batch)?;
         served.compare(columns, &batch, &mut seen, answer, &mut compared)?;
     }
     for row in (0..seen.len()).filter(|row| !seen[*row]) {
@@ -79,6 +82,12 @@ pub async fn compare(
         compared.add(|| ValueDifference { key, column: "*".into(), served: "a row".into(), expected: "no row".into() });
     }
     Ok(compared)
+}
+
+fn may_be_past(expected: &RecordBatch) -> Result<bool> {
+    let Some(flags) = expected.column_by_name(MAY_BE_PAST) else { return Ok(false) };
+    let flags = flags.as_boolean_opt().ok_or_else(|| Error::internal("whether a value may be past a limit is no BOOLEAN"))?;
+    Ok(flags.true_count() > 0)
 }
 
 impl Compared {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord};
@@ -123,9 +123,11 @@ impl Expected {
         plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
     }
 
-    /// Returns the rows of the question over the events before `vector`.
+    /// Returns the rows of the question over the events before `vector`. Where some column collects values, one more
+    /// column says whether they may be past a limit: as a question of its own that would read the archive again.
     pub async fn rows(&self, question: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
-        self.run(&question.sql, vector).await.map_err(|error| error.with("sql", &question.sql))
+        let sql = question.may_be_past_sql.as_ref().unwrap_or(&question.sql);
+        self.run(sql, vector).await.map_err(|error| error.with("sql", sql))
     }
 
     /// Returns the keys whose rows may be estimates.
@@ -140,21 +142,6 @@ impl Expected {
         let Some(sql) = &question.weights_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
         Ok(rows.try_collect().await?)
-    }
-
-    /// Whether values that are collected may be past their limit. Each is counted as often as it occurs: that is cheap,
-    /// and never too little.
-    pub async fn may_be_past(&self, question: &Plain, vector: &Vector) -> Result<bool> {
-        let Some(sql) = &question.may_be_past_sql else { return Ok(false) };
-        let mut rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
-        while let Some(batch) = rows.try_next().await? {
-            let flags = batch.columns().last().and_then(|flags| flags.as_boolean_opt());
-            let flags = flags.ok_or_else(|| Error::internal("whether a value may be past a limit is no BOOLEAN"))?;
-            if flags.true_count() > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Returns which values are past a limit.

@@ -24,6 +24,7 @@ mod span;
 mod weights;
 
 pub use limits::register;
+pub(super) use select::MAY_BE_PAST;
 pub use select::PlainColumn;
 pub use weights::Part;
 
@@ -60,8 +61,9 @@ pub struct Plain {
     /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
     /// each column that can be.
     pub past_sql: Option<String>,
-    /// Where some column collects values, up to `max_state_bytes`: whether a value of the row may be past a limit, in
-    /// the last column. Cheaper than `past_sql`, which is needed only where this says so.
+    /// Where some column collects values, up to `max_state_bytes`: `sql` with a BOOLEAN as one more column, the last one.
+    /// It is false only for rows of which no value is past a limit. Cheaper than `past_sql`, which is needed only where
+    /// a row says so.
     pub may_be_past_sql: Option<String>,
     /// With more neighbours than this a linked view is estimated.
     pub max_degree: u32,
@@ -84,7 +86,7 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     let mut may_be_past_sql = None;
     if rewritten.past.iter().any(|(_, is_past)| limits::asks_for_bytes(is_past)) {
         let mut may_be_past = query.clone();
-        select::ask_may_be_past(top_select(&mut may_be_past)?, &rewritten).map_err(about)?;
+        select::add_may_be_past(top_select(&mut may_be_past)?, &rewritten).map_err(about)?;
         may_be_past_sql = Some(may_be_past.to_string());
     }
     let (mut crowded_sql, mut weights_sql) = (None, None);

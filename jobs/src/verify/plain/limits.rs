@@ -8,9 +8,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::DataType;
-use datafusion::common::{Result as DataFusionResult, ScalarValue};
+use datafusion::common::Result as DataFusionResult;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion::prelude::SessionContext;
@@ -202,40 +202,38 @@ impl ScalarUDFImpl for Bytes {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let columns = ColumnarValue::values_to_arrays(&arguments.args)?;
         let rows = columns.first().map_or(0, |column| column.len());
-        let of_row = |row: usize| -> DataFusionResult<i64> {
-            let mut bytes = 0;
-            for column in &columns {
-                let value = ScalarValue::try_from_array(column, row)?;
-                bytes += if self.of_list { bytes_of_items(&value)? } else { bytes_of_value(&value)? };
-            }
-            Ok(bytes)
+        let bytes_in = |column: &ArrayRef, row: usize| match (self.of_list, column.data_type()) {
+            (false, _) => Ok(bytes_of_value(column, row)),
+            (true, DataType::List(_)) => Ok(bytes_of_items(column, row)),
+            (true, other) => Err(DataFusionError::Internal(format!("found {other}, expected a list"))),
         };
+        let of_row = |row: usize| columns.iter().map(|column| bytes_in(column, row)).sum::<DataFusionResult<i64>>();
         let bytes = (0..rows).map(of_row).collect::<DataFusionResult<Int64Array>>()?;
         Ok(ColumnarValue::Array(Arc::new(bytes)))
     }
 }
 
-fn bytes_of_value(value: &ScalarValue) -> DataFusionResult<i64> {
-    if value.is_null() {
-        return Ok(0);
-    }
-    Ok(8 + match value {
-        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text.len() as i64,
-        ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)) => {
-            bytes.len() as i64
-        }
-        ScalarValue::List(_) => bytes_of_items(value)?,
+fn bytes_of_value(column: &ArrayRef, row: usize) -> i64 {
+    let length = match column.data_type() {
+        // It has no bits that say so.
+        DataType::Null => return 0,
+        _ if column.is_null(row) => return 0,
+        DataType::Utf8 => column.as_string::<i32>().value(row).len(),
+        DataType::LargeUtf8 => column.as_string::<i64>().value(row).len(),
+        DataType::Utf8View => column.as_string_view().value(row).len(),
+        DataType::Binary => column.as_binary::<i32>().value(row).len(),
+        DataType::LargeBinary => column.as_binary::<i64>().value(row).len(),
+        DataType::BinaryView => column.as_binary_view().value(row).len(),
+        DataType::List(_) => return 8 + bytes_of_items(column, row),
         _ => 0,
-    })
+    };
+    8 + length as i64
 }
 
-fn bytes_of_items(list: &ScalarValue) -> DataFusionResult<i64> {
-    let ScalarValue::List(list) = list else {
-        return Err(DataFusionError::Internal(format!("found {}, expected a list", list.data_type())));
-    };
-    let items: ArrayRef = list.value(0);
-    if list.is_null(0) {
-        return Ok(0);
+fn bytes_of_items(lists: &ArrayRef, row: usize) -> i64 {
+    if lists.is_null(row) {
+        return 0;
     }
-    (0..items.len()).map(|item| bytes_of_value(&ScalarValue::try_from_array(&items, item)?)).sum()
+    let items = lists.as_list::<i32>().value(row);
+    (0..items.len()).map(|item| bytes_of_value(&items, item)).sum()
 }

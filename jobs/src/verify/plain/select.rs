@@ -16,7 +16,8 @@ use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolve
 /// was merged.
 const PERCENTILES_APART: f64 = 0.05;
 
-const MAY_BE_PAST: &str = "__may_be_past";
+/// The name of an additional BOOLEAN column: false only for rows of which no value is past a limit.
+pub(in crate::verify) const MAY_BE_PAST: &str = "__may_be_past";
 
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +87,8 @@ pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()>
     Ok(())
 }
 
-/// Turns it into the question which rows may have such a value: the keys, and one BOOLEAN, which is false only for rows
-/// without one.
-pub(super) fn ask_may_be_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
-    keep_keys(select, rewritten);
+/// Adds [`MAY_BE_PAST`] to the rewritten SELECT.
+pub(super) fn add_may_be_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
     select.projection.push(parse_item(&format!("{} AS {}", rewritten.may_be_past.join(" OR "), quoted(MAY_BE_PAST)))?);
     Ok(())
 }

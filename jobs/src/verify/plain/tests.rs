@@ -300,6 +300,34 @@ proptest! {
 }
 
 #[test]
+fn whether_values_may_be_past_a_limit_is_one_more_column_of_the_same_select() {
+    let collecting = view("v", &["1h"], "SELECT device, count(DISTINCT amount) AS amounts, count(*) AS n FROM payments GROUP BY device");
+    let plain = rewritten(&collecting, vec![], NOW).unwrap();
+    let (columns, rest) = plain.sql.split_once(" FROM ").unwrap();
+    let hour = "__event_time >= arrow_cast(1767222000000000, 'Timestamp(Microsecond, Some(\"UTC\"))')";
+    let mark = format!("coalesce(sum(__bytes_of_recurring(amount)) FILTER (WHERE {hour}) > 1048576, false) AS \"__may_be_past\"");
+    assert_eq!(plain.may_be_past_sql, Some(format!("{columns}, {mark} FROM {rest}")));
+    let counting = view("v", &["1h"], "SELECT device, count(*) AS n, sum(amount) AS s FROM payments GROUP BY device");
+    assert_eq!(rewritten(&counting, vec![], NOW).unwrap().may_be_past_sql, None);
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_value_are_eight_and_those_of_its_text_or_of_its_items() {
+    let session = SessionContext::new_with_config(session_config());
+    register(&session);
+    let list = "make_array('a', NULL, 'bcd')";
+    let sql = format!(
+        "SELECT __bytes_of_values('abc', 7, NULL, arrow_cast(NULL, 'Utf8')), __bytes_of_texts(arrow_cast('abcd', 'Utf8View')), \
+         __bytes_of_recurring(arrow_cast('ab', 'Binary')), __bytes_of_values({list}), __bytes_of_list({list})"
+    );
+    let rows = session.sql(&sql).await.unwrap().collect().await.unwrap();
+    let bytes: Vec<i64> = rows[0].columns().iter().map(|column| column.as_primitive::<Int64Type>().value(0)).collect();
+    assert_eq!(bytes, [19, 12, 10, 28, 20]);
+    let no_list = session.sql("SELECT __bytes_of_list('a')").await.unwrap().collect().await.unwrap_err();
+    assert!(no_list.to_string().contains("expected a list"), "{no_list}");
+}
+
+#[test]
 fn percentiles_near_another_one_are_asked_for_where_a_column_is_one_call() {
     let near = |sql: &str| calls::near_percentiles(&parse_expr(sql).unwrap(), 0.05);
     let calls = [
