@@ -16,6 +16,7 @@ use types::{Error, Result};
 
 mod calls;
 mod carry;
+mod distinct;
 mod join;
 mod limits;
 mod select;

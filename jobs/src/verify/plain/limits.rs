@@ -23,6 +23,7 @@ use definitions::syntax::SyntaxNode;
 use engine::functions::sums_to_verify;
 
 use super::calls::name_of;
+use super::distinct;
 
 /// The default of `max_state_bytes`, repeated here on purpose.
 pub(super) const MAX_STATE_BYTES: u64 = 1_048_576;
@@ -46,8 +47,10 @@ const BYTES_OF_TEXTS: &str = "__bytes_of_texts";
 const BYTES_OF_RECURRING: &str = "__bytes_of_recurring";
 const SUM_IS_PAST: &str = "__sum_is_past";
 
-/// Registers the functions that these expressions call, and a `sum` that is NULL past its type.
+/// Registers the functions that these expressions call, a `sum` that is NULL past its type, and a `count` that takes
+/// little memory.
 pub fn register(session: &SessionContext) {
+    session.register_udaf(distinct::count());
     for function in sums_to_verify(SUM_IS_PAST) {
         session.register_udaf(function);
     }
