@@ -11,7 +11,7 @@ use definitions::StreamDefinition;
 use engine::events::canonical_text;
 use event_log::PartitionBounds;
 use futures::TryStreamExt;
-use storage::{ObjectStorage, read_archive_since};
+use storage::{ObjectStorage, read_archive_since, read_archives_since};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use types::columns::{PARTITION, TIMESTAMP};
@@ -119,10 +119,15 @@ pub fn files_since<'s>(state: &'s CatalogState, stream: &Arc<str>, oldest: &BTre
     files
 }
 
-/// Files that are read at once: the next ones are decoded while the ids of one are remembered.
-const FILES_AT_ONCE: usize = 4;
-/// Batches of a file that are decoded and wait.
-const BATCHES_AHEAD: usize = 2;
+/// Groups of files that are read at once: the next ones are decoded while the ids of one are remembered.
+const GROUPS_AT_ONCE: usize = 4;
+/// So many small files are read together. Each takes less time than to hand it from thread to thread.
+const FILES_TOGETHER: usize = 32;
+/// Of so many bytes and rows at most; a file of more is read in parts.
+const BYTES_TOGETHER: i64 = 1 << 20;
+const ROWS_TOGETHER: i64 = 16_384;
+/// Parts of a file that are decoded and wait.
+const PARTS_AHEAD: usize = 2;
 
 /// Passes the ids that were accepted within `dedup_within` of each partition's clock to its decider, as they are read.
 /// All partitions are of this stream. A file is read once, however many of them have events in it.
@@ -144,19 +149,39 @@ pub(crate) async fn reread_ids(
     let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
     // Without a clock in any partition there is no file to read.
     let first = oldest.values().copied().min().unwrap_or(Micros::MAX);
-    let mut files = files_since(state, &stream.name, &oldest).into_iter();
+    let mut groups = in_groups(files_since(state, &stream.name, &oldest)).into_iter();
     let mut reading = VecDeque::new();
     loop {
-        while reading.len() < FILES_AT_ONCE
-            && let Some(file) = files.next()
+        while reading.len() < GROUPS_AT_ONCE
+            && let Some(group) = groups.next()
         {
-            reading.push_back(ReadAhead::begin(storage, file, &columns, first));
+            reading.push_back(ReadAhead::begin(storage, group, &columns, first));
         }
-        let Some(mut file) = reading.pop_front() else { return Ok(()) };
-        while let Some(batch) = file.next().await? {
-            remembering.rows(&batch, &file.path)?;
+        let Some(mut group) = reading.pop_front() else { return Ok(()) };
+        while let Some(part) = group.next().await? {
+            for (path, batch) in &part {
+                remembering.rows(batch, path)?;
+            }
         }
     }
+}
+
+/// Divides files into those that are read together, in their order.
+fn in_groups(files: Vec<&FileRecord>) -> Vec<Vec<FileRecord>> {
+    let mut groups: Vec<Vec<FileRecord>> = Vec::new();
+    for file in files {
+        match groups.last_mut() {
+            Some(group) if group.len() < FILES_TOGETHER && are_small(group.iter().chain([file])) => group.push(file.clone()),
+            _ => groups.push(vec![file.clone()]),
+        }
+    }
+    groups
+}
+
+/// Whether files, all together, are small enough to be read whole.
+fn are_small<'f>(files: impl Iterator<Item = &'f FileRecord>) -> bool {
+    let (bytes, rows) = files.fold((0, 0), |(bytes, rows), file| (bytes + file.bytes, rows + file.rows));
+    bytes <= BYTES_TOGETHER && rows <= ROWS_TOGETHER
 }
 
 /// Where the ids of archived rows go.
@@ -186,38 +211,60 @@ impl Remembering<'_> {
     }
 }
 
-/// An archive file that a task of its own reads, a few batches ahead, without what is all of before a time.
+/// Rows, each with the path of its file.
+type RereadRows = Vec<(Arc<str>, RecordBatch)>;
+
+/// Archive files that a task of its own reads, a few parts ahead, without what is all of before a time.
 struct ReadAhead {
-    path: String,
-    batches: mpsc::Receiver<RecordBatch>,
+    parts: mpsc::Receiver<RereadRows>,
     reading: AbortOnDropHandle<Result<()>>,
 }
 
 impl ReadAhead {
-    fn begin(storage: &ObjectStorage, file: &FileRecord, columns: &[String], first: Micros) -> ReadAhead {
-        let (send, batches) = mpsc::channel(BATCHES_AHEAD);
-        let (storage, file, columns) = (storage.clone(), file.clone(), columns.to_vec());
-        let path = file.path.clone();
+    fn begin(storage: &ObjectStorage, files: Vec<FileRecord>, columns: &[String], first: Micros) -> ReadAhead {
+        let (send, parts) = mpsc::channel(PARTS_AHEAD);
+        let (storage, columns) = (storage.clone(), columns.to_vec());
         let reading = tokio::spawn(async move {
-            let mut rows = read_archive_since(&storage, &file, &columns, first).await?;
-            while let Some(batch) = rows.try_next().await? {
-                // Without a receiver the rest is not wanted.
-                if send.send(batch).await.is_err() {
-                    break;
+            match files.as_slice() {
+                [large] if !are_small(files.iter()) => send_parts(&storage, large, &columns, first, &send).await,
+                small => {
+                    let rows = read_archives_since(&storage, small, &columns, first).await?;
+                    let paths = small.iter().map(|file| Arc::<str>::from(file.path.as_str()));
+                    let part = paths.zip(rows).flat_map(|(path, rows)| rows.into_iter().map(move |batch| (path.clone(), batch)));
+                    // Without a receiver they are not wanted.
+                    let _ = send.send(part.collect()).await;
+                    Ok(())
                 }
             }
-            Ok::<_, Error>(())
         });
-        ReadAhead { path, batches, reading: AbortOnDropHandle::new(reading) }
+        ReadAhead { parts, reading: AbortOnDropHandle::new(reading) }
     }
 
-    /// Returns the next rows; `None` after the last ones. Errors if the file was not read to its end.
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        match self.batches.recv().await {
-            Some(batch) => Ok(Some(batch)),
+    /// Returns the next rows; `None` after the last ones. Errors if the files were not read to their end.
+    async fn next(&mut self) -> Result<Option<RereadRows>> {
+        match self.parts.recv().await {
+            Some(part) => Ok(Some(part)),
             None => (&mut self.reading).await?.map(|()| None),
         }
     }
+}
+
+async fn send_parts(
+    storage: &ObjectStorage,
+    file: &FileRecord,
+    columns: &[String],
+    first: Micros,
+    parts: &mpsc::Sender<RereadRows>,
+) -> Result<()> {
+    let path: Arc<str> = file.path.as_str().into();
+    let mut rows = read_archive_since(storage, file, columns, first).await?;
+    while let Some(batch) = rows.try_next().await? {
+        // Without a receiver the rest is not wanted.
+        if parts.send(vec![(path.clone(), batch)]).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use uuid::Uuid;
 
 use crate::parquet_file::{ParquetOptions, ParquetUpload, own_metadata, write_parquet};
-use crate::scan::{BatchStream, read_file, read_file_as, read_file_from, scan_files};
+use crate::scan::{BatchStream, read_file, read_file_as, read_file_from, read_files_from, scan_files};
 use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
@@ -129,6 +129,16 @@ pub async fn read_archive(storage: &ObjectStorage, file: &FileRecord, columns: O
 /// before `oldest`. The other parts may have such records too.
 pub async fn read_archive_since(storage: &ObjectStorage, file: &FileRecord, columns: &[String], oldest: Micros) -> Result<BatchStream> {
     read_file_from(storage, file.into(), Some(columns), Some((TIMESTAMP, oldest))).await
+}
+
+/// Reads several small archive files like [`read_archive_since`], each whole. Returns the rows of each, in their order.
+pub async fn read_archives_since(
+    storage: &ObjectStorage,
+    files: &[FileRecord],
+    columns: &[String],
+    oldest: Micros,
+) -> Result<Vec<Vec<RecordBatch>>> {
+    read_files_from(storage, files.iter().map(Into::into).collect(), columns.to_vec(), (TIMESTAMP, oldest)).await
 }
 
 /// Reads the rows of an archive file in the schema `target`; columns that its definition did not have yet are NULL.

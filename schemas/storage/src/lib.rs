@@ -20,7 +20,7 @@ mod watched;
 
 pub use archive::{
     ArchiveFacts, ArchiveUpload, ArchiveVersions, OffsetRanges, archive_facts, archive_plan, only_rows_of, pruned_archive_plan,
-    read_archive, read_archive_as, read_archive_since, write_archive,
+    read_archive, read_archive_as, read_archive_since, read_archives_since, write_archive,
 };
 pub use check::check_file;
 pub use dead_letters::{DeadLettersUpload, dead_letter_schema, dead_letters_decided_by, read_dead_letters, write_dead_letters};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::new_null_array;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use bytes::Bytes;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource};
@@ -18,11 +19,13 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::ObjectMeta;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
+use parquet::arrow::arrow_reader::{ArrowReaderBuilder, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 
 use crate::known_file::KnownFile;
+use crate::parquet_file::{check_format, own_metadata};
 use crate::store::{ObjectStorage, object_path};
 use crate::verified::{VerifiedReader, from_parquet};
 use types::files::FileRecord;
@@ -50,18 +53,50 @@ pub(crate) async fn read_file_from(
     from: Option<(&str, i64)>,
 ) -> Result<BatchStream> {
     let path: Arc<str> = file.path.as_str().into();
-    let mut builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
-    if let Some((column, least)) = from {
-        let groups = builder.metadata().row_groups().iter().enumerate();
-        let wanted = groups.filter(|(_, group)| may_reach(group, column, least)).map(|(index, _)| index).collect();
-        builder = builder.with_row_groups(wanted);
-    }
+    let builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
+    let stream = chosen(builder, columns, from, &path)?.build().map_err(|error| from_parquet(error, &path))?;
+    Ok(stream.map(move |batch| batch.map_err(|error| from_parquet(error, &path))).boxed())
+}
+
+/// Does so for several small files, which are read whole. Returns the rows of each, in the order of the files.
+pub(crate) async fn read_files_from(
+    storage: &ObjectStorage,
+    files: Vec<KnownFile>,
+    columns: Vec<String>,
+    from: (&'static str, i64),
+) -> Result<Vec<Vec<RecordBatch>>> {
+    let contents = storage.get_each_checked(&files).await?;
+    tokio::task::spawn_blocking(move || {
+        let files = files.iter().zip(contents);
+        files.map(|(file, content)| decoded(content, &columns, from, &file.path)).collect::<Result<Vec<_>>>()
+    })
+    .await?
+}
+
+/// Returns rows of a file whose bytes are checked.
+fn decoded(content: Bytes, columns: &[String], from: (&str, i64), path: &str) -> Result<Vec<RecordBatch>> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(content).map_err(|error| from_parquet(error, path))?;
+    check_format(&own_metadata(builder.metadata().file_metadata())).map_err(|error| error.with("file", path))?;
+    let rows = chosen(builder, Some(columns), Some(from), path)?.build().map_err(|error| from_parquet(error, path))?;
+    rows.collect::<Result<Vec<_>, _>>().map_err(|error| Error::corrupt(error.to_string()).with("file", path))
+}
+
+/// Chooses columns of a file, and the row groups that may have a value from the given one on.
+fn chosen<T>(
+    builder: ArrowReaderBuilder<T>,
+    columns: Option<&[String]>,
+    from: Option<(&str, i64)>,
+    path: &str,
+) -> Result<ArrowReaderBuilder<T>> {
     if let Some(missing) = columns.into_iter().flatten().find(|name| builder.schema().field_with_name(name).is_err()) {
         return Err(Error::input("a file lacks a column").with("file", path).with("column", missing));
     }
-    let wanted = |name: &String| columns.is_none_or(|columns| columns.contains(name));
-    let stream = project(builder, wanted, &path)?;
-    Ok(stream.map(move |batch| batch.map_err(|error| from_parquet(error, &path))).boxed())
+    let mask = projection(&builder, |name| columns.is_none_or(|columns| columns.contains(name)));
+    let builder = builder.with_projection(mask);
+    let Some((column, least)) = from else { return Ok(builder) };
+    let groups = builder.metadata().row_groups().iter().enumerate();
+    let wanted = groups.filter(|(_, group)| may_reach(group, column, least)).map(|(index, _)| index).collect();
+    Ok(builder.with_row_groups(wanted))
 }
 
 /// False if the statistics of a row group say that all values of a column are less.
@@ -79,7 +114,8 @@ pub async fn read_file_as(storage: &ObjectStorage, file: KnownFile, target: Sche
     let path: Arc<str> = file.path.as_str().into();
     let reader = VerifiedReader::new(storage.clone(), file).expecting(target.clone());
     let builder = begin(reader, &path).await?;
-    let stream = project(builder, |name| target.field_with_name(name).is_ok(), &path)?;
+    let mask = projection(&builder, |name| target.field_with_name(name).is_ok());
+    let stream = builder.with_projection(mask).build().map_err(|error| from_parquet(error, &path))?;
     Ok(stream
         .map(move |batch| {
             let batch = batch.map_err(|error| from_parquet(error, &path))?;
@@ -172,15 +208,10 @@ async fn begin(reader: VerifiedReader, path: &str) -> Result<ParquetRecordBatchS
     ParquetRecordBatchStreamBuilder::new(reader).await.map_err(|error| from_parquet(error, path))
 }
 
-fn project(
-    builder: ParquetRecordBatchStreamBuilder<VerifiedReader>,
-    wanted: impl Fn(&String) -> bool,
-    path: &str,
-) -> Result<ParquetRecordBatchStream<VerifiedReader>> {
+fn projection<T>(builder: &ArrowReaderBuilder<T>, wanted: impl Fn(&String) -> bool) -> ProjectionMask {
     let fields = builder.schema().fields().iter().enumerate();
     let roots: Vec<usize> = fields.filter(|(_, field)| wanted(field.name())).map(|(index, _)| index).collect();
-    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-    builder.with_projection(mask).build().map_err(|error| from_parquet(error, path))
+    ProjectionMask::roots(builder.parquet_schema(), roots)
 }
 
 /// Returns the columns of `target` from a batch that has some of them.

@@ -71,19 +71,44 @@ async fn an_archive_file_is_decoded_a_few_batches_ahead() {
     let times = TimestampMicrosecondArray::from_iter_values(0..ROWS as i64).with_timezone("UTC");
     let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(times)]).unwrap();
     let file = write_archive(&storage, &"s".into(), Uuid::nil(), 1, vec![rows]).await.unwrap();
-    let mut ahead = ReadAhead::begin(&storage, &file, &[EVENT_TIME.to_owned()], Micros::MIN);
+    let mut ahead = ReadAhead::begin(&storage, vec![file], &[EVENT_TIME.to_owned()], Micros::MIN);
     let decoded = async {
-        while ahead.batches.len() < BATCHES_AHEAD {
+        while ahead.parts.len() < PARTS_AHEAD {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), decoded).await.expect("timed out: nothing is decoded ahead");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(ahead.batches.len(), BATCHES_AHEAD, "no more is decoded until some is taken");
+    assert_eq!(ahead.parts.len(), PARTS_AHEAD, "no more is decoded until some is taken");
     assert!(!ahead.reading.is_finished());
     let mut read = 0;
-    while let Some(batch) = ahead.next().await.unwrap() {
-        read += batch.num_rows();
+    while let Some(part) = ahead.next().await.unwrap() {
+        read += part.iter().map(|(_, batch)| batch.num_rows()).sum::<usize>();
     }
     assert_eq!(read, ROWS);
+}
+
+#[tokio::test]
+async fn small_archive_files_are_read_together_and_a_large_one_alone() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let field = Field::new(EVENT_TIME, timestamp_type(), false);
+    let times = TimestampMicrosecondArray::from_iter_values(0..3).with_timezone("UTC");
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(times)]).unwrap();
+    let file = write_archive(&storage, &"s".into(), Uuid::nil(), 1, vec![rows]).await.unwrap();
+
+    let sized = |rows: i64, bytes: i64| FileRecord { rows, bytes, ..file.clone() };
+    let groups = |files: Vec<FileRecord>| in_groups(files.iter().collect()).iter().map(Vec::len).collect::<Vec<usize>>();
+    assert_eq!(groups(vec![sized(16, 4_000); 70]), [32, 32, 6]);
+    assert_eq!(groups(vec![sized(10_000, 4_000); 3]), [1, 1, 1]);
+    assert_eq!(groups(vec![sized(16, 400_000), sized(16, 400_000), sized(16, 400_000), sized(16, 2 << 20), sized(1, 1)]), [2, 1, 1, 1]);
+
+    let gone = FileRecord { path: "archive/s/gone".into(), ..file.clone() };
+    let begin = |files: Vec<FileRecord>| ReadAhead::begin(&storage, files, &[EVENT_TIME.to_owned()], Micros::MIN);
+    let mut ahead = begin(vec![file.clone(), file.clone()]);
+    let part = ahead.next().await.unwrap().unwrap();
+    assert_eq!(part.len(), 2);
+    assert!(part.iter().all(|(path, batch)| **path == *file.path && batch.num_rows() == 3));
+    assert!(ahead.next().await.unwrap().is_none());
+    let error = begin(vec![file.clone(), gone]).next().await.unwrap_err();
+    assert!(error.to_string().contains("archive/s/gone"), "{error}");
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::parquet_file::{ParquetOptions, write_parquet};
-use crate::scan::{read_file, read_file_as, read_file_from, scan_files};
+use crate::scan::{read_file, read_file_as, read_file_from, read_files_from, scan_files};
 use counted_store::CountedStore;
 use types::ErrorKind;
 use types::files::ObjectName;
@@ -92,6 +92,37 @@ async fn row_groups_of_lesser_values_are_not_read() {
     assert_eq!(rows("number", 5_000).await.unwrap(), 0);
     assert_eq!(rows("number", 0).await.unwrap_err().kind(), ErrorKind::Corrupt, "the first one is damaged");
     assert!(rows("text", 2_500).await.is_err() && rows("none", 2_500).await.is_err(), "nothing is known of the column");
+}
+
+#[tokio::test]
+async fn several_files_read_whole_have_the_rows_of_each_and_damage_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["memory://".to_owned(), format!("file://{}", folder.path().display())] {
+        let storage = ObjectStorage::open(&url).unwrap();
+        let mut files = Vec::new();
+        for rows in [5, 5000, 0] {
+            files.push(stored(&storage, encode(rows)).await);
+        }
+        let columns = vec!["number".to_owned()];
+        let read = async |files: Vec<KnownFile>, least: i64| {
+            let read = read_files_from(&storage, files, columns.clone(), ("number", least)).await?;
+            Ok::<_, Error>(read.iter().map(|rows| rows.iter().map(RecordBatch::num_rows).sum()).collect::<Vec<usize>>())
+        };
+        assert_eq!(read(files.clone(), 0).await.unwrap(), [5, 5000, 0]);
+        assert_eq!(read(files.clone(), 2_500).await.unwrap(), [0, 3_000, 0]);
+
+        let mut flipped = encode(5).to_vec();
+        flipped[10] ^= 1;
+        let damaged = stored(&storage, flipped.into()).await.path;
+        for path in [damaged, "states/none".to_owned()] {
+            let wrong = KnownFile { path: path.clone(), ..files[0].clone() };
+            let error = read(vec![files[1].clone(), wrong], 0).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains(&path), "{error}");
+        }
+        let unknown = read_files_from(&storage, files, vec!["none".to_owned()], ("number", 0)).await.unwrap_err();
+        assert!(unknown.to_string().contains("none"), "{unknown}");
+    }
 }
 
 #[tokio::test]
