@@ -5,16 +5,16 @@ use engine::plan::session_config;
 use super::*;
 
 const EVENTS: &str = "(VALUES ('a', 'x', 1), ('a', 'x', 2), ('a', 'y', 1), ('a', NULL, 3), ('b', NULL, 1), ('c', '', 2), \
-    ('c', 'x', 2), ('d', 'y', 1), ('d', 'y', 2)) AS events(device, text, number)";
+    ('c', 'x', 2), ('d', 'y', 1), ('d', 'y', 2)) AS events(device, label, n)";
 
 #[tokio::test]
 async fn texts_are_counted_as_datafusion_counts_them() {
-    let counts = "count(DISTINCT text) AS texts, count(DISTINCT text) FILTER (WHERE number > 1) AS some, \
-        count(DISTINCT arrow_cast(text, 'Utf8View')) AS views, count(DISTINCT number) AS numbers, count(text) AS present, count(*) AS all_rows";
+    let counts = "count(DISTINCT label) AS labels, count(DISTINCT label) FILTER (WHERE n > 1) AS few, \
+        count(DISTINCT arrow_cast(label, 'Utf8View')) AS views, count(DISTINCT n) AS numbers, count(label) AS present, count(*) AS events";
     for sql in [
         format!("SELECT device, {counts} FROM {EVENTS} GROUP BY device ORDER BY device"),
         format!("SELECT {counts} FROM {EVENTS}"),
-        format!("SELECT {counts} FROM {EVENTS} WHERE number > 5"),
+        format!("SELECT {counts} FROM {EVENTS} WHERE n > 5"),
     ] {
         let answer = async |session: SessionContext| {
             let rows = session.sql(&sql).await.unwrap().collect().await.unwrap();
