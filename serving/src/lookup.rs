@@ -16,11 +16,12 @@ use access::Principal;
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use types::tiles::Micros;
+use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::admission::Place;
 use crate::answerer::WantedPaths;
-use crate::follower::Follower;
+use crate::follower::{Counted, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -61,6 +62,8 @@ pub(crate) struct Request<'a> {
     pub(crate) view: &'a str,
     pub(crate) keys: Keys,
     pub(crate) as_of: Option<Micros>,
+    /// The answer counts everything before this position.
+    pub(crate) after: Option<&'a Vector>,
     pub(crate) paths: AskedPaths,
     /// Who asks. A lookup that needs the archive waits for its turn.
     pub(crate) principal: &'a Principal,
@@ -69,7 +72,7 @@ pub(crate) struct Request<'a> {
 /// Answers a lookup from the read view of this moment.
 pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response> {
     let begun = Instant::now();
-    let context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
+    let context = context_after(follower, request.as_of, &[request.view], request.after).await?;
     let loaded = context.read_view.known_view(request.view)?;
     let (name, is_copying) = (loaded.live.name.to_string(), loaded.copying().is_some());
     let answer = match is_copying {
@@ -83,6 +86,23 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
     let response = follower.report_damage(answer).await?;
     record(name, begun);
     Ok(response)
+}
+
+/// The context of a lookup of these views that counts everything before the position `after`. If the archive has to
+/// answer, which has what is committed, it waits until that is committed.
+async fn context_after(
+    follower: &Follower,
+    as_of: Option<Micros>,
+    views: &[impl AsRef<str> + Sync],
+    after: Option<&Vector>,
+) -> Result<QueryContext> {
+    let context = QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List);
+    let Some(position) = after.filter(|position| !context.read_view.vector.covers(position)) else {
+        return Ok(context);
+    };
+    drop(context);
+    follower.wait_for(position, Counted::Committed).await?;
+    Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List))
 }
 
 /// Measures the lookup of a view.
@@ -121,7 +141,7 @@ async fn answer_while_copying(
         match fetch(&context, loaded, Some(&asked.keys)).await {
             Ok(()) => return answer(runtime, context, (request.view, request.principal), asked).await,
             Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {
-                context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
+                context = context_after(follower, request.as_of, &[request.view], request.after).await?;
             }
             Err(error) => return Err(error),
         }

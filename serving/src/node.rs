@@ -131,8 +131,21 @@ impl Node {
     /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can
     /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
+        self.lookup_after(view, keys, as_of, paths, None).await
+    }
+
+    /// The same after [`Node::wait_for`] has waited for the position `after`: an answer from the archive, which has
+    /// what is committed, waits until that counts everything before it.
+    pub(crate) async fn lookup_after(
+        &self,
+        view: &str,
+        keys: Keys,
+        as_of: Option<Micros>,
+        paths: AskedPaths,
+        after: Option<&Vector>,
+    ) -> Result<Response> {
         allow(&self.1, Action::Read, Object::View(view))?;
-        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths, principal: &self.1 }).await
+        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, after, paths, principal: &self.1 }).await
     }
 
     /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before
@@ -145,7 +158,7 @@ impl Node {
         if let Some(position) = after {
             self.wait_for(position).await?;
         }
-        lookup::look_up_views(&self.0.follower, &self.0.runtime, ViewsRequest { views, as_of, principal: &self.1 }).await
+        lookup::look_up_views(&self.0.follower, &self.0.runtime, ViewsRequest { views, as_of, after, principal: &self.1 }).await
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
@@ -176,7 +189,9 @@ impl Node {
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref()).await
     }
 
-    /// Waits until an answer counts everything before this position, so that who appended reads what it wrote.
+    /// Waits until an answer counts everything before this position, so that who appended reads what it wrote. An
+    /// answer that is computed from the archive has what is committed: lookups and queries that are given the position
+    /// wait for that too.
     ///
     /// Errors: `NotFound` for a stream that is not there; `Unavailable` if it takes longer than
     /// [`MOST_WAITED`](crate::MOST_WAITED).

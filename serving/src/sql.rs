@@ -159,6 +159,14 @@ pub(crate) async fn query(
         match begin(follower, runtime, log, read_view, &asked).await {
             // Found while it was planned: no row was answered yet.
             Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
+            Ok(response) => match after.filter(|position| !response.meta.cut.covers(position)) {
+                None => return Ok(response),
+                // The archive has to answer one of its views, and has what is committed.
+                Some(position) => {
+                    drop(response);
+                    follower.wait_for(position, Counted::Committed).await?;
+                }
+            },
             outcome => return follower.report_damage(outcome).await,
         }
     }

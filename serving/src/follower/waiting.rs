@@ -13,7 +13,8 @@ pub const MOST_WAITED: Duration = Duration::from_secs(20);
 /// How often it is looked whether the position is reached: a layer closes every 50 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Which events have to be counted: a query that names streams reads only committed ones.
+/// Which events have to be counted: a query that names streams, and an answer from the archive, reads only committed
+/// ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CountedEvents {
     WithFresh,
@@ -31,7 +32,7 @@ impl CountedEvents {
 
 impl Follower {
     /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards,
-    /// because no query reads an older vector.
+    /// because no query reads an older vector. But the archive may have to answer it: then the committed vector counts.
     ///
     /// Errors: `Unavailable` after [`MOST_WAITED`].
     pub(crate) async fn wait_for(&self, position: &Vector, counted: CountedEvents) -> Result<()> {

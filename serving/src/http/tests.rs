@@ -387,6 +387,40 @@ async fn an_answer_waits_until_it_counts_what_was_appended() {
     assert!(status == 400 && detail.contains("expected the `position` of an append"), "{status} {detail}");
 }
 
+/// It has what is committed, although the node counts more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_from_the_archive_waits_until_what_was_appended_is_committed() {
+    let client = Client::new().await;
+    let appended = [event("9", "2026-03-01T10:05:00Z", "a", "1.00", "ok")];
+    client.harness.fresh(0, &appended).await;
+    let as_of = "2026-03-01T10:10:00Z";
+    let sql = json!({
+        "query": format!("SET as_of = '{as_of}'; SELECT n_1h FROM velocity WHERE device = 'a'"),
+        "after": "payments/0:6",
+    });
+    let keys = json!({ "keys": [{ "device": "a" }], "as_of": as_of, "after": "payments/0:6" });
+    let views = json!({ "views": { "velocity": [{ "device": "a" }] }, "as_of": as_of, "after": "payments/0:6" });
+    let (sql, keys, views) = (sql.to_string(), keys.to_string(), views.to_string());
+    let path = format!("/v1/views/velocity/row?device=a&_as_of={as_of}&_after=payments/0:6");
+    let (row, of_sql, of_keys, of_views, ()) = tokio::join!(
+        client.get(&path),
+        client.post("/v1/sql", &sql),
+        client.post("/v1/views/velocity/rows", &keys),
+        client.post("/v1/rows", &views),
+        async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            client.harness.withdraw(0);
+            client.harness.checkpoint(0, &appended).await;
+            client.harness.node.refresh().await.unwrap();
+        }
+    );
+    let (row, of_sql, of_keys, of_views) = (row.json(), of_sql.json(), of_keys.json(), of_views.json());
+    assert_eq!(row["meta"]["from_archive"], true, "{row}");
+    let counted = [&row["row"]["n_1h"], &of_sql["rows"][0]["n_1h"], &of_keys["rows"][0]["n_1h"]];
+    assert_eq!(counted, [&json!(2), &json!(2), &json!(2)]);
+    assert_eq!(of_views["views"]["velocity"]["rows"][0]["n_1h"], 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_answer_is_compressed_where_that_is_accepted() {
     let client = Client::new().await;

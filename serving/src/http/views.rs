@@ -120,12 +120,12 @@ pub(super) async fn row(
     Name(view): Name,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let asked = key_of(query.as_deref().unwrap_or_default())?;
-    if let Some(position) = &asked.after {
+    let AskedRow { key, as_of, after, paths } = key_of(query.as_deref().unwrap_or_default())?;
+    if let Some(position) = &after {
         app.node.wait_for(position).await?;
     }
     let node = app.node.acting_for(principal);
-    let response = node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
+    let response = node.lookup_after(&view, Keys::Text(vec![key]), as_of, paths, after.as_ref()).await?;
     match is_large(&response) {
         true => apart(async move { one_row(&response) }).await,
         false => one_row(&response),
@@ -230,10 +230,12 @@ async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "after": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
-    if let Some(after) = &asked.after {
-        app.node.wait_for(&position(after)?).await?;
+    let after = asked.after.as_deref().map(position).transpose()?;
+    if let Some(position) = &after {
+        app.node.wait_for(position).await?;
     }
-    let response = app.node.acting_for(principal).lookup_with_paths(&view, Keys::Json(asked.keys), as_of, paths).await?;
+    let node = app.node.acting_for(principal);
+    let response = node.lookup_after(&view, Keys::Json(asked.keys), as_of, paths, after.as_ref()).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;
     finish(out, &response.found, &response)

@@ -8,14 +8,14 @@ use std::time::Instant;
 use access::Principal;
 use arrow::array::RecordBatch;
 use types::tiles::Micros;
+use types::vector::Vector;
 use types::{Error, Result};
 
-use super::{AskedPaths, Checked, KeyRows, Keys, all_columns, check_count, checked, fetch, place, record};
+use super::{AskedPaths, Checked, KeyRows, Keys, all_columns, check_count, checked, context_after, fetch, place, record};
 use crate::follower::Follower;
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
-use crate::value_errors::OnValueError;
 
 /// Keys of one of several views.
 #[derive(Debug, Clone)]
@@ -45,6 +45,8 @@ pub struct ViewsResponse {
 pub(crate) struct ViewsRequest<'a> {
     pub(crate) views: Vec<ViewKeys>,
     pub(crate) as_of: Option<Micros>,
+    /// The answer counts everything before this position.
+    pub(crate) after: Option<&'a Vector>,
     /// Who asks. A lookup that needs the archive waits for its turn.
     pub(crate) principal: &'a Principal,
 }
@@ -58,12 +60,12 @@ struct Asked {
 /// Answers a lookup of several views from the read view of this moment, once the buckets that the keys need are copied.
 /// If a snapshot turns out to be damaged, it is answered from another read view.
 pub(crate) async fn look_up_views(follower: &Follower, runtime: &QueryRuntime, request: ViewsRequest<'_>) -> Result<ViewsResponse> {
-    let ViewsRequest { views, as_of, principal } = request;
+    let ViewsRequest { views, as_of, after, principal } = request;
     check_names(&views)?;
     check_count(views.iter().map(|asked| asked.keys.len()).sum())?;
     let names: Vec<Arc<str>> = views.iter().map(|asked| asked.view.clone()).collect();
     loop {
-        let context = QueryContext::new(follower.read_view()?, as_of, &names)?.on_value_error(OnValueError::List);
+        let context = context_after(follower, as_of, &names, after).await?;
         let asked = all_checked(&context, &views)?;
         match fetch_all(&context, &asked).await {
             Ok(()) => return follower.report_damage(answer(runtime, context, principal, asked).await).await,
