@@ -194,6 +194,7 @@ impl From<datafusion::error::DataFusionError> for Error {
             return ours;
         }
         let kind = match error.find_root() {
+            _ if sql_errors::invalid_pattern(&error).is_some() => ErrorKind::Input,
             D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,
             D::ArrowError(inner, _) if matches!(**inner, arrow::error::ArrowError::IoError(..)) => ErrorKind::Unavailable,
             D::ArrowError(..) | D::Execution(_) => ErrorKind::Input,

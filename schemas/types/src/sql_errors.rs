@@ -37,6 +37,9 @@ pub struct SqlPlace {
 pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
     let place = span.map(|span| SqlPlace { line: span.start.line as usize, column: span.start.column as usize });
+    if let Some(reason) = invalid_pattern(error) {
+        return (format!("a regular expression is not valid: {reason}"), place);
+    }
     let message = match error.find_root() {
         DataFusionError::SQL(error, _) => {
             let text = match &**error {
@@ -71,6 +74,21 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         _ => error.strip_backtrace(),
     };
     (first_lower(message), place)
+}
+
+/// Returns what is wrong with a regular expression, if that is the error. Functions differ in the kind of error that
+/// they return for it.
+pub(crate) fn invalid_pattern(error: &DataFusionError) -> Option<String> {
+    use DataFusionError::{ArrowError, Execution, External, Internal};
+    let root = error.find_root();
+    let (External(_) | Internal(_) | ArrowError(..) | Execution(_)) = root else { return None };
+    let text = root.strip_backtrace();
+    if text.contains("Compiled regex exceeds size limit") || text.contains("CompiledTooBig") {
+        return Some("it is too large".into());
+    }
+    // The parser of patterns draws the place first.
+    let (_, said) = text.split_once("regex parse error:")?;
+    said.lines().find_map(|line| line.trim().strip_prefix("error: ")).map(str::to_owned)
 }
 
 /// Returns what does not fit of `Can't cast value 300 to type Int8`, `value of 300 is out of range Int8` and

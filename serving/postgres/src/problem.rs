@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 20] = [
+const BY_MESSAGE: [(&str, &str); 23] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -64,6 +64,9 @@ const BY_MESSAGE: [(&str, &str); 20] = [
     ("division by zero", "22012"),
     ("a number is too large", OUT_OF_RANGE),
     ("cannot cast string", INVALID_TEXT),
+    ("cannot cast value", INVALID_TEXT),
+    ("invalid input syntax for type interval", "22007"),
+    ("a regular expression is not valid", "2201B"),
     ("malformed array literal", INVALID_TEXT),
     ("error parsing timestamp", "22007"),
     ("LIMIT must be", "2201W"),
@@ -160,6 +163,7 @@ fn state_of(error: &Error) -> &'static str {
     let said = match () {
         () if message.contains("is in several of the tables") => Some("42702"),
         () if message.contains("is neither in GROUP BY") => Some("42803"),
+        () if message.starts_with("cannot cast to ") && message.contains(". Overflowing on ") => Some(OUT_OF_RANGE),
         () => BY_MESSAGE.iter().find(|(start, _)| message.starts_with(start)).map(|(_, state)| *state),
     };
     match error.kind() {

@@ -107,6 +107,22 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
 }
 
 #[tokio::test]
+async fn an_invalid_regular_expression_is_a_mistake_in_the_query() {
+    let rows = "(VALUES ('a'), ('b')) AS t (sku)";
+    for (call, reason) in [
+        ("sku ~ '('", "unclosed group"),
+        ("regexp_like(sku, '(')", "unclosed group"),
+        ("regexp_match(sku, '(')", "unclosed group"),
+        ("regexp_replace(sku, '[', 'x')", "unclosed character class"),
+        ("sku SIMILAR TO '('", "unclosed group"),
+        ("regexp_replace(sku, 'a{1000}{1000}{10}', '')", "it is too large"),
+    ] {
+        let said = refused(&format!("SELECT {call} FROM {rows}")).await.to_string();
+        assert_eq!(said, format!("a regular expression is not valid: {reason}"), "{call}");
+    }
+}
+
+#[tokio::test]
 async fn no_message_of_the_engine_comes_through_raw() {
     let raw = [
         "Error during",
