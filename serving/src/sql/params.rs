@@ -217,10 +217,28 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
     for (number, array) in arrays(plan, placeholder)? {
         found.entry(number).or_insert(array);
     }
+    for number in in_limits(plan)? {
+        let is_given = number.checked_sub(1).and_then(|index| given.get(index)?.as_ref()).is_some();
+        if !is_given {
+            found.entry(number).or_insert(DataType::Int64);
+        }
+    }
     let all = plan.get_parameter_names()?.iter().filter_map(|name| name[1..].parse::<usize>().ok()).max().unwrap_or_default();
     let type_of =
         |number: usize| found.get(&number).cloned().or_else(|| given.get(number - 1).cloned().flatten()).unwrap_or(DataType::Utf8);
     Ok((1..=all.max(given.len())).map(type_of).collect())
+}
+
+/// The parameters that are a LIMIT or an OFFSET.
+fn in_limits(plan: &LogicalPlan) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            found.extend([&limit.skip, &limit.fetch].into_iter().flatten().filter_map(|expr| placeholder(expr)));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 /// A parameter that is cast, by us or in the text, is of that type.
