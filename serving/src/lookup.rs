@@ -21,7 +21,7 @@ use types::{Error, Result};
 
 use crate::admission::Place;
 use crate::answerer::WantedPaths;
-use crate::follower::{Counted, Follower};
+use crate::follower::{CountedEvents, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -101,7 +101,7 @@ async fn context_after(
         return Ok(context);
     };
     drop(context);
-    follower.wait_for(position, Counted::Committed).await?;
+    follower.wait_for(position, CountedEvents::Committed).await?;
     Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List))
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use access::{Action, Object, Principal, allow, may};
 use arrow::datatypes::DataType;
 use catalog::Catalog;
+use committed::registry::{LiveView, Registry};
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
 use engine::fresh::{Fresh, FreshLayer, LayerObserver, ViewVersion};
@@ -145,7 +146,10 @@ impl Node {
         after: Option<&Vector>,
     ) -> Result<Response> {
         allow(&self.1, Action::Read, Object::View(view))?;
-        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, after, paths, principal: &self.1 }).await
+        let request = Request { view, keys, as_of, after, paths, principal: &self.1 };
+        let mut response = lookup::look_up(&self.0.follower, &self.0.runtime, request).await?;
+        self.hide_others(&mut response.meta.cut)?;
+        Ok(response)
     }
 
     /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before
@@ -158,7 +162,10 @@ impl Node {
         if let Some(position) = after {
             self.wait_for(position).await?;
         }
-        lookup::look_up_views(&self.0.follower, &self.0.runtime, ViewsRequest { views, as_of, after, principal: &self.1 }).await
+        let request = ViewsRequest { views, as_of, after, principal: &self.1 };
+        let mut response = lookup::look_up_views(&self.0.follower, &self.0.runtime, request).await?;
+        self.hide_others(&mut response.meta.cut)?;
+        Ok(response)
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
@@ -186,7 +193,9 @@ impl Node {
     ) -> Result<QueryResponse> {
         after.as_ref().map_or(Ok(()), |position| self.check_position(position))?;
         let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
-        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref()).await
+        let mut response = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref()).await?;
+        self.hide_others(&mut response.meta.cut)?;
+        Ok(response)
     }
 
     /// Waits until an answer counts everything before this position, so that who appended reads what it wrote. An
@@ -200,23 +209,33 @@ impl Node {
         self.0.follower.wait_for(position, CountedEvents::WithFresh).await
     }
 
-    /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.
     fn check_position(&self, position: &Vector) -> Result<()> {
         let registry = &self.read_view()?.loaded.registry;
-        let reads = |stream: &str| {
-            let mut views = registry.views.iter().filter(|view| view.plan.reads(stream));
-            views.any(|view| may(&self.1, Action::Read, Object::View(&view.name)))
-        };
-        let is_allowed = |stream: &str| {
-            let of_stream = [Action::Read, Action::Append].into_iter().any(|action| may(&self.1, action, Object::Stream(stream)));
-            registry.streams.contains_key(stream) && (of_stream || reads(stream))
-        };
-        match position.iter().find(|(partition, _)| !is_allowed(&partition.stream)) {
+        let is_known = |stream: &Arc<str>| registry.streams.contains_key(stream) && self.may_know(registry, stream);
+        match position.iter().find(|(partition, _)| !is_known(&partition.stream)) {
             Some((partition, _)) => {
                 Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
             }
             None => Ok(()),
         }
+    }
+
+    /// Takes the streams out of a position that this principal may not know of. Who may list all partitions sees all.
+    pub(crate) fn hide_others(&self, position: &mut Vector) -> Result<()> {
+        if may(&self.1, Action::Read, Object::System("partitions")) {
+            return Ok(());
+        }
+        let registry = &self.read_view()?.loaded.registry;
+        let known: Vec<Arc<str>> = registry.streams.keys().filter(|stream| self.may_know(registry, stream)).cloned().collect();
+        *position = position.of_streams(&known);
+        Ok(())
+    }
+
+    /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.
+    fn may_know(&self, registry: &Registry, stream: &str) -> bool {
+        let reads_view = |view: &LiveView| view.plan.reads(stream) && may(&self.1, Action::Read, Object::View(&view.name));
+        [Action::Read, Action::Append].into_iter().any(|action| may(&self.1, action, Object::Stream(stream)))
+            || registry.views.iter().any(reads_view)
     }
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.

@@ -164,7 +164,7 @@ pub(crate) async fn query(
                 // The archive has to answer one of its views, and has what is committed.
                 Some(position) => {
                     drop(response);
-                    follower.wait_for(position, Counted::Committed).await?;
+                    follower.wait_for(position, CountedEvents::Committed).await?;
                 }
             },
             outcome => return follower.report_damage(outcome).await,

@@ -26,6 +26,7 @@ use super::apart::apart;
 use super::events::{not_appended, record_of, texts};
 use super::input::{Body, Json, Name, json_bytes, parameters};
 use super::problem::Problem;
+use crate::node::Node;
 use crate::read_view::ReadView;
 use crate::scoring::{EventOutcome, RepeatedEvent, Scorer, StoredEvent};
 
@@ -81,7 +82,7 @@ pub(super) async fn score(
         refuse_paused(sink)?;
         let event = one_event(plan, &body)?;
         match options.store {
-            false => ask(&app, scorer, (sink, plan), &event).await,
+            false => ask(&app.node.acting_for(principal), scorer, (sink, plan), &event).await,
             true => {
                 allow(&principal, Action::Append, Object::Stream(&plan.stream.name))?;
                 store(&app, scorer, sink, event, options.within).await
@@ -91,13 +92,14 @@ pub(super) async fn score(
     .await
 }
 
-async fn ask(app: &App, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &SinkPlan), event: &NewRecord) -> Result<Response, Problem> {
+async fn ask(node: &Node, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &SinkPlan), event: &NewRecord) -> Result<Response, Problem> {
     let views: BTreeSet<Arc<str>> = plan.joins.iter().map(|join| join.plan.view.clone()).collect();
-    let read_view = app.node.read_view_of(&views.into_iter().collect::<Vec<_>>()).await?;
+    let read_view = node.read_view_of(&views.into_iter().collect::<Vec<_>>()).await?;
     // It may have been changed meanwhile: the answer is of one catalog state.
     let sink = live(&read_view, &sink.name)?;
     refuse_paused(sink)?;
-    let scored = scorer.score(&read_view, sink, event).await?;
+    let mut scored = scorer.score(&read_view, sink, event).await?;
+    node.hide_others(&mut scored.meta.cut)?;
     count(&sink.name, "ask", scored.outcome.name());
     let meta = serde_json::to_value(&scored.meta).map_err(|error| Error::internal(error.to_string()))?;
     Ok(answer(scored.outcome.name(), scored.outcome.row(), &[("meta", meta)]))

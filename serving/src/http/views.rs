@@ -121,10 +121,10 @@ pub(super) async fn row(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let AskedRow { key, as_of, after, paths } = key_of(query.as_deref().unwrap_or_default())?;
-    if let Some(position) = &after {
-        app.node.wait_for(position).await?;
-    }
     let node = app.node.acting_for(principal);
+    if let Some(position) = &after {
+        node.wait_for(position).await?;
+    }
     let response = node.lookup_after(&view, Keys::Text(vec![key]), as_of, paths, after.as_ref()).await?;
     match is_large(&response) {
         true => apart(async move { one_row(&response) }).await,
@@ -231,10 +231,10 @@ async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
     let after = asked.after.as_deref().map(position).transpose()?;
-    if let Some(position) = &after {
-        app.node.wait_for(position).await?;
-    }
     let node = app.node.acting_for(principal);
+    if let Some(position) = &after {
+        node.wait_for(position).await?;
+    }
     let response = node.lookup_after(&view, Keys::Json(asked.keys), as_of, paths, after.as_ref()).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;

@@ -5,21 +5,45 @@
 /// Reads `[+-] digits [. digits] [e [+-] digits]` with at least one digit before or after the point: JSON numbers, and
 /// the looser forms in texts (`+5`, `007`, `.5`). The exponent may have any size: `0e999999999` is 0.
 pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
-    let (negative, rest) = match text.as_bytes() {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
+    let (negative, rest) = signed(text);
     if let Some(magnitude) = short(rest, scale) {
         return Some(if negative { -magnitude } else { magnitude });
     }
-    let (digits, exponent) = match rest.iter().position(|byte| matches!(byte, b'e' | b'E')) {
-        Some(at) => (&rest[..at], exponent(&rest[at + 1..])?),
-        None => (rest, 0),
+    let (mantissa, power) = parts(rest)?;
+    let magnitude = shift(mantissa, power.saturating_add(scale))?;
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// Returns the same, rounded down to an integer.
+pub(super) fn floored(text: &str, scale: i64) -> Option<i128> {
+    if let Some(exact) = scaled(text, scale) {
+        return Some(exact);
+    }
+    let (negative, rest) = signed(text);
+    let (mantissa, power) = parts(rest)?;
+    let behind = u32::try_from(power.saturating_add(scale).checked_neg()?).ok()?;
+    let value = if negative { -mantissa } else { mantissa };
+    // Of a power that 128 bits cannot hold every mantissa is a fraction.
+    Some(self::power(behind).map_or(-i128::from(negative), |unit| value.div_euclid(unit)))
+}
+
+/// Whether a number is negative, and the rest of its text.
+fn signed(text: &str) -> (bool, &[u8]) {
+    match text.as_bytes() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    }
+}
+
+/// Reads a number without a sign as `mantissa * 10^power`. `None` also for a mantissa that 128 bits cannot hold.
+fn parts(text: &[u8]) -> Option<(i128, i64)> {
+    let (digits, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+        None => (text, 0),
     };
     let (mantissa, power) = mantissa(digits)?;
-    let magnitude = shift(mantissa?, exponent.saturating_add(power).saturating_add(scale))?;
-    Some(if negative { -magnitude } else { magnitude })
+    Some((mantissa?, exponent.saturating_add(power)))
 }
 
 /// The fast path for most numbers: at most 19 digits, no exponent, and no finer than the scale. `None` for all other

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use super::number::scaled;
+use super::number::floored;
 use super::spelling;
 use super::time::{self, TimeError, format_date, format_timestamp};
 use definitions::{ColumnType, TimeUnit};
@@ -196,7 +196,7 @@ fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<ColumnValue<'a>, 
         return Err(match unit {
             None if is_number(json) => wrong("; for numbers give the column a unit: OPTIONS (unit = 's', 'ms', 'us' or 'ns')"),
             None => wrong(""),
-            Some(_) => wrong(", or a number in the column's unit, exact to the microsecond"),
+            Some(_) => wrong(", or a number in the column's unit"),
         });
     };
     time::parse_timestamp(&text).map(ColumnValue::Timestamp).map_err(|error| match error {
@@ -205,13 +205,13 @@ fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<ColumnValue<'a>, 
     })
 }
 
-/// Converts a number of the unit to microseconds. Nanoseconds are floored.
+/// Converts a number of the unit to microseconds, rounded down.
 fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
     match unit {
-        TimeUnit::Seconds => scaled(number, 6),
-        TimeUnit::Millis => scaled(number, 3),
-        TimeUnit::Micros => scaled(number, 0),
-        TimeUnit::Nanos => scaled(number, 0).map(|nanos| nanos.div_euclid(1000)),
+        TimeUnit::Seconds => floored(number, 6),
+        TimeUnit::Millis => floored(number, 3),
+        TimeUnit::Micros => floored(number, 0),
+        TimeUnit::Nanos => floored(number, 0).map(|nanos| nanos.div_euclid(1000)),
     }
 }
 

@@ -2,6 +2,7 @@ use access::{Grant, Keyring, NewToken, Only, new_token};
 use catalog::Role;
 use serde_json::json;
 use types::ErrorKind;
+use types::vector::Vector;
 
 use super::*;
 use crate::harness::{Harness, NOW};
@@ -213,6 +214,31 @@ async fn rows_of_several_views_need_the_right_to_read_each() {
     let writer = server.token(Role::Writer, &[], &[], None);
     assert_eq!(server.post("/v1/rows", &writer, r#"{"views": {"velocity": []}}"#).await.status, 403);
     assert_eq!(server.post("/v1/rows", "", r#"{"views": {}}"#).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_has_the_streams_that_its_principal_may_know_of() {
+    let server = Protected::new(&[]).await;
+    let one = r#"{"query": "SELECT 1"}"#;
+    let cut = async |token: &str| {
+        let token = server.post("/v1/sql", token, one).await.json()["meta"]["cut"].as_str().unwrap().to_owned();
+        Vector::from_token(&token).unwrap().to_string()
+    };
+    let whole = cut(&server.token(Role::Admin, &[], &[], None)).await;
+    assert!(whole.contains("payments/0:"), "{whole}");
+    let reader = server.token(Role::Reader, &["velocity"], &[], None);
+    assert_eq!(cut(&reader).await, whole, "a reader of a view over the stream");
+    let other = server.token(Role::Reader, &[], &["other"], None);
+    assert_eq!(cut(&other).await, Vector::new().to_string());
+
+    let row = server.get("/v1/views/velocity/row?device=a", &reader).await.json()["meta"]["cut"].as_str().unwrap().to_owned();
+    assert_eq!(server.get(&format!("/v1/views/velocity/row?device=a&_after={row}"), &reader).await.status, 200);
+    // What a reader of the view may know of, and does not exist.
+    for path in ["/v1/views/velocity/row?device=a&_after=other/0:1", "/v1/views/velocity/row?device=a&_after=none/0:1"] {
+        assert_eq!(server.get(path, &reader).await.status, 404, "{path}");
+    }
+    let after = json!({ "query": "SELECT 1", "after": row }).to_string();
+    assert_eq!((server.post("/v1/sql", &reader, &after).await.status, server.post("/v1/sql", &other, &after).await.status), (200, 404));
 }
 
 #[tokio::test(flavor = "multi_thread")]

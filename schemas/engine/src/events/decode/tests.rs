@@ -112,7 +112,7 @@ fn timestamps_take_any_offset_but_need_one() {
 }
 
 #[test]
-fn timestamps_as_numbers_are_exact_in_their_unit() {
+fn timestamps_as_numbers_are_read_to_the_microsecond_in_their_unit() {
     let read = |unit, json: &str| {
         let record = format!(r#"{{"ts":{json}}}"#);
         let decoder = decoder_with(|stream| stream.columns[0].unit = Some(unit), &[]);
@@ -125,7 +125,9 @@ fn timestamps_as_numbers_are_exact_in_their_unit() {
     assert_eq!(read(TimeUnit::Nanos, "-1"), Ok(-1));
     assert_eq!(read(TimeUnit::Nanos, "1714566600123456789"), Ok(1_714_566_600_123_456));
     assert_eq!(read(TimeUnit::Seconds, r#""2024-05-01T12:30:00Z""#), Ok(1_714_566_600_000_000));
-    assert!(read(TimeUnit::Seconds, "1.0000001").unwrap_err().contains("exact to the microsecond"));
+    assert_eq!(read(TimeUnit::Seconds, "1764327600.1234567"), Ok(1_764_327_600_123_456), "as Python's time.time() may be");
+    assert_eq!(read(TimeUnit::Seconds, "-0.0000001"), Ok(-1), "rounded down, as nanoseconds are");
+    assert!(read(TimeUnit::Seconds, "true").unwrap_err().contains("or a number in the column's unit"));
     assert!(read(TimeUnit::Seconds, "1714566600123").unwrap_err().contains("years 0001 to 9999"));
 }
 

@@ -19,6 +19,25 @@ fn a_fraction_finer_than_the_scale_is_refused_unless_it_is_zeros() {
 }
 
 #[test]
+fn a_finer_fraction_can_be_rounded_down() {
+    for (text, scale, value) in [
+        ("1764327600.1234567", 6, 1_764_327_600_123_456),
+        ("-0.0000001", 6, -1),
+        ("-1.5", 0, -2),
+        ("1.5", 1, 15),
+        ("1999", -3, 1),
+        ("-1", -3, -1),
+        ("1e-999999999999", 6, 0),
+        ("-1e-40", 0, -1),
+    ] {
+        assert_eq!(floored(text, scale), Some(value), "{text}");
+    }
+    for text in ["1e39", &"9".repeat(60), "", "1.2.3"] {
+        assert_eq!(floored(text, 0), None, "{text}");
+    }
+}
+
+#[test]
 fn overflow_is_refused() {
     assert_eq!(scaled("1e38", 0), Some(10i128.pow(38)));
     assert_eq!(scaled("1e39", 0), None);
