@@ -14,7 +14,7 @@ use event_alerts::{Alerts, StalledAlerts};
 use event_log::Log;
 use event_sinks::{SinkSettings, Sinks};
 use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
-use speed::{ProcessIds, Speed};
+use speed::{CheckpointWriters, ProcessIds, Speed};
 use storage::ObjectStorage;
 use tokio::sync::watch;
 use types::tiles::{Clock, Micros};
@@ -93,18 +93,19 @@ impl Installation {
     pub fn speed_workers(&self, fresh: Option<Fresh>) -> Vec<Speed> {
         let workers = self.settings.speed.workers.max(1);
         let name = |number: u32| if number == 0 { self.worker.clone() } else { format!("{}-{number}", self.worker) };
-        let ids = ProcessIds::new(self.dedup(), workers as usize);
-        (0..workers).map(|number| self.speed_of(&name(number), workers, &ids, fresh.as_ref().map(Fresh::for_worker))).collect()
+        let (ids, writers) = (ProcessIds::new(self.dedup(), workers as usize), CheckpointWriters::default());
+        let fresh = || fresh.as_ref().map(Fresh::for_worker);
+        (0..workers).map(|number| self.speed_of(&name(number), workers, (&ids, &writers), fresh())).collect()
     }
 
     /// Returns one worker of the speed layer, alone in its process. `worker` must be unique among the installation's
     /// workers.
     pub fn speed(&self, worker: &str, fresh: Option<Fresh>) -> Speed {
-        self.speed_of(worker, 1, &ProcessIds::new(self.dedup(), 1), fresh)
+        self.speed_of(worker, 1, (&ProcessIds::new(self.dedup(), 1), &CheckpointWriters::default()), fresh)
     }
 
     /// Returns one of `workers` workers, which share the process's memory limits.
-    fn speed_of(&self, worker: &str, workers: u32, ids: &ProcessIds, fresh: Option<Fresh>) -> Speed {
+    fn speed_of(&self, worker: &str, workers: u32, (ids, writers): (&ProcessIds, &CheckpointWriters), fresh: Option<Fresh>) -> Speed {
         let speed = &self.settings.speed;
         let share = |bytes: u64| to_usize(bytes / u64::from(workers));
         let settings = speed::WorkerSettings {
@@ -126,6 +127,7 @@ impl Installation {
             sinks: None,
             registration: None,
             ids: ids.clone(),
+            writers: writers.clone(),
             settings,
             clock: clock(),
             progress: Default::default(),

@@ -11,6 +11,7 @@ use storage::ObjectStorage;
 use types::Result;
 use types::tiles::Clock;
 
+use crate::checkpoint::CheckpointWriters;
 use crate::let_go::ProcessIds;
 use crate::progress::WorkerProgress;
 use crate::registration::Registration;
@@ -49,6 +50,8 @@ pub struct Speed {
     pub registration: Option<Registration>,
     /// The workers of a process share them.
     pub ids: ProcessIds,
+    /// Shared by them, too.
+    pub writers: CheckpointWriters,
     pub settings: WorkerSettings,
     pub clock: Clock,
     /// What the worker is doing, for those who watch it.

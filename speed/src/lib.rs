@@ -31,6 +31,7 @@ mod subscriptions;
 mod views;
 mod worker;
 
+pub use checkpoint::CheckpointWriters;
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
 pub use layer::{Speed, WorkerSettings};
 pub use let_go::ProcessIds;

@@ -136,6 +136,7 @@ impl Harness {
             sinks: None,
             registration: None,
             ids: speed::ProcessIds::new(self.dedup(), 1),
+            writers: Default::default(),
             settings: speed::WorkerSettings {
                 worker: name.to_owned(),
                 group: "basestream".into(),

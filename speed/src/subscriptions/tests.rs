@@ -23,6 +23,7 @@ async fn speed_layer(folder: &Path) -> Speed {
         sinks: None,
         registration: None,
         ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
+        writers: Default::default(),
         settings: WorkerSettings {
             worker: "w".into(),
             group: "g".into(),

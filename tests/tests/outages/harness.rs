@@ -101,6 +101,7 @@ impl Engines {
             sinks: None,
             registration: None,
             ids: speed::ProcessIds::new(dedup, 1),
+            writers: Default::default(),
             settings: speed::WorkerSettings {
                 worker: name.to_owned(),
                 group: self.topic.clone(),

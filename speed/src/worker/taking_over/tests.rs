@@ -109,6 +109,7 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         sinks: None,
         registration: None,
         ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
+        writers: Default::default(),
         settings: WorkerSettings {
             worker: "worker".into(),
             group: "basestream".into(),
