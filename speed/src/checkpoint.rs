@@ -1,9 +1,7 @@
 //! Writes a checkpoint: first the files, durable and under fresh names, then one transaction that records them and
 //! advances the partitions.
 
-use std::num::NonZero;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use catalog::{Add, CheckpointRecord, Commit, Expect, SinkClaim, checkpoint_commit};
@@ -11,7 +9,6 @@ use committed::registry::LiveView;
 use engine::fresh::FreshLayer;
 use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -30,28 +27,6 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// States are merged, and encoded, about this many bytes at a time.
 const MERGED_AT_ONCE_BYTES: usize = 1 << 20;
-
-/// How many of a process's workers write the files of a checkpoint at a time: that takes a processor for a second or so,
-/// and half of the processors are left to the events that come in meanwhile. Cheap to clone; the workers share one.
-#[derive(Debug, Clone)]
-pub struct CheckpointWriters(Arc<Semaphore>);
-
-impl Default for CheckpointWriters {
-    fn default() -> Self {
-        Self::new((available_parallelism().map_or(1, NonZero::get) / 2).max(1))
-    }
-}
-
-impl CheckpointWriters {
-    fn new(at_once: usize) -> Self {
-        Self(Arc::new(Semaphore::new(at_once)))
-    }
-
-    /// Waits for its turn. Who asked first comes first.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit> {
-        self.0.clone().acquire_owned().await.map_err(|_| Error::internal("checkpoints have no turns any more"))
-    }
-}
 
 /// A checkpoint in progress. Dropping it gives it up.
 pub(crate) struct Checkpoint {

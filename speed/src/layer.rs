@@ -11,11 +11,11 @@ use storage::ObjectStorage;
 use types::Result;
 use types::tiles::Clock;
 
-use crate::checkpoint::CheckpointWriters;
 use crate::let_go::ProcessIds;
 use crate::progress::WorkerProgress;
 use crate::registration::Registration;
 use crate::sinks::EventSinks;
+use crate::writers::CheckpointWriters;
 
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {

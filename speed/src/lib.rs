@@ -30,8 +30,8 @@ mod stalls;
 mod subscriptions;
 mod views;
 mod worker;
+mod writers;
 
-pub use checkpoint::CheckpointWriters;
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
 pub use layer::{Speed, WorkerSettings};
 pub use let_go::ProcessIds;
@@ -43,3 +43,4 @@ pub use registration::Registration;
 pub use replay::Replay;
 pub use sinks::{Accepted, EventSinks, WorkerSinks};
 pub use stalls::{SINK_STALLED, Stall};
+pub use writers::CheckpointWriters;

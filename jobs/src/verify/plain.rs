@@ -62,9 +62,9 @@ pub struct Plain {
     /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
     /// each column that can be.
     pub past_sql: Option<String>,
-    /// Where some column collects values, up to `max_state_bytes`: `sql` with a BOOLEAN as one more column, the last one.
-    /// It is false only for rows of which no value is past a limit. Cheaper than `past_sql`, which is needed only where
-    /// a row says so.
+    /// Where some column collects values, up to `max_state_bytes`: `sql` with a BOOLEAN as one more column, the last
+    /// one. It is false only for rows of which no value is past a limit. Cheaper than `past_sql`, which is needed only
+    /// where a row says so.
     pub may_be_past_sql: Option<String>,
     /// With more neighbours than this a linked view is estimated.
     pub max_degree: u32,

@@ -181,8 +181,8 @@ impl ObjectStorage {
         Ok(content)
     }
 
-    /// Does so for several small files. From a folder they are read one after the other on one thread: handing each to a
-    /// thread of its own would take longer than to read it.
+    /// Does so for several small files. From a folder they are read one after the other on one thread: handing each to
+    /// a thread of its own would take longer than to read it.
     pub(crate) async fn get_each_checked(&self, files: &[KnownFile]) -> Result<Vec<Bytes>> {
         let Some(local) = &self.local else {
             let contents = files.iter().map(|file| self.get_checked(&file.path, file.bytes, file.checksum));

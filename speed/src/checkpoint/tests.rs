@@ -9,6 +9,7 @@ use super::*;
 use crate::decide::DedupSettings;
 use crate::layer::WorkerSettings;
 use crate::let_go::ProcessIds;
+use crate::writers::CheckpointWriters;
 
 async fn speed_layer(folder: &Path) -> Speed {
     Speed {
@@ -64,10 +65,4 @@ async fn the_checkpoints_of_a_process_are_written_in_turn() {
     // Each gives its turn back.
     committed().await;
     committed().await;
-}
-
-#[test]
-fn half_of_the_processors_write_checkpoints_and_one_at_the_least() {
-    let processors = available_parallelism().unwrap().get();
-    assert_eq!(CheckpointWriters::default().0.available_permits(), if processors < 4 { 1 } else { processors / 2 });
 }

@@ -21,10 +21,11 @@ pub(super) fn floored(text: &str, scale: i64) -> Option<i128> {
     }
     let (negative, rest) = signed(text);
     let (mantissa, power) = parts(rest)?;
-    let behind = u32::try_from(power.saturating_add(scale).checked_neg()?).ok()?;
+    let behind = u64::try_from(power.saturating_add(scale).checked_neg()?).ok()?;
+    let unit = u32::try_from(behind).ok().and_then(self::power);
     let value = if negative { -mantissa } else { mantissa };
     // Of a power that 128 bits cannot hold every mantissa is a fraction.
-    Some(self::power(behind).map_or(-i128::from(negative), |unit| value.div_euclid(unit)))
+    Some(unit.map_or(-i128::from(negative), |unit| value.div_euclid(unit)))
 }
 
 /// Whether a number is negative, and the rest of its text.
