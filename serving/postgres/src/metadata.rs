@@ -43,6 +43,8 @@ mod functions;
 mod information;
 mod spellings;
 
+pub(crate) use spellings::oid_params;
+
 /// The database that clients see, whatever they connect to.
 pub(crate) const DATABASE: &str = "basestream";
 const PUBLIC: &str = "public";

@@ -1,6 +1,8 @@
 //! A statement that has rows: what its columns and parameters are, and its rows. Views, streams and `system.*` are
 //! answered by the node, `pg_catalog` and `information_schema` by the metadata session.
 
+use std::collections::BTreeMap;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -13,7 +15,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::columns::{WireType, wire_types};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, oid_params};
 use crate::rows::plain;
 
 /// What answers a statement.
@@ -55,12 +57,13 @@ impl QueryEngine {
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
     pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
-        let described = match is_metadata(sql, &read_view) {
-            true => self.metadata.describe(sql, &of_client, read_view).await?,
-            false => self.node.describe(read_view, sql, &of_client).await?,
+        let (described, oids) = match is_metadata(sql, &read_view) {
+            true => (self.metadata.describe(sql, &of_client, read_view).await?, oid_params(sql)),
+            false => (self.node.describe(read_view, sql, &of_client).await?, BTreeMap::new()),
         };
-        let oid_of = |(index, data_type): (usize, &DataType)| match given.get(index) {
-            Some(oid) if *oid != 0 => *oid,
+        let oid_of = |(index, data_type): (usize, &DataType)| match (given.get(index), oids.get(&(index + 1))) {
+            (Some(given), _) if *given != 0 => *given,
+            (_, Some(cast)) => cast.oid(),
             _ => param_type(data_type, described.uuid_params.get(index).copied().unwrap_or_default()),
         };
         let params = described.params.iter().enumerate().map(oid_of).collect();
@@ -167,7 +170,7 @@ const FUNCTIONS: [&str; 15] = [
 const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", "current_role", "current_schema"];
 
 /// Types of what the catalog has, whose values are its OIDs.
-const TYPES: [&str; 4] = ["regclass", "regtype", "regproc", "regnamespace"];
+const TYPES: [&str; 5] = ["oid", "regclass", "regtype", "regproc", "regnamespace"];
 
 /// Whether a statement names what PostgreSQL's catalog has, and no table of ours.
 pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
@@ -213,6 +216,7 @@ mod tests {
             "SELECT current_user, current_schema ()",
             "SELECT CAST('x' AS pg_catalog.text)",
             "SELECT 'per_device' :: regclass",
+            "SELECT $1::oid, '{23}'::oid[]",
         ] {
             assert!(names_the_catalog(sql, is_ours) && may_name_the_catalog(sql), "{sql}");
         }
@@ -221,7 +225,7 @@ mod tests {
             "SELECT 'pg_class' AS information_schema",
             "SELECT n FROM pg_bench -- pg_class",
             "SELECT \"current_user\" FROM v",
-            "SELECT regclass FROM v",
+            "SELECT regclass, oid FROM v",
             "SELECT 1",
         ] {
             assert!(!names_the_catalog(sql, is_ours), "{sql}");

@@ -1,6 +1,8 @@
 //! `pg_catalog` and `information_schema`, as clients ask them. What psql, JDBC and SQLAlchemy ask is in
 //! `tests/clients`.
 
+use tokio_postgres::types::Type;
+
 use crate::server::{Server, error_of, one, texts};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,6 +41,23 @@ async fn a_table_keeps_its_oid() {
     server.run("per_device").await;
     texts(&other, "SELECT count(*) FROM pg_catalog.pg_attribute").await;
     assert_eq!((oid(&other, "events").await, oid(&client, "per_device").await), (events, view));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_that_are_cast_to_oids_are_oids() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let names = "SELECT typname FROM pg_type WHERE oid";
+    let one_type = client.prepare(&format!("{names} = $1::oid")).await.unwrap();
+    assert_eq!(one_type.params(), [Type::OID]);
+    assert_eq!(client.query_one(&one_type, &[&23u32]).await.unwrap().get::<_, &str>(0), "int4");
+    let several = client.prepare(&format!("{names} = ANY($1::oid[]) ORDER BY oid")).await.unwrap();
+    assert_eq!(several.params(), [Type::OID_ARRAY]);
+    let found = client.query(&several, &[&[20u32, 23].as_slice()]).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["int8", "int4"]);
+    let literals = texts(&client, "SELECT '23'::oid, '{23}'::oid[]").await.concat();
+    assert_eq!(literals, [Some("23".to_owned()), Some("{23}".to_owned())]);
     server.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! What clients ask the catalog in words that DataFusion does not plan, and what means the same here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{Expr, Statement};
@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::syntax::SyntaxNode;
+use postgres_types::Type;
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
 const SPELLINGS: [(&str, &str); 10] = [
@@ -71,6 +72,22 @@ pub(super) fn placeholders(sql: &str) -> BTreeSet<String> {
         _ => None,
     };
     tokens(sql).unwrap_or_default().into_iter().filter_map(placeholder).collect()
+}
+
+/// The parameters that a text casts to OIDs, `$1::oid` and `$1::oid[]`, with the types that they have for clients. To
+/// DataFusion they are integers.
+pub(crate) fn oid_params(sql: &str) -> BTreeMap<usize, Type> {
+    let words = words(tokens(sql).unwrap_or_default());
+    let param = |at: usize| {
+        let [Token::Placeholder(name), Token::DoubleColon, Token::Word(cast), after @ ..] = &words[at..] else {
+            return None;
+        };
+        let number = name.strip_prefix('$')?.parse::<usize>().ok()?;
+        let is_array = matches!(after, [Token::LBracket, Token::RBracket, ..]);
+        let described = if is_array { Type::OID_ARRAY } else { Type::OID };
+        cast.value.eq_ignore_ascii_case("oid").then_some((number, described))
+    };
+    (0..words.len()).filter_map(param).collect()
 }
 
 /// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them
@@ -155,6 +172,13 @@ mod tests {
         let expected = "SELECT CASE WHEN a.d THEN (CASE WHEN false THEN concat(CAST($1 AS TEXT), CAST($2 AS TEXT)) END) END, \
             (SELECT oid FROM pg_class) FROM a";
         assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn parameters_that_are_cast_to_oids_are_found() {
+        let found = oid_params("SELECT '$4::oid', $1::int, $2 :: OID[] FROM pg_type WHERE oid = $3::oid OR oid = any($5)");
+        assert_eq!(found, BTreeMap::from([(2, Type::OID_ARRAY), (3, Type::OID)]));
+        assert!(oid_params("SELECT 'unfinished").is_empty());
     }
 
     #[test]
