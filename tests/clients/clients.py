@@ -87,6 +87,19 @@ async def asyncpg_():
     row = await connection.fetchrow("SELECT unit, day, tags, raw, ok, score, amount, ts FROM orders WHERE unit = $1 AND order_id = $2", uuid.UUID(int=1), "o1")
     equal("asyncpg types", tuple(row), (uuid.UUID(int=1), datetime.date(2026, 2, 2), ["x", "y z"], b"\x00\xff", False, 0.125, decimal.Decimal("0.01"), datetime.datetime(2026, 3, 1, 0, 1, tzinfo=UTC)))
     equal("asyncpg numeric", await connection.fetchval("SELECT count(*) FROM orders WHERE amount = $1", decimal.Decimal("0.01")), 1)
+    at, unit = datetime.datetime(2026, 3, 1, 0, 1, tzinfo=UTC), uuid.UUID(int=1)
+    # It asks the catalog for the items of an array that it does not know yet.
+    for array, items in [("SMALLINT", [1, None]), ("INT", [-7, 8]), ("BIGINT", [2**53 + 1, None]), ("DOUBLE PRECISION", [0.125, None]), ("BOOLEAN", [True, None]),
+                         ("TEXT", ["x", "y z", None]), ("TIMESTAMPTZ", [at, None]), ("DATE", [datetime.date(2026, 2, 2)]), ("BYTEA", [b"\x00\xff"]),
+                         ("NUMERIC(18,2)", [decimal.Decimal("0.01"), None]), ("INT", [])]:
+        equal(f"asyncpg {array}[]", await connection.fetchval(f"SELECT $1::{array}[]", items), items)
+    equal("asyncpg UUID[]", await connection.fetchval("SELECT $1::uuid[]", [unit, None]), [str(unit), None])
+    for column, value in [("unit", unit), ("day", datetime.date(2026, 2, 2)), ("amount", decimal.Decimal("0.01")), ("raw", b"\x00\xff"), ("ok", False), ("score", 0.125),
+                          ("ts", at), ("order_id", "o1"), ("CAST(score * 8 AS SMALLINT)", 1), ("CAST(score * 8 AS INT)", 1), ("CAST(score * 8 AS BIGINT)", 1)]:
+        found = await connection.fetchval(f"SELECT count(*) FROM orders WHERE order_id = 'o1' AND {column} = ANY($1)", [value])
+        equal(f"asyncpg {column} = ANY", found, 1)
+    lists = await connection.fetchrow("SELECT array_agg(score ORDER BY ts), array_agg(amount ORDER BY ts), array_agg(ts ORDER BY ts) FROM orders WHERE order_id IN ('o1', 'o2')")
+    equal("asyncpg lists", tuple(lists), ([0.125, 0.25], [decimal.Decimal("0.01"), decimal.Decimal("0.02")], [at, at + datetime.timedelta(minutes=1)]))
     async with connection.transaction():
         rows = 0
         async for _ in connection.cursor("SELECT * FROM orders", prefetch=100):

@@ -1,10 +1,12 @@
-//! What Grafana, DBeaver and Metabase ask when they connect and when someone browses, as their public sources send it.
+//! What Grafana, DBeaver and Metabase ask when they connect and when someone browses, and asyncpg of types, as their
+//! public sources send it.
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use crate::server::texts;
 
+mod asyncpg;
 mod dashboard;
 mod dbeaver;
 mod grafana;

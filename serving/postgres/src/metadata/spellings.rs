@@ -11,7 +11,7 @@ use definitions::syntax::SyntaxNode;
 use postgres_types::Type;
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 10] = [
+const SPELLINGS: [(&str, &str); 14] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
@@ -43,6 +43,30 @@ const SPELLINGS: [(&str, &str); 10] = [
             "c"."ordinal_position")"#,
         "CAST(NULL AS TEXT)",
     ),
+    // asyncpg: the type that a domain is of in the end. No domain is of another one.
+    (
+        "(WITH RECURSIVE typebases(oid, depth) AS (
+            SELECT t2.typbasetype AS oid, 0 AS depth FROM pg_type t2 WHERE t2.oid = t.oid
+            UNION ALL
+            SELECT t2.typbasetype AS oid, tb.depth + 1 AS depth FROM pg_type t2, typebases tb
+            WHERE tb.oid = t2.oid AND t2.typbasetype != 0
+        ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)",
+        "t.typbasetype",
+    ),
+    // asyncpg: the attributes of types that have several, and then the types of these. No column is of such a type.
+    (
+        "(SELECT array_agg(ia.atttypid ORDER BY ia.attnum)
+            FROM pg_attribute ia INNER JOIN pg_class c ON (ia.attrelid = c.oid)
+            WHERE ia.attnum > 0 AND NOT ia.attisdropped AND c.reltype = t.oid)",
+        "CAST(NULL AS TEXT[])",
+    ),
+    (
+        "(SELECT array_agg(ia.attname::text ORDER BY ia.attnum)
+            FROM pg_attribute ia INNER JOIN pg_class c ON (ia.attrelid = c.oid)
+            WHERE ia.attnum > 0 AND NOT ia.attisdropped AND c.reltype = t.oid)",
+        "CAST(NULL AS TEXT[])",
+    ),
+    ("ti.oid = any(tt.attrtypoids)", "false"),
 ];
 
 static TOKENS: LazyLock<Vec<(Vec<Token>, &str)>> =
