@@ -208,7 +208,7 @@ fn planning(text: &str) -> String {
         let column = column.rsplit('.').next().unwrap_or(column);
         return format!("the column \"{column}\" is neither in GROUP BY nor inside an aggregate: expected it in one of them");
     }
-    if let Some(name) = between("Projections require unique expression names but the expression \"", "\"") {
+    if let Some(name) = between("Projections require unique expression names but the expression \"", "\" at position ") {
         let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
         // The expression comes before an alias, the table before a column.
         let alias = name.rsplit_once(" AS ").map(|(_, alias)| alias).filter(|alias| is_name(alias));

@@ -52,6 +52,10 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
             "two columns are called \"items.sku || 'it''s'\": expected different names (.. AS another)",
         ),
         (
+            r#"SELECT sku || ' 2"', sku || ' 2"' FROM items"#,
+            r#"two columns are called "items.sku || ' 2"'": expected different names (.. AS another)"#,
+        ),
+        (
             "SELECT order_id FROM orders WHERE revenue + 3",
             "cannot create filter with non-boolean predicate 'orders.revenue + 3' returning DECIMAL(23, 2)",
         ),
