@@ -276,6 +276,7 @@ async fn plan(
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     casts::rewrite(&mut asked.statement)?;
+    let told_apart = column_names::tell_apart(&mut asked.statement);
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
@@ -288,7 +289,7 @@ async fn plan(
     statement::allow(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
-    let plan = column_names::as_sql(plan)?;
+    let plan = column_names::named(plan, &told_apart)?;
     Ok(PlannedQuery { session, state, context, plan, uuids, columns })
 }
 

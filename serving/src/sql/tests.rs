@@ -381,6 +381,27 @@ async fn a_column_without_an_alias_is_named_as_sql() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_column_may_be_selected_again_and_cast() {
+    let harness = Harness::filled().await;
+    for (sql, expected) in [
+        ("SELECT n_1h, n_1h::text, (n_1h) FROM velocity WHERE device = 'a'", r#"{"n_1h":2,"n_1h_2":"2","n_1h_3":2}"#),
+        ("SELECT v.n_1h::text, v.n_1h FROM velocity v WHERE device = 'a'", r#"{"n_1h":"2","n_1h_2":2}"#),
+        ("SELECT n, n::text FROM totals ORDER BY n DESC LIMIT 1", r#"{"n":6,"n_2":"6"}"#),
+        ("SELECT DISTINCT n, CAST(n AS INT), n + 1 AS m FROM totals", r#"{"n":6,"n_2":6,"m":7}"#),
+        ("SELECT *, n::text, 3 FROM totals", r#"{"n":6,"amount":"125.75","n_2":"6","3":3}"#),
+        ("SELECT a.n, b.n FROM totals a JOIN totals b ON a.n = b.n", r#"{"n":6,"n_2":6}"#),
+    ] {
+        assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
+    }
+    let sql = "SELECT n, n::text FROM totals";
+    let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+    assert!(described.schema.fields().iter().all(|field| field.name() == "n"), "{described:?}");
+    assert!(plan(&harness, sql).await.contains("LookupExec: view="));
+    let refused = refusal(&harness, "SELECT n + 1, n + 1 FROM totals").await;
+    assert!(refused.contains("two columns are called \"totals.n + 1\""), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let harness = Harness::filled().await;
     let sql =
