@@ -266,9 +266,13 @@ fn summary(sink: &LiveSink) -> Value {
 
 /// The one event of a body, as it is appended.
 fn one_event(plan: &SinkPlan, body: &Body) -> Result<NewRecord> {
+    let expected = || format!("expected one JSON object of the columns of the stream \"{}\"", plan.stream.name);
+    if body.bytes.trim_ascii().is_empty() {
+        return Err(Error::input(format!("the body is empty: {}", expected())));
+    }
     let events = texts(&body.bytes)?;
     let [text] = events.as_slice() else {
-        return Err(Error::input(format!("the body has {} events: expected one JSON object", events.len())));
+        return Err(Error::input(format!("the body has {} events: {}", events.len(), expected())));
     };
     let decoder = Decoder::new(plan.stream.clone())?;
     let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event does not fit the stream: {error}")))?;
