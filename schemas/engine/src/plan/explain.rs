@@ -13,6 +13,7 @@ use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
 use definitions::durations::format_bytes;
 use types::columns::EVENTS;
+use types::sql_types::sql_name;
 use types::tiles::{TimeRange, most_tiles};
 
 /// The result of `explain VIEW`.
@@ -37,7 +38,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, Serialize)]
 pub struct StateExplanation {
     pub aggregate: String,
-    /// Name and Arrow type of each of its fields in a state row.
+    /// Name and SQL type of each of its fields in a state row.
     pub fields: Vec<(String, String)>,
     pub approximate: bool,
     /// For a state that collects values: how much the state of one key may hold (`max_state_bytes`).
@@ -79,7 +80,7 @@ pub fn explain(plan: &ViewPlan) -> Explanation {
             .iter()
             .map(|state| StateExplanation {
                 aggregate: if state.sql == EVENTS { "count(*)".into() } else { state.sql.clone() },
-                fields: state.fields.iter().map(|field| (field.name().clone(), field.data_type().to_string())).collect(),
+                fields: state.fields.iter().map(|field| (field.name().clone(), sql_name(field.data_type()))).collect(),
                 approximate: state.approximate,
                 max_bytes: state.limit_bytes,
             })

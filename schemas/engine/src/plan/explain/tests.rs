@@ -48,3 +48,11 @@ async fn aggregates_are_shown_with_their_order() {
         assert!(plan.states[state].fields[0].name().starts_with(name), "{:?}", plan.states[state].fields);
     }
 }
+
+#[tokio::test]
+async fn states_are_kept_as_types_of_sql() {
+    let plan = planned("CREATE VIEW v AS SELECT k, max(n) AS m, sum(CAST(n AS DECIMAL(10,2))) AS d FROM s GROUP BY k").await;
+    let kept: Vec<String> = explain(&plan).states.iter().map(StateExplanation::kept_as).collect();
+    assert!(kept.contains(&"BIGINT".to_owned()) && kept.iter().any(|kept| kept.contains("DECIMAL(")), "{kept:?}");
+    assert!(!kept.iter().any(|kept| kept.contains("Int64") || kept.contains("Decimal128")), "{kept:?}");
+}
