@@ -20,6 +20,7 @@ pub mod demo;
 pub mod features;
 pub mod ingest;
 pub mod init;
+mod input_file;
 mod installation;
 pub mod ledger;
 pub mod memory;

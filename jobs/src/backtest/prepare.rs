@@ -15,6 +15,7 @@ use types::{Error, Result};
 
 use super::BacktestRequest;
 use super::difference::VerdictComparison;
+use crate::input_file::read_input_text;
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::outputs::live_sink;
@@ -123,7 +124,7 @@ async fn with_values(registry: Registry, values: &[(String, String)], functions:
 
 /// Reads the edited definition of a sink.
 fn edited_definition(file: &Path, name: &str) -> Result<SinkDefinition> {
-    let text = std::fs::read_to_string(file).map_err(|error| Error::from(error).with("file", file.display()))?;
+    let text = read_input_text(file)?;
     let (definitions, diagnostics) = parse::parse_definitions(&[(Some(file.to_path_buf()), text)]);
     diagnostics.into_result()?;
     let found: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();

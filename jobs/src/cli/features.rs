@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use types::{Error, Result};
+use types::Result;
 
 use super::{Context, Done};
 use crate::features;
+use crate::input_file::read_input_text;
 use crate::installation::now;
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub(super) struct FeaturesArgs {
 }
 
 pub(super) async fn features(context: &Context, args: FeaturesArgs) -> Result<Done> {
-    let text = std::fs::read_to_string(&args.script).map_err(|error| Error::from(error).with("file", args.script.display()))?;
+    let text = read_input_text(&args.script)?;
     let name = args.script.file_name().unwrap_or(args.script.as_os_str()).to_string_lossy().into_owned();
     let translated = features::translate(&name, &text);
     let mistakes = match translated.mistakes.is_empty() {

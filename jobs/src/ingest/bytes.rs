@@ -1,6 +1,5 @@
 //! An input as bytes: opened, decompressed where it is compressed, and counted.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use types::{Error, Result};
+
+use crate::input_file::open_input_file;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -23,7 +24,7 @@ pub(super) struct ByteSource {
 impl ByteSource {
     pub(super) fn file(path: &Path) -> Result<ByteSource> {
         let named_gz = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        Ok(ByteSource::unpacked(Box::new(open_file(path)?), named_gz, false))
+        Ok(ByteSource::unpacked(Box::new(open_input_file(path)?), named_gz, false))
     }
 
     pub(super) fn stdin() -> ByteSource {
@@ -56,19 +57,6 @@ pub(super) fn broken(lines: u64, error: std::io::Error) -> Error {
         _ => broken,
     };
     broken.caused_by(error)
-}
-
-pub(super) fn open_file(path: &Path) -> Result<File> {
-    let failed = |error: std::io::Error| {
-        let message = format!("the file cannot be read: {error}");
-        let error = if error.kind() == std::io::ErrorKind::NotFound { Error::not_found(message) } else { Error::input(message) };
-        error.with("file", path.display())
-    };
-    let file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_dir() {
-        return Err(Error::input("this is a folder: expected a file").with("file", path.display()));
-    }
-    Ok(file)
 }
 
 /// Decompresses input that begins like gzip, whatever its name. It looks at the first read: before that no bytes may be

@@ -27,8 +27,9 @@ use types::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::PositionStore;
-use super::bytes::{is_packed, open_file};
+use super::bytes::is_packed;
 use super::input::Format;
+use crate::input_file::open_input_file;
 
 const BODY_BYTES: usize = 1 << 20;
 /// A Parquet file's footer, which describes all of its rows, is in its last bytes.
@@ -79,7 +80,7 @@ pub(super) struct Fingerprint {
 
 impl Fingerprint {
     pub(super) fn compute(path: &Path, format: Format) -> Result<Self> {
-        let mut file = open_file(path)?;
+        let mut file = open_input_file(path)?;
         let mut start = Vec::new();
         (&mut file).take(BODY_BYTES as u64).read_to_end(&mut start)?;
         if format == Format::Parquet {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use definitions::StreamDefinition;
 use types::{Error, Result};
 
-use super::bytes::{ByteSource, open_file};
+use super::bytes::ByteSource;
 use super::csv_rows::CsvRows;
 use super::json_lines::JsonLines;
 use super::numbers::NumberFormat;
 use super::parquet_rows::ParquetRows;
 use super::records::Records;
+use crate::input_file::open_input_file;
 
 /// Where records come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Input {
         match (format, self) {
             (Format::JsonLines, _) => Ok(Box::new(JsonLines::new(self.source()?)?)),
             (Format::Csv, _) => Ok(Box::new(CsvRows::new(self.source()?, shape.delimiter, numbers, stream)?)),
-            (Format::Parquet, Input::File(path)) => Ok(Box::new(ParquetRows::new(open_file(path)?, stream)?)),
+            (Format::Parquet, Input::File(path)) => Ok(Box::new(ParquetRows::new(open_input_file(path)?, stream)?)),
             (Format::Parquet, Input::Stdin) => Err(Error::input("Parquet cannot be read from standard input: give a file")),
         }
     }

@@ -1,6 +1,5 @@
 //! A file as a spine: its own columns, with the keys of the views and the time as they are asked for.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use types::{Error, Result};
 
 use super::text::{Form, TextFile};
 use super::typed::{Wrong, keys, times};
+use crate::input_file::open_input_file;
 use crate::row_file::RowFileFormat;
 
 /// Rows of Parquet that are read together.
@@ -36,7 +36,7 @@ fn parquet(path: &Path, training: &Training, time: &str) -> Result<Spine> {
     let unreadable = move |error: &dyn std::fmt::Display| {
         Error::input(format!("the Parquet file cannot be read: {error}")).with("file", path_of_errors.display())
     };
-    let file = File::open(path).map_err(|error| Error::from(error).with("file", path.display()))?;
+    let file = open_input_file(path)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| unreadable(&error))?;
     let own = builder.schema().clone();
     let columns = SpineColumns::new(path, &own, training, time)?;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use types::{Error, Result};
 
 use crate::ingest::guess_delimiter;
+use crate::input_file::open_input_file;
 
 /// Rows that are read together.
 const ROWS: usize = 4_096;
@@ -128,7 +129,7 @@ enum Rows {
 
 impl Rows {
     fn open(path: &Path, form: Form) -> Result<Rows> {
-        let file = File::open(path).map_err(|error| Error::from(error).with("file", path.display()))?;
+        let file = open_input_file(path)?;
         let path = path.to_path_buf();
         match form {
             Form::Csv => Ok(Rows::Csv(CsvRows::new(path, file)?)),

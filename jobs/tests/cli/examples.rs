@@ -374,7 +374,7 @@ fn the_archive_is_scored_like_the_stream(project: &Project) {
         "- the extension of none/scored.xlsx names no format",
         "- there is no parameter \"most\"",
         "- there is no sink \"velocity_score\": did you mean \"velocity_scores\"?",
-        "(file: none.sql)",
+        "- the file cannot be read: No such file or directory (os error 2) (file: none.sql)",
     ] {
         assert!(refused.contains(part), "{part}\n{refused}");
     }
@@ -473,7 +473,7 @@ fn rows_of_a_file_get_the_columns_of_views(project: &Project, now: &str) {
         (training("spine.csv", &["--time", "at"]), "no column \"at\", the time of each row"),
         (training("spine.csv", &["--time", "label"]), "expected a time such as"),
         (training("train.txt", &[]), "names no format"),
-        (training("gone.csv", &[]), "gone.csv"),
+        (training("gone.csv", &[]), "error: the file cannot be read: No such file or directory (os error 2)\n  file: gone.csv\n"),
         (vec!["training", "spine.csv", "device_velocity", "--out", "spine.csv", "--force"], "is the spine"),
         (vec!["training", "spine.csv", "device_velocity", "--out", "none/train.csv"], "there is no folder none: expected one that exists"),
         (vec!["training", "spine.csv", "device_velocit", "--out", "none/train.csv"], "error: 2 mistakes:\n- there is no folder none"),

@@ -11,6 +11,7 @@ use types::{Error, Result};
 
 use super::in_file;
 use crate::dead_letters::line::{self, Corrected};
+use crate::input_file::open_input_file;
 
 /// How many wrong lines are reported.
 const WRONG_TOLD: usize = 10;
@@ -66,7 +67,7 @@ impl Corrections {
 
 impl Lines {
     fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| in_file(Error::from(error), path))?;
+        let file = open_input_file(path)?;
         Ok(Self { reader: BufReader::new(file), path: path.to_owned(), number: 0 })
     }
 

@@ -14,13 +14,14 @@ use types::{Error, Result};
 
 use super::seen::Seen;
 use crate::ingest::arrow_json::{simplified, write_value};
-use crate::ingest::bytes::{broken, open_file};
+use crate::ingest::bytes::broken;
 use crate::ingest::csv_rows::CsvFile;
 use crate::ingest::input::{Format, Input, Shape};
 use crate::ingest::json_lines::an_array;
 use crate::ingest::number_detection::{ColumnNumbers, Detected, detect};
 use crate::ingest::numbers::NumberFormat;
 use crate::ingest::parquet_rows;
+use crate::input_file::open_input_file;
 
 /// A column of a file.
 #[derive(Debug)]
@@ -215,7 +216,7 @@ fn column_numbers<'a>(name: &str, cells: impl Iterator<Item = Option<Cow<'a, str
 }
 
 fn parquet(path: &Path, limit: usize) -> Result<Sample> {
-    let builder = parquet_rows::open(open_file(path)?)?;
+    let builder = parquet_rows::open(open_input_file(path)?)?;
     let fields = builder.schema().fields().clone();
     let total = builder.metadata().file_metadata().num_rows();
     let (mut columns, mut records) = (Vec::new(), 0);
