@@ -226,7 +226,7 @@ fn no_explanation(checked: &Checked, view: &str) -> Error {
 fn unknown_view(checked: &Checked, view: &str) -> Error {
     let streams = checked.definitions.streams.iter().map(|stream| (DefinitionKind::Stream, &*stream.name));
     let views = checked.plans.iter().map(|plan| (DefinitionKind::View, &*plan.view));
-    not_among(DefinitionKind::View, view, streams.chain(views)).with("of", "the project's files")
+    not_among(DefinitionKind::View, view, streams.chain(views)).with("in", "the project's files")
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -253,7 +253,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
         (true, _) => write!(text, "nothing to change"),
         (false, Tense::Did) => write!(text, "{counts}"),
         (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {counts}"),
-        (false, Tense::Would) => write!(text, "{counts} by `basestream apply`"),
+        (false, Tense::Would) => write!(text, "with `basestream apply`: {counts}"),
     };
     text
 }

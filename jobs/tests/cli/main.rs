@@ -521,6 +521,7 @@ fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
     assert_fails(&project.run(&["lookup", "v", "no-equals-sign"]), 2, "expected column=value");
     assert_fails(&project.run(&["lookup", "v", "a=1", "--as-of", "yesterday"]), 2, "RFC 3339");
     assert_fails(&project.run(&["check", "--config", "missing.toml"]), 1, "error: there is no settings file at missing.toml");
+    assert_fails(&project.run(&["check", "nothing"]), 1, "\n  in: the project's files\n");
     let unreadable = "error: the file cannot be read: No such file or directory (os error 2)\n  file: none.script\n";
     assert_fails(&project.run(&["features", "none.script"]), 1, unreadable);
     // What is wrong whatever the catalog has is said though no catalog is reached.

@@ -11,6 +11,6 @@ fn what_is_unchanged_is_counted_in_one_line() {
     let mut changes = vec![change("a", What::Added { version: 1 })];
     changes.extend((0..12).map(|n| change(&format!("v{n}"), What::Unchanged { version: 3 })));
     let changes = Changes { changes, revision: 7, ..Changes::default() };
-    assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\n1 added by `basestream apply`");
+    assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\nwith `basestream apply`: 1 added");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
 }
