@@ -249,6 +249,13 @@ impl Harness {
         self.fresh.publish(layer, [complete]);
     }
 
+    /// Publishes until when a partition is complete, as a worker does that finds nothing new in it.
+    pub(crate) fn complete(&self, partition: i32, time: Micros) {
+        let partition = PartitionId::new("payments", partition);
+        let position = self.node.read_view().unwrap().vector.get(&partition);
+        self.fresh.complete([Complete { partition, position, time }]);
+    }
+
     /// Withdraws what is not checkpointed of a partition, as when its worker goes: it is to be read again.
     pub(crate) fn withdraw(&self, partition: i32) {
         let (id, committed) = (PartitionId::new("payments", partition), self.node.loaded().unwrap().vector.clone());

@@ -62,7 +62,8 @@ impl Meta {
         let read_view = &context.read_view;
         let times = views.iter().map(|asked| context.t(&asked.view.live));
         let of_views = views.iter().map(|asked| read_view.complete_to_of(&asked.view.live));
-        let of_streams = read_view.loaded.state.partitions.values().filter(|p| streams.contains(&p.id.stream)).map(|p| p.complete_to);
+        let is_asked = |stream: &str| streams.iter().any(|asked| **asked == *stream);
+        let of_streams = read_view.complete_partitions(is_asked).map(|(_, complete_to)| complete_to);
         let mut approximate: Vec<String> = views.iter().flat_map(approximate_columns).collect();
         approximate.sort();
         approximate.dedup();

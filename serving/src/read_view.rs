@@ -163,9 +163,13 @@ impl ReadView {
         Ok(ReadView { loaded: Arc::new(loaded), ..self.clone() })
     }
 
-    /// The same without what is not checkpointed yet.
+    /// The same without what is not checkpointed yet. A partition of which all that is read is committed stays as complete
+    /// as it is read.
     pub(crate) fn committed(&self) -> ReadView {
-        ReadView { fresh: Vec::new(), vector: self.loaded.vector.clone(), complete_to: BTreeMap::new(), ..self.clone() }
+        let committed = &self.loaded.vector;
+        let is_committed = |id: &PartitionId| self.vector.get(id) == committed.get(id);
+        let complete_to = self.complete_to.iter().filter(|(id, _)| is_committed(id)).map(|(id, time)| (id.clone(), *time)).collect();
+        ReadView { fresh: Vec::new(), vector: committed.clone(), complete_to, ..self.clone() }
     }
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {
@@ -221,22 +225,27 @@ impl ReadView {
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
     /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
-        self.complete_partitions(view).map(|(_, complete_to)| complete_to).min().flatten()
+        self.complete_partitions(|stream| view.plan.reads(stream)).map(|(_, complete_to)| complete_to).min().flatten()
     }
 
     /// The same for each partition of the view's streams that has a commit or that a worker of this process, or of one
     /// that it follows, reads. The log may have others. `None`: not known.
     pub fn complete_to_by_partition(&self, view: &LiveView) -> BTreeMap<PartitionId, Option<Micros>> {
-        self.complete_partitions(view).map(|(id, complete_to)| (id.clone(), complete_to)).collect()
+        let partitions = self.complete_partitions(|stream| view.plan.reads(stream));
+        partitions.map(|(id, complete_to)| (id.clone(), complete_to)).collect()
     }
 
-    fn complete_partitions<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = (&'a PartitionId, Option<Micros>)> {
-        let (partitions, reads) = (&self.loaded.state.partitions, move |id: &PartitionId| view.plan.reads(&id.stream));
+    /// Until when each known partition of the streams that are read is complete.
+    pub(crate) fn complete_partitions<'a>(
+        &'a self,
+        reads: impl Fn(&str) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a PartitionId, Option<Micros>)> {
+        let partitions = &self.loaded.state.partitions;
         // What is read is further than what is committed, unless the partition has gone to a process that is not
         // followed.
         let committed = partitions.values().map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
         let others = self.complete_to.iter().filter(move |(id, _)| !partitions.contains_key(*id)).map(|(id, time)| (id, Some(*time)));
-        committed.chain(others).filter(move |(id, _)| reads(id))
+        committed.chain(others).filter(move |(id, _)| reads(&id.stream))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use types::vector::Offset;
 use types::{ErrorKind, Result};
 
-use crate::harness::{Harness, event};
+use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
 use crate::{Node, views_read};
 
@@ -211,6 +211,19 @@ async fn a_stream_is_its_accepted_events_with_their_place() {
     assert!(first[0].starts_with(r#"{"id":"#), "{first:?}");
     let meta = harness.node.query("SELECT id FROM payments", Vec::new()).await.unwrap().meta;
     assert!(meta.complete_to.is_some() && meta.versions.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_committed_of_an_idle_stream_is_as_complete_as_it_is_read() {
+    let harness = Harness::filled().await;
+    let complete_to = async || harness.node.query("SELECT id FROM payments", Vec::new()).await.unwrap().meta.complete_to;
+    assert_eq!(complete_to().await, Some(NOW));
+    harness.complete(0, NOW + 5);
+    assert_eq!(complete_to().await, Some(NOW), "the other partition is as old as its commit");
+    harness.complete(1, NOW + 3);
+    assert_eq!(complete_to().await, Some(NOW + 3));
+    harness.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    assert_eq!(complete_to().await, Some(NOW), "an event that is read is not committed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
