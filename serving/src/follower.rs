@@ -43,8 +43,8 @@ mod waiting;
 mod wanted;
 mod workers;
 
-pub(crate) use waiting::CountedEvents;
 pub use waiting::MOST_WAITED;
+pub(crate) use waiting::{CountedEvents, missing_partition};
 pub use wanted::WantedViews;
 pub use workers::FollowSettings;
 

@@ -22,7 +22,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-use crate::follower::{CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews};
+use crate::follower::{CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews, missing_partition};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
@@ -193,7 +193,11 @@ impl Node {
     ) -> Result<QueryResponse> {
         after.as_ref().map_or(Ok(()), |position| self.check_position(position))?;
         let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
-        let mut response = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref()).await?;
+        let answering = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref());
+        let mut response = match &after {
+            Some(position) => self.unless_missing(position, answering).await?,
+            None => answering.await?,
+        };
         self.hide_others(&mut response.meta.cut)?;
         Ok(response)
     }
@@ -202,11 +206,42 @@ impl Node {
     /// answer that is computed from the archive has what is committed: lookups and queries that are given the position
     /// wait for that too.
     ///
-    /// Errors: `NotFound` for a stream that is not there; `Unavailable` if it takes longer than
-    /// [`MOST_WAITED`](crate::MOST_WAITED).
+    /// Errors: `NotFound` for a stream that is not there, and for a partition that the log does not have; `Unavailable`
+    /// if it takes longer than [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
         self.check_position(position)?;
-        self.0.follower.wait_for(position, CountedEvents::WithFresh).await
+        self.unless_missing(position, self.0.follower.wait_for(position, CountedEvents::WithFresh)).await
+    }
+
+    /// What comes of waiting for a position, unless the log turns out to lack one of its partitions: the wait would be
+    /// in vain.
+    async fn unless_missing<T>(&self, position: &Vector, waiting: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            outcome = waiting => outcome,
+            missing = self.missing_partition(position) => Err(missing),
+        }
+    }
+
+    /// Ends only with an error. The log is asked for partitions alone of which nothing was read: the others are there.
+    async fn missing_partition(&self, position: &Vector) -> Error {
+        let missing = match self.0.log.get() {
+            Some(log) => missing_partition(&**log, &self.unread_partitions(position)).await,
+            None => None,
+        };
+        match missing {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The partitions of a position of which nothing was read yet, each with its topic.
+    fn unread_partitions(&self, position: &Vector) -> Vec<(PartitionId, Arc<str>)> {
+        let Ok(read_view) = self.read_view() else { return Vec::new() };
+        let streams = &read_view.loaded.registry.streams;
+        let is_unread = |id: &PartitionId, next: Offset| next > Offset::ZERO && read_view.vector.get(id) == Offset::ZERO;
+        let unread = position.iter().filter(|(id, next)| is_unread(id, *next));
+        unread.filter_map(|(id, _)| Some((id.clone(), streams.get(&id.stream)?.definition.topic.clone()))).collect()
     }
 
     fn check_position(&self, position: &Vector) -> Result<()> {

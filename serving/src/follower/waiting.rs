@@ -1,8 +1,10 @@
 //! Waiting for a position: who appended something asks for an answer that counts it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use types::vector::Vector;
+use event_log::Log;
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 use super::Follower;
@@ -12,6 +14,9 @@ use crate::read_view::ReadView;
 pub const MOST_WAITED: Duration = Duration::from_secs(20);
 /// How often it is looked whether the position is reached: a layer closes every 50 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// For so long a part of the log may not know of a partition that was just added.
+const ADDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which events have to be counted: a query that names streams, and an answer from the archive, reads only committed
 /// ones.
@@ -55,8 +60,37 @@ impl Follower {
         let seconds = MOST_WAITED.as_secs();
         let error = Error::unavailable(format!("answers do not count everything before that position after {seconds} s: try again"));
         match self.read_view().ok().and_then(|read_view| counted.vector(&read_view).behind(position)) {
-            Some(behind) => error.with("partition", behind.partition).with("found", behind.found).with("expected", behind.expected),
+            Some(behind) => {
+                let is_unread = behind.found == Offset::ZERO;
+                let error = error.with("partition", behind.partition).with("found", behind.found).with("expected", behind.expected);
+                if is_unread { error.with("help", "nothing of this partition was read yet: does the topic have it?") } else { error }
+            }
             None => error,
         }
     }
+}
+
+/// Returns the error for the first of these partitions, each with its topic, that the log says twice it does not have.
+/// `None` also where the log does not say.
+pub(crate) async fn missing_partition(log: &dyn Log, partitions: &[(PartitionId, Arc<str>)]) -> Option<Error> {
+    for (id, topic) in partitions {
+        if count_without(log, topic, id.partition).await.is_none() {
+            continue;
+        }
+        tokio::time::sleep(ADDED_WITHIN).await;
+        if let Some(count) = count_without(log, topic, id.partition).await {
+            let (stream, partition, s) = (&id.stream, id.partition, if count == 1 { "" } else { "s" });
+            return Some(Error::not_found(format!(
+                "the position names the partition {partition} of the stream \"{stream}\", whose topic has {count} partition{s}"
+            )));
+        }
+    }
+    None
+}
+
+/// Returns how many partitions a topic has, if this is not one of them.
+async fn count_without(log: &dyn Log, topic: &str, partition: i32) -> Option<usize> {
+    let bounds = log.bounds(topic).await.ok()?;
+    let is_missing = !bounds.is_empty() && bounds.iter().all(|known| known.partition != partition);
+    is_missing.then_some(bounds.len())
 }

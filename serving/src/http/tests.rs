@@ -387,6 +387,21 @@ async fn an_answer_waits_until_it_counts_what_was_appended() {
     assert!(status == 400 && detail.contains("expected the `position` of an append"), "{status} {detail}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_in_a_partition_that_the_topic_lacks_is_not_waited_for() {
+    let client = Client::new().await;
+    let expected = "the partition 99 of the stream \"payments\", whose topic has 2 partitions";
+    let began = std::time::Instant::now();
+    let (status, detail) = client.get("/v1/views/velocity/row?device=a&_after=payments/99:1").await.problem();
+    assert!(status == 404 && detail.contains(expected), "{status} {detail}");
+    let query = json!({ "query": "SELECT count(*) AS n FROM payments", "after": "payments/0:5,payments/99:1" });
+    let (status, detail) = client.post("/v1/sql", &query.to_string()).await.problem();
+    assert!(status == 404 && detail.contains(expected), "{status} {detail}");
+    assert!(began.elapsed() < crate::MOST_WAITED, "neither waited in vain");
+    // Nothing is counted before it.
+    assert_eq!(client.get("/v1/views/velocity/row?device=a&_after=payments/99:0").await.status, 200);
+}
+
 /// It has what is committed, although the node counts more.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_from_the_archive_waits_until_what_was_appended_is_committed() {
