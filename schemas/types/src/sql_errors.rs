@@ -69,7 +69,10 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         },
         DataFusionError::Execution(text) => {
             let text = without_prefixes(text);
-            in_our_types(after_coercion(&text).unwrap_or(&text).trim())
+            match too_large(&text) {
+                Some(number) => format!("a number is too large: {number}"),
+                None => in_our_types(after_coercion(&text).unwrap_or(&text).trim()),
+            }
         }
         _ => error.strip_backtrace(),
     };
@@ -91,14 +94,28 @@ pub(crate) fn invalid_pattern(error: &DataFusionError) -> Option<String> {
     said.lines().find_map(|line| line.trim().strip_prefix("error: ")).map(str::to_owned)
 }
 
-/// Returns what does not fit of `Can't cast value 300 to type Int8`, `value of 300 is out of range Int8` and
-/// `Int64Array overflow on abs(-9223372036854775808)`.
+/// Returns what does not fit, where casts and functions say so: `Can't cast value 300 to type Int8`, `value of 300 is
+/// out of range Int8`, `Int64Array overflow on abs(-9223372036854775808)`, `Overflow happened on FACTORIAL(25)`.
 fn too_large(text: &str) -> Option<String> {
     let cast = text.strip_prefix("Can't cast value ").and_then(|rest| rest.split_once(" to type "));
     let cast = cast.or_else(|| text.strip_prefix("value of ").and_then(|rest| rest.split_once(" is out of range ")));
-    match cast {
-        Some((number, data_type)) => Some(format!("{number} does not fit {data_type}")),
-        None => text.split_once("Array overflow on ").map(|(_, call)| call.to_owned()),
+    if let Some((number, data_type)) = cast {
+        return Some(format!("{number} does not fit {data_type}"));
+    }
+    if let Some((_, call)) = text.split_once("Array overflow on ") {
+        return Some(call.to_owned());
+    }
+    let call = text.strip_prefix("Signed integer overflow in ").or_else(|| text.strip_prefix("Overflow happened on "));
+    if let Some((function, arguments)) = call.and_then(|call| call.split_once('(')) {
+        return Some(format!("{}({arguments}", function.to_ascii_lowercase()));
+    }
+    if let Some(function) = text.strip_prefix("Decimal overflow while applying ") {
+        return Some(format!("{function} of a DECIMAL"));
+    }
+    match text.strip_prefix("Overflow while rounding ") {
+        Some(data_type) if !data_type.starts_with("decimal") => Some(format!("a {data_type} that is rounded")),
+        None if !text.starts_with("Decimal overflow: rounded value ") => None,
+        _ => Some("a DECIMAL that is rounded".to_owned()),
     }
 }
 

@@ -104,6 +104,17 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert_eq!(of_arrow(of_decimal), "a number is too large: 3000000000 does not fit INT");
     let abs = ArrowError::ComputeError("Int64Array overflow on abs(-9223372036854775808)".into());
     assert_eq!(of_arrow(abs), "a number is too large: abs(-9223372036854775808)");
+    for (text, expected) in [
+        ("Signed integer overflow in GCD(-9223372036854775808, 0)", "gcd(-9223372036854775808, 0)"),
+        ("Overflow while rounding Int64", "a BIGINT that is rounded"),
+        ("Overflow while rounding decimal with scale 2 and decimal places -40", "a DECIMAL that is rounded"),
+        ("Decimal overflow: rounded value exceeds precision 38: 1 is too large", "a DECIMAL that is rounded"),
+        ("Decimal overflow while applying ceil", "ceil of a DECIMAL"),
+    ] {
+        assert_eq!(of_arrow(ArrowError::ComputeError(text.into())), format!("a number is too large: {expected}"));
+    }
+    let factorial = DataFusionError::Execution("Overflow happened on FACTORIAL(25)".into());
+    assert_eq!(Error::plain_message(&factorial), "a number is too large: factorial(25)");
     let other = ArrowError::InvalidArgumentError("Column of Int64".into());
     assert_eq!(of_arrow(other), "column of BIGINT");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
