@@ -24,6 +24,10 @@ const NUMBER: &str = "a number";
 /// How to convert a text to a number. A caller that knows the argument replaces the dots with it.
 pub const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
 
+/// The error for a local time whose zone repeats or skips the hour that it is in.
+const NOT_ONE_TIME: &str = "a local time is not exactly one time in its zone, which changes its clock then: expected a time \
+    with its offset, such as TIMESTAMPTZ '2026-10-25 02:30:00+01:00', or an offset as the zone, AT TIME ZONE '+01:00'";
+
 /// A place in the text of SQL. One that comes later is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SqlPlace {
@@ -54,6 +58,7 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         DataFusionError::NotImplemented(text) => format!("not supported: {}", in_our_types(text)),
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => "division by zero".into(),
+            ArrowError::CastError(text) if text == "Cannot cast timezone to different timezone" => NOT_ONE_TIME.into(),
             ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => match too_large(text) {
                 Some(number) => format!("a number is too large: {}", in_our_types(&number)),
                 None => in_our_types(text),

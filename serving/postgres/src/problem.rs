@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 23] = [
+const BY_MESSAGE: [(&str, &str); 24] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -69,6 +69,7 @@ const BY_MESSAGE: [(&str, &str); 23] = [
     ("a regular expression is not valid", "2201B"),
     ("malformed array literal", INVALID_TEXT),
     ("error parsing timestamp", "22007"),
+    ("a local time is not exactly one time", "22008"),
     ("LIMIT must be", "2201W"),
     ("OFFSET must be", "2201X"),
     ("as_of", INVALID_PARAMETER_VALUE),

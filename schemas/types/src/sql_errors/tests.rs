@@ -115,6 +115,8 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     }
     let factorial = DataFusionError::Execution("Overflow happened on FACTORIAL(25)".into());
     assert_eq!(Error::plain_message(&factorial), "a number is too large: factorial(25)");
+    let repeated = of_arrow(ArrowError::CastError("Cannot cast timezone to different timezone".into()));
+    assert!(repeated.starts_with("a local time is not exactly one time in its zone") && repeated.contains("+01:00'"), "{repeated}");
     let other = ArrowError::InvalidArgumentError("Column of Int64".into());
     assert_eq!(of_arrow(other), "column of BIGINT");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
