@@ -27,8 +27,7 @@ impl Printer {
         print_line(&printed)
     }
 
-    /// Prints an error to standard error: `error: ..` (of mistakes in files: `views/x.sql:3:14: error: ..`) with a line
-    /// for each fact, or `{"error": {..}}`.
+    /// Prints an error to standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
     pub(crate) fn print_error(self, error: &Error) {
         let text = if self.json { json!({ "error": error_json(error) }).to_string() } else { error_text(error) };
         // A failure to write to standard error cannot be reported anywhere.
@@ -118,11 +117,7 @@ pub fn one_line(cell: &str) -> String {
 }
 
 fn error_text(error: &Error) -> String {
-    let message = error.message();
-    // The mistakes in files have their severities, each behind its place.
-    let first = message.lines().next().unwrap_or_default();
-    let has_severity = [": error: ", ": warning: ", ": note: "].iter().any(|severity| first.contains(severity));
-    let mut text = if has_severity { message.to_owned() } else { format!("error: {message}") };
+    let mut text = format!("error: {}", error.message());
     for (key, value) in error.context() {
         text.push_str(&format!("\n  {key}: {value}"));
     }
@@ -151,13 +146,6 @@ mod tests {
         assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
         assert_eq!(error_json(&error)["kind"], "input");
         assert_eq!(error_json(&error)["context"]["view"], "velocity");
-    }
-
-    #[test]
-    fn mistakes_in_files_are_called_errors_once() {
-        let mistakes = "views/a.sql:1:2: warning: unused\nviews/b.sql:3:4: error: there is no column \"x\"\n  help: try y";
-        assert_eq!(error_text(&Error::input(mistakes)), mistakes);
-        assert_eq!(error_text(&Error::input("2 mistakes:\n- a: error: b")), "error: 2 mistakes:\n- a: error: b");
     }
 
     #[test]

@@ -163,8 +163,8 @@ impl ReadView {
         Ok(ReadView { loaded: Arc::new(loaded), ..self.clone() })
     }
 
-    /// The same without what is not checkpointed yet. A partition of which all that is read is committed stays as complete
-    /// as it is read.
+    /// The same without what is not checkpointed yet. A partition of which all that is read is committed stays as
+    /// complete as it is read.
     pub(crate) fn committed(&self) -> ReadView {
         let committed = &self.loaded.vector;
         let is_committed = |id: &PartitionId| self.vector.get(id) == committed.get(id);
