@@ -109,11 +109,11 @@ async fn what_one_worker_lets_go_another_of_its_process_takes_over_without_readi
     assert!(of_two.map(|range| range.duplicate).sum::<i64>() > 0, "it decided some of them");
 }
 
-/// As many as `FILES_AT_ONCE` of `speed/src/recover.rs` says: storage that answers slowly is asked for several files,
-/// and a long archive is not read into memory.
+/// As many as `GROUPS_AT_ONCE` and `FILES_TOGETHER` of `speed/src/recover.rs` say: storage that answers slowly is asked
+/// for many small files, and a long archive is not read into memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn four_files_are_read_at_once_for_their_ids() {
-    const AT_ONCE: usize = 4;
+async fn four_groups_of_small_files_are_read_at_once_for_their_ids() {
+    const AT_ONCE: usize = 4 * 32;
     crate::show_logs();
     let harness = Harness::new().await.unwrap();
     harness.define(&[(Stream, "s", STREAM)]).await.unwrap();
