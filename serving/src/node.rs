@@ -273,10 +273,13 @@ impl Node {
             || registry.views.iter().any(reads_view)
     }
 
-    /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.
+    /// Plans a query over a read view at hand and begins it, so that several queries have one position and time. The
+    /// caller keeps the files of the read view.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
         let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.1.clone() };
-        sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), read_view, asked).await
+        let mut response = sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), read_view, asked).await?;
+        self.hide_others(&mut response.meta.cut)?;
+        Ok(response)
     }
 
     /// Plans a query with typed parameters and begins it: over a read view at hand, or that of this moment. `as_of` is
@@ -290,10 +293,12 @@ impl Node {
     ) -> Result<QueryResponse> {
         let (follower, runtime, log) = (&self.0.follower, &self.0.runtime, self.0.log.get());
         let asked = sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.1.clone() };
-        match read_view {
-            Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await,
-            None => sql::query(follower, runtime, log, asked, None).await,
-        }
+        let mut response = match read_view {
+            Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await?,
+            None => sql::query(follower, runtime, log, asked, None).await?,
+        };
+        self.hide_others(&mut response.meta.cut)?;
+        Ok(response)
     }
 
     /// What a query's columns and parameters are. `given` are the types of `$1`, `$2`, .. that the caller knows.

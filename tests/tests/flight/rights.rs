@@ -8,6 +8,7 @@ use catalog::{Role, TokenRecord};
 use futures::{StreamExt, TryStreamExt};
 use serving::http::Protection;
 use tonic::Code;
+use types::vector::Vector;
 
 use crate::server::{Client, SOON, Server, batches, fetch, one, refused, rows, status_of};
 
@@ -90,6 +91,25 @@ async fn a_token_reads_what_it_was_granted_and_nothing_else() {
 
     let mut client = with_token(&server, &writer.0).await;
     assert_eq!(refused(&mut client, "SELECT * FROM per_device").await.0, Code::PermissionDenied);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_has_only_streams_that_its_principal_may_know_of() {
+    let (all, other) = (token("all", Role::Reader, &[]), token("other", Role::Reader, &["other"]));
+    let mut server = Server::protected(&protection(vec![all.1, other.1])).await;
+    server.append(&[r#""device":"a""#]).await;
+    let whole = server.node.read_view().unwrap().vector;
+    assert!(!whole.is_empty());
+    for (token, expected) in [(all.0, whole), (other.0, Vector::new())] {
+        let mut client = with_token(&server, &token).await;
+        let info = client.execute("SELECT 1".to_owned(), None).await.unwrap();
+        let mut answer = fetch(&mut client, info).await.unwrap();
+        while answer.try_next().await.unwrap().is_some() {}
+        let meta = answer.schema().unwrap().metadata()[flight_sql::META].clone();
+        let meta: serde_json::Value = serde_json::from_str(&meta).unwrap();
+        assert_eq!(meta["cut"], expected.token());
+    }
     server.stop().await;
 }
 
