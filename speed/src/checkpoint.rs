@@ -77,16 +77,17 @@ impl Retrying {
         let began = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
-            // Encoding runs on a thread that gives way to those of workers.
+            let turn = self.speed.writers.turn().await?;
+            // Encoding runs on a thread that gives way to those of workers. It does not stop when the checkpoint is
+            // given up, so it keeps the turn until it ends.
             let storage = self.speed.storage.clone();
             let write = move || {
                 let outcome = Handle::current().block_on(writing.finish(&storage));
+                drop(turn);
                 (writing, outcome)
             };
-            let turn = self.speed.writers.turn().await?;
             let outcome;
             (writing, outcome) = threads::CHECKPOINTS.spawn_blocking(write).await?;
-            drop(turn);
             let Err(error) = outcome else { break };
             self.wait(error, &mut wait).await?;
         }
