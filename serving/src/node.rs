@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Ends only with an error. The log is asked for partitions alone of which nothing was read: the others are there.
+    /// Ends only with an error. Only partitions of which nothing was read are looked for in the log: it has the others.
     async fn missing_partition(&self, position: &Vector) -> Error {
         let missing = match self.0.log.get() {
             Some(log) => missing_partition(&**log, &self.unread_partitions(position)).await,

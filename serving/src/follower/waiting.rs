@@ -15,7 +15,7 @@ pub const MOST_WAITED: Duration = Duration::from_secs(20);
 /// How often it is looked whether the position is reached: a layer closes every 50 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// For so long a part of the log may not know of a partition that was just added.
+/// For this long a broker may not know of a partition that was just added.
 const ADDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which events have to be counted: a query that names streams, and an answer from the archive, reads only committed

@@ -14,7 +14,7 @@ pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// Returns the same, rounded down to an integer.
+/// The same for a number with finer digits too, rounded down.
 pub(super) fn floored(text: &str, scale: i64) -> Option<i128> {
     if let Some(exact) = scaled(text, scale) {
         return Some(exact);
@@ -24,7 +24,7 @@ pub(super) fn floored(text: &str, scale: i64) -> Option<i128> {
     let behind = u64::try_from(power.saturating_add(scale).checked_neg()?).ok()?;
     let unit = u32::try_from(behind).ok().and_then(self::power);
     let value = if negative { -mantissa } else { mantissa };
-    // Of a power that 128 bits cannot hold every mantissa is a fraction.
+    // No mantissa reaches a power of ten that 128 bits cannot hold.
     Some(unit.map_or(-i128::from(negative), |unit| value.div_euclid(unit)))
 }
 
