@@ -16,6 +16,8 @@ mod checkpoint;
 mod dead_letters;
 mod decide;
 mod epoch;
+#[cfg(test)]
+mod harness;
 mod layer;
 mod let_go;
 mod partition_state;

@@ -1,46 +1,14 @@
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use catalog::Catalog;
-use engine::functions::Functions;
 use uuid::Uuid;
 
 use super::*;
-use crate::decide::DedupSettings;
-use crate::layer::WorkerSettings;
-use crate::let_go::ProcessIds;
-use crate::writers::CheckpointWriters;
-
-async fn speed_layer(folder: &Path) -> Speed {
-    Speed {
-        catalog: Catalog::open("sqlite::memory:").await.unwrap(),
-        storage: ObjectStorage::open("memory://").unwrap(),
-        log: event_log::open(&format!("file://{}", folder.join("log").display()), &BTreeMap::new()).await.unwrap(),
-        functions: Functions::standard(),
-        fresh: None,
-        sinks: None,
-        registration: None,
-        ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
-        writers: CheckpointWriters::new(1),
-        settings: WorkerSettings {
-            worker: "w".into(),
-            group: "g".into(),
-            checkpoint_interval: Duration::from_secs(10),
-            checkpoint_bytes: 1 << 20,
-            merged_beside_rows: 20,
-            max_future: Duration::from_secs(600),
-            partitions: 1,
-            accept_gap: false,
-        },
-        clock: Arc::new(|| 0),
-        progress: Default::default(),
-    }
-}
+use crate::harness::speed_layer;
 
 /// A checkpoint of no partition, begun.
 fn begin(speed: &Speed) -> Checkpoint {
     let sealed = SealedEpoch {
-        record: CheckpointRecord::new(Uuid::now_v7(), "w", 0, Vec::new()),
+        record: CheckpointRecord::new(Uuid::now_v7(), "worker", 0, Vec::new()),
         identities: BTreeMap::new(),
         marks: Vec::new(),
         versions: BTreeMap::new(),

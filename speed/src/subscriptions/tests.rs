@@ -1,43 +1,9 @@
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use catalog::{Add, Catalog, Commit, Remove};
-use engine::functions::Functions;
-use storage::ObjectStorage;
+use catalog::{Add, Commit, Remove};
 use types::files::FileRecord;
 use uuid::Uuid;
 
 use super::*;
-use crate::decide::DedupSettings;
-use crate::layer::WorkerSettings;
-use crate::let_go::ProcessIds;
-
-async fn speed_layer(folder: &Path) -> Speed {
-    let url = |name: &str| format!("file://{}", folder.join(name).display());
-    Speed {
-        catalog: Catalog::open("sqlite::memory:").await.unwrap(),
-        storage: ObjectStorage::open("memory://").unwrap(),
-        log: event_log::open(&url("log"), &BTreeMap::new()).await.unwrap(),
-        functions: Functions::standard(),
-        fresh: None,
-        sinks: None,
-        registration: None,
-        ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
-        writers: Default::default(),
-        settings: WorkerSettings {
-            worker: "w".into(),
-            group: "g".into(),
-            checkpoint_interval: Duration::from_secs(10),
-            checkpoint_bytes: 1 << 20,
-            merged_beside_rows: 20,
-            max_future: Duration::from_secs(600),
-            partitions: 1,
-            accept_gap: false,
-        },
-        clock: Arc::new(|| 0),
-        progress: Default::default(),
-    }
-}
+use crate::harness::speed_layer;
 
 fn file(path: &str, kind: FileKind) -> FileRecord {
     FileRecord {

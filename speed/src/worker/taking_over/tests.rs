@@ -6,17 +6,14 @@ use async_trait::async_trait;
 use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
-use engine::functions::Functions;
 use engine::plan::planning_session;
 use event_log::{Consumer, Fetched, Log, LogEvent, NewRecord, Subscription};
-use storage::ObjectStorage;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::decide::DedupSettings;
-use crate::layer::{Speed, WorkerSettings};
-use crate::let_go::ProcessIds;
+use crate::harness::speed_layer;
+use crate::layer::Speed;
 use crate::progress::Activity;
 use crate::worker::Next;
 
@@ -92,37 +89,14 @@ async fn define(catalog: &Catalog, kind: DefinitionKind, name: &str, sql: &str) 
 }
 
 /// A speed layer over a new log, and that log.
-async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<CountingLog>, Speed) {
-    let url = |name: &str| format!("file://{}", folder.join(name).display());
-    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    define(&catalog, DefinitionKind::Stream, "pay", STREAM).await;
-    let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();
-    log.create_topic("payments", PARTITIONS).await.unwrap();
-    let other_owner = is_owned_elsewhere.then(|| catalog.clone());
-    let log = Arc::new(CountingLog { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner, is_silent });
-    let speed = Speed {
-        catalog,
-        storage: ObjectStorage::open(&url("storage")).unwrap(),
-        log: log.clone(),
-        functions: Functions::standard(),
-        fresh: None,
-        sinks: None,
-        registration: None,
-        ids: ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") }, 1),
-        writers: Default::default(),
-        settings: WorkerSettings {
-            worker: "worker".into(),
-            group: "basestream".into(),
-            checkpoint_interval: Duration::from_secs(1),
-            checkpoint_bytes: 1 << 20,
-            merged_beside_rows: 20,
-            max_future: Duration::from_secs(600),
-            partitions: PARTITIONS,
-            accept_gap: false,
-        },
-        clock: Arc::new(|| 0),
-        progress: Default::default(),
-    };
+async fn speed_over_counting(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<CountingLog>, Speed) {
+    let mut speed = speed_layer(folder).await;
+    define(&speed.catalog, DefinitionKind::Stream, "pay", STREAM).await;
+    speed.log.create_topic("payments", PARTITIONS).await.unwrap();
+    let other_owner = is_owned_elsewhere.then(|| speed.catalog.clone());
+    let (identities, bounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, other_owner, is_silent });
+    speed.log = log.clone();
     (log, speed)
 }
 
@@ -139,7 +113,7 @@ fn all_partitions() -> Vec<TopicPartition> {
 /// Lets a worker take all partitions over; answers the log, and where they start.
 async fn assigned(is_owned_elsewhere: bool) -> (Arc<CountingLog>, Result<Vec<(TopicPartition, Offset)>>) {
     let folder = tempfile::tempdir().unwrap();
-    let (log, speed) = speed_layer(folder.path(), is_owned_elsewhere, false).await;
+    let (log, speed) = speed_over_counting(folder.path(), is_owned_elsewhere, false).await;
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
     let starts = worker.take_over(&all_partitions()).await;
@@ -165,7 +139,7 @@ async fn a_position_that_another_owner_commits_while_the_log_is_asked_is_not_tak
 #[tokio::test]
 async fn a_stop_does_not_wait_until_partitions_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, speed) = speed_layer(folder.path(), false, true).await;
+    let (_, speed) = speed_over_counting(folder.path(), false, true).await;
     let session = planning_session(&speed.functions).unwrap();
     let stop = CancellationToken::new();
     let mut worker = worker(&speed, &session, &stop).await;
@@ -186,7 +160,7 @@ async fn a_stop_does_not_wait_until_partitions_are_taken_over() {
 #[tokio::test]
 async fn a_worker_shows_what_it_is_doing() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, speed) = speed_layer(folder.path(), false, false).await;
+    let (_, speed) = speed_over_counting(folder.path(), false, false).await;
     assert_eq!(speed.progress.activity(), Activity::Starting);
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
@@ -206,7 +180,7 @@ async fn a_worker_that_takes_over_has_the_definitions_of_then_before_it_decides_
     const OTHER: &str = "CREATE STREAM other (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL)
         WITH (topic = 'others', format = 'json', event_time = 'ts', key = 'id')";
     let folder = tempfile::tempdir().unwrap();
-    let (_, speed) = speed_layer(folder.path(), false, false).await;
+    let (_, speed) = speed_over_counting(folder.path(), false, false).await;
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
     define(&speed.catalog, DefinitionKind::View, "by_id", BY_ID).await;
