@@ -44,7 +44,7 @@ mod wanted;
 mod workers;
 
 pub use waiting::MOST_WAITED;
-pub(crate) use waiting::{CountedEvents, missing_partition};
+pub(crate) use waiting::{AwaitedPosition, CountedEvents};
 pub use wanted::WantedViews;
 pub use workers::FollowSettings;
 

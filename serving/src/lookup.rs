@@ -16,12 +16,11 @@ use access::Principal;
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use types::tiles::Micros;
-use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::admission::Place;
 use crate::answerer::WantedPaths;
-use crate::follower::{CountedEvents, Follower};
+use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -63,7 +62,7 @@ pub(crate) struct Request<'a> {
     pub(crate) keys: Keys,
     pub(crate) as_of: Option<Micros>,
     /// The answer counts everything before this position.
-    pub(crate) after: Option<&'a Vector>,
+    pub(crate) after: Option<AwaitedPosition<'a>>,
     pub(crate) paths: AskedPaths,
     /// Who asks. A lookup that needs the archive waits for its turn.
     pub(crate) principal: &'a Principal,
@@ -94,15 +93,23 @@ async fn context_after(
     follower: &Follower,
     as_of: Option<Micros>,
     views: &[impl AsRef<str> + Sync],
-    after: Option<&Vector>,
+    after: Option<AwaitedPosition<'_>>,
 ) -> Result<QueryContext> {
-    let context = QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List);
-    let Some(position) = after.filter(|position| !context.read_view.vector.covers(position)) else {
-        return Ok(context);
-    };
-    drop(context);
-    follower.wait_for(position, CountedEvents::Committed).await?;
-    Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List))
+    let context = || Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List));
+    let Some(after) = after else { return context() };
+    // Boxed to keep the common future small.
+    let counting = Box::pin(async {
+        follower.wait_for(after, CountedEvents::WithFresh).await?;
+        let found = context()?;
+        if found.read_view.vector.covers(after.position) {
+            return Ok(found);
+        }
+        // It keeps the files of its read view.
+        drop(found);
+        follower.wait_for(after, CountedEvents::Committed).await?;
+        context()
+    });
+    counting.await
 }
 
 /// Measures the lookup of a view.

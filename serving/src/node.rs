@@ -22,7 +22,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-use crate::follower::{CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews, missing_partition};
+use crate::follower::{AwaitedPosition, CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
@@ -135,8 +135,7 @@ impl Node {
         self.lookup_after(view, keys, as_of, paths, None).await
     }
 
-    /// The same after [`Node::wait_for`] has waited for the position `after`: an answer from the archive, which has
-    /// what is committed, waits until that counts everything before it.
+    /// The same, once it counts everything before the position `after`: see [`Node::wait_for`].
     pub(crate) async fn lookup_after(
         &self,
         view: &str,
@@ -146,9 +145,10 @@ impl Node {
         after: Option<&Vector>,
     ) -> Result<Response> {
         allow(&self.1, Action::Read, Object::View(view))?;
+        let after = after.map(|position| self.awaited(position)).transpose()?;
         let request = Request { view, keys, as_of, after, paths, principal: &self.1 };
         let mut response = lookup::look_up(&self.0.follower, &self.0.runtime, request).await?;
-        self.hide_others(&mut response.meta.cut)?;
+        self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 
@@ -159,12 +159,10 @@ impl Node {
     /// twice; `Limit` past [`MAX_KEYS`](crate::MAX_KEYS) keys of all views.
     pub async fn lookup_views(&self, views: Vec<ViewKeys>, as_of: Option<Micros>, after: Option<&Vector>) -> Result<ViewsResponse> {
         views.iter().try_for_each(|asked| allow(&self.1, Action::Read, Object::View(&asked.view)))?;
-        if let Some(position) = after {
-            self.wait_for(position).await?;
-        }
+        let after = after.map(|position| self.awaited(position)).transpose()?;
         let request = ViewsRequest { views, as_of, after, principal: &self.1 };
         let mut response = lookup::look_up_views(&self.0.follower, &self.0.runtime, request).await?;
-        self.hide_others(&mut response.meta.cut)?;
+        self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 
@@ -191,72 +189,38 @@ impl Node {
         on_value_error: OnValueError,
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
-        after.as_ref().map_or(Ok(()), |position| self.check_position(position))?;
+        let after = after.as_ref().map(|position| self.awaited(position)).transpose()?;
         let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
-        let answering = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after.as_ref());
-        let mut response = match &after {
-            Some(position) => self.unless_missing(position, answering).await?,
-            None => answering.await?,
-        };
-        self.hide_others(&mut response.meta.cut)?;
+        let mut response = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after).await?;
+        self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 
     /// Waits until an answer counts everything before this position, so that who appended reads what it wrote. An
     /// answer that is computed from the archive has what is committed: lookups and queries that are given the position
-    /// wait for that too.
+    /// wait for that too, no longer all in all.
     ///
     /// Errors: `NotFound` for a stream that is not there, and for a partition that the log does not have; `Unavailable`
     /// if it takes longer than [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
-        self.check_position(position)?;
-        self.unless_missing(position, self.0.follower.wait_for(position, CountedEvents::WithFresh)).await
+        self.0.follower.wait_for(self.awaited(position)?, CountedEvents::WithFresh).await
     }
 
-    /// What comes of waiting for a position, unless the log turns out to lack one of its partitions: the wait would be
-    /// in vain.
-    async fn unless_missing<T>(&self, position: &Vector, waiting: impl Future<Output = Result<T>>) -> Result<T> {
-        tokio::select! {
-            biased;
-            outcome = waiting => outcome,
-            missing = self.missing_partition(position) => Err(missing),
-        }
-    }
-
-    /// Ends only with an error. Only partitions of which nothing was read are looked for in the log: it has the others.
-    async fn missing_partition(&self, position: &Vector) -> Error {
-        let missing = match self.0.log.get() {
-            Some(log) => missing_partition(&**log, &self.unread_partitions(position)).await,
-            None => None,
-        };
-        match missing {
-            Some(error) => error,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// The partitions of a position of which nothing was read yet, each with its topic.
-    fn unread_partitions(&self, position: &Vector) -> Vec<(PartitionId, Arc<str>)> {
-        let Ok(read_view) = self.read_view() else { return Vec::new() };
-        let streams = &read_view.loaded.registry.streams;
-        let is_unread = |id: &PartitionId, next: Offset| next > Offset::ZERO && read_view.vector.get(id) == Offset::ZERO;
-        let unread = position.iter().filter(|(id, next)| is_unread(id, *next));
-        unread.filter_map(|(id, _)| Some((id.clone(), streams.get(&id.stream)?.definition.topic.clone()))).collect()
-    }
-
-    fn check_position(&self, position: &Vector) -> Result<()> {
+    /// A position that an answer is to count. Errors: `NotFound` for a stream that is not there, or that this principal
+    /// may not know of.
+    fn awaited<'a>(&'a self, position: &'a Vector) -> Result<AwaitedPosition<'a>> {
         let registry = &self.read_view()?.loaded.registry;
         let is_known = |stream: &Arc<str>| registry.streams.contains_key(stream) && self.may_know(registry, stream);
         match position.iter().find(|(partition, _)| !is_known(&partition.stream)) {
             Some((partition, _)) => {
                 Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
             }
-            None => Ok(()),
+            None => Ok(AwaitedPosition::new(position, self.0.log.get())),
         }
     }
 
     /// Takes the streams out of a position that this principal may not know of. Who may list all partitions sees all.
-    pub(crate) fn hide_others(&self, position: &mut Vector) -> Result<()> {
+    pub(crate) fn hide_other_streams(&self, position: &mut Vector) -> Result<()> {
         if may(&self.1, Action::Read, Object::System("partitions")) {
             return Ok(());
         }
@@ -278,7 +242,7 @@ impl Node {
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
         let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.1.clone() };
         let mut response = sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), read_view, asked).await?;
-        self.hide_others(&mut response.meta.cut)?;
+        self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 
@@ -297,7 +261,7 @@ impl Node {
             Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await?,
             None => sql::query(follower, runtime, log, asked, None).await?,
         };
-        self.hide_others(&mut response.meta.cut)?;
+        self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 

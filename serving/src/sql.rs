@@ -27,10 +27,9 @@ use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
-use types::vector::Vector;
 use types::{Error, Result};
 
-use crate::follower::{CountedEvents, Follower};
+use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::Meta;
 use crate::query_context::{EstimatedColumns, QueryContext};
 use crate::query_runtime::QueryRuntime;
@@ -145,28 +144,33 @@ pub(crate) async fn query(
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
     asked: Query<'_>,
-    after: Option<&Vector>,
+    after: Option<AwaitedPosition<'_>>,
 ) -> Result<QueryResponse> {
-    if let Some(position) = after {
+    if let Some(after) = after {
         let statement = statement::read(asked.sql)?.statement;
         let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement, &asked.principal)?;
         let counted = if named.has_streams { CountedEvents::Committed } else { CountedEvents::WithFresh };
-        follower.wait_for(position, counted).await?;
+        follower.wait_for(after, counted).await?;
     }
     loop {
+        let (timer, runtime) = (Timer(Instant::now()), runtime.for_query());
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        match begin(follower, runtime, log, read_view, &asked).await {
-            // Found while it was planned: no row was answered yet.
-            Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
-            Ok(response) => match after.filter(|position| !response.meta.cut.covers(position)) {
-                None => return Ok(response),
+        let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
+            Ok(ready) => match after.filter(|after| !ready.meta.cut.covers(after.position)) {
+                None => begin(follower, &runtime, &asked.principal, ready, timer).await,
                 // The archive has to answer one of its views, and has what is committed.
-                Some(position) => {
-                    drop(response);
-                    follower.wait_for(position, CountedEvents::Committed).await?;
+                Some(after) => {
+                    drop(ready);
+                    follower.wait_for(after, CountedEvents::Committed).await?;
+                    continue;
                 }
             },
+            Err(error) => Err(error),
+        };
+        match outcome {
+            // Found while it was planned: no row was answered yet.
+            Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
             outcome => return follower.report_damage(outcome).await,
         }
     }
@@ -180,26 +184,33 @@ pub(crate) async fn query_at(
     read_view: ReadView,
     asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let outcome = begin(follower, runtime, log, read_view, &asked).await;
+    let (timer, runtime) = (Timer(Instant::now()), runtime.for_query());
+    let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
+        Ok(ready) => begin(follower, &runtime, &asked.principal, ready, timer).await,
+        Err(error) => Err(error),
+    };
     follower.report_damage(outcome).await
 }
 
-async fn begin(
-    follower: &Follower,
-    runtime: &QueryRuntime,
-    log: Option<&Arc<dyn Log>>,
-    read_view: ReadView,
-    asked: &Query<'_>,
-) -> Result<QueryResponse> {
-    let timer = Timer(Instant::now());
-    let runtime = &runtime.for_query();
+/// Plans a query until it can be begun. `runtime` is that of this query.
+async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_view: ReadView, asked: &Query<'_>) -> Result<Ready> {
     let read_view = Arc::new(read_view);
     let Query { sql, params, as_of, on_value_error, principal } = asked;
     let text = QueryText { sql, as_of: *as_of, on_value_error: *on_value_error };
-    let ready = match keyed::ready(runtime, principal, &read_view, text, params)? {
-        Some(ready) => ready,
-        None => Box::pin(ready(runtime, TableReader { principal, log }, read_view, text, params.clone())).await?,
-    };
+    match keyed::ready(runtime, principal, &read_view, text, params)? {
+        Some(ready) => Ok(ready),
+        None => Box::pin(ready(runtime, TableReader { principal, log }, read_view, text, params.clone())).await,
+    }
+}
+
+/// Waits for its turn and begins. `timer` measures it until its last row.
+async fn begin(
+    follower: &Follower,
+    runtime: &QueryRuntime,
+    principal: &Arc<Principal>,
+    ready: Ready,
+    timer: Timer,
+) -> Result<QueryResponse> {
     let Ready { context, physical, task, meta, uuids } = ready;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let schema = physical.schema();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event_log::Log;
+use tokio::time::Instant;
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
@@ -17,6 +18,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// For this long a broker may not know of a partition that was just added.
 const ADDED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A position that an answer has to count, and until when it waits for it.
+#[derive(Clone, Copy)]
+pub(crate) struct AwaitedPosition<'a> {
+    pub(crate) position: &'a Vector,
+    until: Instant,
+    /// Where it is known: it tells which partitions there are.
+    log: Option<&'a Arc<dyn Log>>,
+}
+
+impl<'a> AwaitedPosition<'a> {
+    /// Waits at most [`MOST_WAITED`] from now on, whatever the answer waits for.
+    pub(crate) fn new(position: &'a Vector, log: Option<&'a Arc<dyn Log>>) -> Self {
+        Self { position, until: Instant::now() + MOST_WAITED, log }
+    }
+}
 
 /// Which events have to be counted: a query that names streams, and an answer from the archive, reads only committed
 /// ones.
@@ -36,23 +53,23 @@ impl CountedEvents {
 }
 
 impl Follower {
-    /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards,
-    /// because no query reads an older vector. But the archive may have to answer it: then the committed vector counts.
+    /// Waits until a query that begins now counts everything before the position. No later query is behind it.
     ///
-    /// Errors: `Unavailable` after [`MOST_WAITED`].
-    pub(crate) async fn wait_for(&self, position: &Vector, counted: CountedEvents) -> Result<()> {
+    /// Errors: `NotFound` for a partition that the log does not have; `Unavailable` when the time is over.
+    pub(crate) async fn wait_for(&self, awaited: AwaitedPosition<'_>, counted: CountedEvents) -> Result<()> {
         let waiting = async {
             loop {
-                let read_view = self.read_view()?;
-                if counted.vector(&read_view).covers(position) {
+                if counted.vector(&self.read_view()?).covers(awaited.position) {
                     return Ok(());
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
-        match tokio::time::timeout(MOST_WAITED, waiting).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(self.not_reached(position, counted)),
+        tokio::select! {
+            biased;
+            outcome = waiting => outcome,
+            () = tokio::time::sleep_until(awaited.until) => Err(self.not_reached(awaited.position, counted)),
+            missing = self.missing_partition(awaited) => Err(missing),
         }
     }
 
@@ -68,24 +85,35 @@ impl Follower {
             None => error,
         }
     }
-}
 
-/// Returns the error for the first of these partitions, each with its topic, that the log says twice it does not have.
-/// `None` also where the log does not say.
-pub(crate) async fn missing_partition(log: &dyn Log, partitions: &[(PartitionId, Arc<str>)]) -> Option<Error> {
-    for (id, topic) in partitions {
-        if count_without(log, topic, id.partition).await.is_none() {
-            continue;
+    /// Ends with the error for a partition that the log says twice it does not have, and otherwise not at all. Only
+    /// partitions of which nothing was read are looked for: the log has the others.
+    async fn missing_partition(&self, awaited: AwaitedPosition<'_>) -> Error {
+        if let Some(log) = awaited.log {
+            for (id, topic) in self.unread_partitions(awaited.position) {
+                if count_without(&**log, &topic, id.partition).await.is_none() {
+                    continue;
+                }
+                tokio::time::sleep(ADDED_WITHIN).await;
+                if let Some(count) = count_without(&**log, &topic, id.partition).await {
+                    let (stream, partition, s) = (&id.stream, id.partition, if count == 1 { "" } else { "s" });
+                    return Error::not_found(format!(
+                        "the position names the partition {partition} of the stream \"{stream}\", whose topic has {count} partition{s}"
+                    ));
+                }
+            }
         }
-        tokio::time::sleep(ADDED_WITHIN).await;
-        if let Some(count) = count_without(log, topic, id.partition).await {
-            let (stream, partition, s) = (&id.stream, id.partition, if count == 1 { "" } else { "s" });
-            return Some(Error::not_found(format!(
-                "the position names the partition {partition} of the stream \"{stream}\", whose topic has {count} partition{s}"
-            )));
-        }
+        std::future::pending().await
     }
-    None
+
+    /// The partitions of a position of which nothing was read yet, each with its topic.
+    fn unread_partitions(&self, position: &Vector) -> Vec<(PartitionId, Arc<str>)> {
+        let Ok(read_view) = self.read_view() else { return Vec::new() };
+        let streams = &read_view.loaded.registry.streams;
+        let is_unread = |id: &PartitionId, next: Offset| next > Offset::ZERO && read_view.vector.get(id) == Offset::ZERO;
+        let unread = position.iter().filter(|(id, next)| is_unread(id, *next));
+        unread.filter_map(|(id, _)| Some((id.clone(), streams.get(&id.stream)?.definition.topic.clone()))).collect()
+    }
 }
 
 /// Returns how many partitions a topic has, if this is not one of them.

@@ -99,7 +99,7 @@ async fn ask(node: &Node, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &S
     let sink = live(&read_view, &sink.name)?;
     refuse_paused(sink)?;
     let mut scored = scorer.score(&read_view, sink, event).await?;
-    node.hide_others(&mut scored.meta.cut)?;
+    node.hide_other_streams(&mut scored.meta.cut)?;
     count(&sink.name, "ask", scored.outcome.name());
     let meta = serde_json::to_value(&scored.meta).map_err(|error| Error::internal(error.to_string()))?;
     Ok(answer(scored.outcome.name(), scored.outcome.row(), &[("meta", meta)]))

@@ -122,9 +122,6 @@ pub(super) async fn row(
 ) -> Result<Response, Problem> {
     let AskedRow { key, as_of, after, paths } = key_of(query.as_deref().unwrap_or_default())?;
     let node = app.node.acting_for(principal);
-    if let Some(position) = &after {
-        node.wait_for(position).await?;
-    }
     let response = node.lookup_after(&view, Keys::Text(vec![key]), as_of, paths, after.as_ref()).await?;
     match is_large(&response) {
         true => apart(async move { one_row(&response) }).await,
@@ -232,9 +229,6 @@ async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body
     let paths = AskedPaths { most: asked.paths, of: asked.of };
     let after = asked.after.as_deref().map(position).transpose()?;
     let node = app.node.acting_for(principal);
-    if let Some(position) = &after {
-        node.wait_for(position).await?;
-    }
     let response = node.lookup_after(&view, Keys::Json(asked.keys), as_of, paths, after.as_ref()).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;

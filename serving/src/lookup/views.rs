@@ -8,11 +8,10 @@ use std::time::Instant;
 use access::Principal;
 use arrow::array::RecordBatch;
 use types::tiles::Micros;
-use types::vector::Vector;
 use types::{Error, Result};
 
 use super::{AskedPaths, Checked, KeyRows, Keys, all_columns, check_count, checked, context_after, fetch, place, record};
-use crate::follower::Follower;
+use crate::follower::{AwaitedPosition, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -46,7 +45,7 @@ pub(crate) struct ViewsRequest<'a> {
     pub(crate) views: Vec<ViewKeys>,
     pub(crate) as_of: Option<Micros>,
     /// The answer counts everything before this position.
-    pub(crate) after: Option<&'a Vector>,
+    pub(crate) after: Option<AwaitedPosition<'a>>,
     /// Who asks. A lookup that needs the archive waits for its turn.
     pub(crate) principal: &'a Principal,
 }
