@@ -121,9 +121,9 @@ pub fn files_since<'s>(state: &'s CatalogState, stream: &Arc<str>, oldest: &BTre
 
 /// Groups of files that are read at once: the next ones are decoded while the ids of one are remembered.
 const GROUPS_AT_ONCE: usize = 4;
-/// So many small files are read together. Each takes less time than to hand it from thread to thread.
+/// The most small files that are read together: reading one takes less time than handing it from thread to thread.
 const FILES_TOGETHER: usize = 32;
-/// Of so many bytes and rows at most; a file of more is read in parts.
+/// The most bytes and rows that such files have together. A larger file is read alone, in parts.
 const BYTES_TOGETHER: i64 = 1 << 20;
 const ROWS_TOGETHER: i64 = 16_384;
 /// Parts of a file that are decoded and wait.

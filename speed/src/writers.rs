@@ -18,13 +18,13 @@ impl Default for CheckpointWriters {
     }
 }
 
-/// How many workers write at a time on so many processors.
+/// How many workers may write at the same time on a machine with this number of processors.
 fn at_once(processors: usize) -> usize {
     (processors / 2).max(1)
 }
 
 impl CheckpointWriters {
-    /// So many may write at a time.
+    /// Lets this many workers write at the same time.
     pub(crate) fn new(at_once: usize) -> Self {
         Self(Arc::new(Semaphore::new(at_once)))
     }

@@ -59,8 +59,8 @@ fn column(expr: &ast::Expr) -> Option<(Vec<String>, bool)> {
     }
 }
 
-/// Names columns as SQL: `3`, not `Int64(3)`. A column whose name another one has keeps its own. Those that were told
-/// apart have their names again.
+/// Gives columns the names that SQL has for them: `3`, not `Int64(3)`. A column keeps DataFusion's name if another
+/// column already has the one from SQL. The columns that [`tell_apart`] renamed get their names back.
 pub(super) fn named(plan: LogicalPlan, told_apart: &BTreeMap<String, String>) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     let name = |column: &str| told_apart.get(column).cloned().unwrap_or_else(|| constants_as_sql(column));

@@ -88,18 +88,21 @@ impl Alerts {
         let runners = runners.map(|runner| AlertVersion { name: runner.alert, version: runner.version });
         let known: BTreeSet<AlertVersion> = known.chain(runners).collect();
         let Some(loaded) = self.node.loaded() else { return Ok(()) };
-        let is_known = |of: &AlertVersion| loaded.registry.alerts.iter().any(|alert| alert.name == of.name && alert.version == of.version);
-        let left: Vec<AlertVersion> = known.into_iter().filter(|of| !is_known(of)).collect();
+        let is_known = |known: &AlertVersion| {
+            let mut alerts = loaded.registry.alerts.iter();
+            alerts.any(|alert| alert.name == known.name && alert.version == known.version)
+        };
+        let left: Vec<AlertVersion> = known.into_iter().filter(|version| !is_known(version)).collect();
         if left.is_empty() {
             return Ok(());
         }
         // This node may not have loaded yet what another process runs.
         let state = catalog.state().await?;
         let mut first = Ok(());
-        for of in left {
-            if !state.live(DefinitionKind::Alert).any(|record| record.name == of.name && record.version == of.version) {
-                let progress = progress.iter().find(|progress| progress.alert == of.name && progress.version == of.version);
-                let removed = self.remove_one(&state, of, progress).await;
+        for gone in left {
+            if !state.live(DefinitionKind::Alert).any(|record| record.name == gone.name && record.version == gone.version) {
+                let progress = progress.iter().find(|progress| progress.alert == gone.name && progress.version == gone.version);
+                let removed = self.remove_one(&state, gone, progress).await;
                 first = first.and(removed);
             }
         }
@@ -107,17 +110,17 @@ impl Alerts {
     }
 
     /// Removes a part of what is left of a version that is not live, once all of its transitions are in the topic.
-    async fn remove_one(&self, state: &CatalogState, of: AlertVersion, progress: Option<&AlertProgress>) -> Result<()> {
+    async fn remove_one(&self, state: &CatalogState, gone: AlertVersion, progress: Option<&AlertProgress>) -> Result<()> {
         let mut definitions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Alert);
-        let definition = definitions.find(|record| record.name == of.name && record.version == of.version);
+        let definition = definitions.find(|record| record.name == gone.name && record.version == gone.version);
         let left = progress.filter(|progress| progress.published < progress.next_seq);
         if let Some((left, definition)) = left.zip(definition) {
             let topic = parse_alert(&definition.sql)?.topic;
-            put_out_left(self, of.clone(), &topic, left).await?;
+            put_out_left(self, gone.clone(), &topic, left).await?;
         }
         // A process that does not know yet that the version is not live may have added more.
         let next = progress.map_or(0, |progress| progress.next_seq);
-        let AlertVersion { name: alert, version } = of;
+        let AlertVersion { name: alert, version } = gone;
         let expect = vec![Expect::AlertSequence { alert: alert.clone(), version, next }];
         let remove = vec![Remove::Alert { alert, version, most: MOST_REMOVED }];
         self.node.catalog().commit(Commit { id: Uuid::now_v7(), expect, remove, ..Commit::default() }).await.map(drop)

@@ -126,8 +126,8 @@ impl<'a> Outbox<'a> {
 /// Puts out the transitions that were left by the processes that ran a version of an alert, which is not live any more.
 /// This needs no lease: the log accepts records only from the process that took the output over last, and each of them
 /// once.
-pub(crate) async fn put_out_left(alerts: &Alerts, of: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
-    let (output, taken) = AlertOutput::take_over(alerts, of, topic).await?;
+pub(crate) async fn put_out_left(alerts: &Alerts, gone: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
+    let (output, taken) = AlertOutput::take_over(alerts, gone, topic).await?;
     let published = output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await;
     output.let_go();
     published

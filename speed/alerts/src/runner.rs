@@ -86,8 +86,8 @@ async fn run_under_lease(alerts: &Alerts, leases: &Arc<Leases>, of_version: &Ale
 }
 
 /// The alert with its plan; `None` if it is not live or is paused.
-fn planned(alerts: &Alerts, of: &AlertVersion) -> Result<Option<(LiveAlert, Arc<AlertPlan>)>> {
-    let Some(alert) = live(&alerts.node.read_view()?, &of.name, of.version) else { return Ok(None) };
+fn planned(alerts: &Alerts, version: &AlertVersion) -> Result<Option<(LiveAlert, Arc<AlertPlan>)>> {
+    let Some(alert) = live(&alerts.node.read_view()?, &version.name, version.version) else { return Ok(None) };
     let plan = alert.plan.clone().map_err(|found| broken(&alert, &found))?;
     Ok(Some((alert, plan)))
 }
