@@ -7,6 +7,7 @@
 //! giving_up: bounds what local copies take
 //! lease: keeps the files of every state in use
 //! newest: no query reads an older vector than one before it
+//! changed_views: a changed view is answered by its version before until the new one can be
 //! workers: what workers of other processes have not committed
 //! ```
 
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::Catalog;
 use committed::segment::SegmentSession;
@@ -33,6 +34,7 @@ use crate::limits::ServingLimits;
 use crate::read_view::{Loaded, ReadView, ServingClock};
 
 mod asking;
+mod changed_views;
 mod following;
 mod giving_up;
 mod lease;
@@ -48,6 +50,7 @@ pub(crate) use waiting::{AwaitedPosition, CountedEvents};
 pub use wanted::WantedViews;
 pub use workers::FollowSettings;
 
+use changed_views::ChangedViews;
 use lease::InUse;
 use newest::Newest;
 pub use newest::is_kept;
@@ -110,6 +113,7 @@ struct Inner {
     links: feed::Links,
     /// What queries read last: none reads anything older.
     newest: Newest,
+    changed_views: ChangedViews,
     /// Whether the catalog's newest state comes.
     loads: Attempts,
     /// States that were loaded; queries may still read those that live.
@@ -147,6 +151,7 @@ impl Follower {
             moved: watch::Sender::new(()),
             links: feed::Links::default(),
             newest: Newest::default(),
+            changed_views: ChangedViews::default(),
             loads: Attempts::new("the catalog's newest state cannot be loaded"),
             in_use: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
@@ -164,10 +169,17 @@ impl Follower {
 
     /// What a query begun now reads from.
     pub(crate) fn read_view(&self) -> Result<ReadView> {
-        Ok(self.0.newest.newer_of(self.present()?))
+        self.read_view_at(Instant::now())
     }
 
-    /// What there is to read now, also where it is older than what was read before: uncommitted work was withdrawn.
+    fn read_view_at(&self, now: Instant) -> Result<ReadView> {
+        let present = self.present()?;
+        let versions = self.0.changed_views.versions_before(&present, now);
+        Ok(self.0.newest.newer_of(ReadView { versions, ..present }))
+    }
+
+    /// What there is to read now, also where it is older than what was read before: uncommitted work was withdrawn. The
+    /// served versions of all views, whether or not they can be answered.
     pub(crate) fn present(&self) -> Result<ReadView> {
         // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
         let current = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +189,7 @@ impl Follower {
         drop(current);
         let Chain { layers: fresh, end: vector, complete_to } = chain;
         let (now, clock) = (self.now(), self.0.settings.clock);
-        Ok(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false })
+        Ok(ReadView { loaded, versions: BTreeMap::new(), fresh, vector, now, clock, complete_to, is_kept: false })
     }
 
     /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.

@@ -130,6 +130,13 @@ impl Harness {
         self.fresh.clone()
     }
 
+    /// What follows the catalog in another node that reads the same fresh layers; nothing is loaded yet.
+    pub(crate) fn follower_with_fresh(&self) -> Follower {
+        let settings = node_settings(&self.folder.path().join("beside"), WantedViews::All);
+        let (catalog, storage, fresh) = (self.catalog.clone(), self.storage.clone(), Some(self.fresh.clone()));
+        Follower::new(catalog, storage, Functions::standard(), fresh, settings, Arc::new(|| NOW)).unwrap()
+    }
+
     /// What follows the catalog in another node; nothing is loaded yet.
     pub(crate) fn follower(&self) -> Follower {
         self.follower_with_clock(Arc::new(|| NOW))

@@ -311,11 +311,11 @@ impl Node {
         }
     }
 
-    /// The present read view, in which all of these views can be answered for any key.
+    /// The present read view with the served versions of views, in which all of these can be answered for any key.
     ///
     /// Errors: `NotFound` for an unknown view, `Unavailable` for one that is being built or loaded.
     pub async fn read_view_of(&self, views: &[Arc<str>]) -> Result<ReadView> {
-        let read_view = self.read_view()?;
+        let read_view = self.read_view()?.with_served_versions();
         for view in views {
             if let Some(copy) = read_view.view(view)?.copying() {
                 copy.fetch_all().await?;

@@ -72,6 +72,8 @@ pub struct LostSnapshot {
 #[derive(Debug, Clone)]
 pub struct ReadView {
     pub loaded: Arc<Loaded>,
+    /// The views that are answered by another version than the served one, with that version.
+    pub versions: BTreeMap<Arc<str>, u32>,
     pub fresh: Vec<Arc<FreshLayer>>,
     /// The committed vector with the fresh layers' ends: the answer's position.
     pub vector: Vector,
@@ -92,16 +94,17 @@ pub enum ServingClock {
 }
 
 impl ReadView {
-    /// Returns the version of a view that is served, or will be once it is built.
+    /// Returns the version of a view that answers here: the one that is served or will be once it is built, unless
+    /// [`ReadView::versions`] names another.
     pub fn live(&self, name: &str) -> Result<&LiveView> {
         let registry = &self.loaded.registry;
-        registry.served(name).ok_or_else(|| registry.no_view(name))
+        let other = self.versions.get(name).and_then(|version| registry.view(name, *version));
+        other.or_else(|| registry.served(name)).ok_or_else(|| registry.no_view(name))
     }
 
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
         let (live, loaded) = self.live_and_loaded(name)?;
-        let version = (live.name.clone(), live.version);
-        if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
+        if !self.has_fresh_states_of(live) {
             let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
             return Err(Error::unavailable(message));
         }
@@ -120,10 +123,22 @@ impl ReadView {
         Ok((live, loaded))
     }
 
+    /// Whether this version of a view can be answered at this position.
+    pub(crate) fn is_answerable(&self, name: &str, version: u32) -> bool {
+        let live = self.loaded.registry.view(name, version);
+        live.is_some_and(|live| self.loaded.views.contains_key(&(live.name.clone(), version)) && self.has_fresh_states_of(live))
+    }
+
+    fn has_fresh_states_of(&self, live: &LiveView) -> bool {
+        let version = (live.name.clone(), live.version);
+        self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream)))
+    }
+
     /// Whether a query reads the same from another one, apart from the time.
     pub(crate) fn reads_the_same(&self, other: &ReadView) -> bool {
         let same_layers = || self.fresh.iter().zip(&other.fresh).all(|(layer, other)| Arc::ptr_eq(layer, other));
         Arc::ptr_eq(&self.loaded, &other.loaded)
+            && self.versions == other.versions
             && self.is_kept == other.is_kept
             && self.fresh.len() == other.fresh.len()
             && same_layers()
@@ -144,23 +159,22 @@ impl ReadView {
         }
     }
 
-    /// The same position and time, with this version of a view in the place of the served one.
+    /// The same position and time, with this version of a view in the place of the one that answers.
     ///
     /// Errors: `NotFound` if the version is not live.
     pub fn with_version(&self, name: &str, version: u32) -> Result<ReadView> {
-        let Loaded { state, registry, vector, views, building, failed } = &*self.loaded;
-        if registry.view(name, version).is_none() {
+        let Some(live) = self.loaded.registry.view(name, version) else {
             return Err(Error::not_found(format!("version {version} of the view \"{name}\" is not kept")));
-        }
-        let loaded = Loaded {
-            state: state.clone(),
-            registry: Arc::new(registry.serving(name, version)),
-            vector: vector.clone(),
-            views: views.clone(),
-            building: building.clone(),
-            failed: failed.iter().map(|(version, error)| (version.clone(), error.copied())).collect(),
         };
-        Ok(ReadView { loaded: Arc::new(loaded), ..self.clone() })
+        let mut read_view = self.clone();
+        read_view.versions.insert(live.name.clone(), version);
+        Ok(read_view)
+    }
+
+    /// The same position and time with the served version of every view, whether or not it can be answered: sinks and
+    /// alerts are planned over these.
+    pub(crate) fn with_served_versions(self) -> ReadView {
+        ReadView { versions: BTreeMap::new(), ..self }
     }
 
     /// The same without what is not checkpointed yet. A partition of which all that is read is committed stays as

@@ -98,7 +98,7 @@ async fn primary_keys(asked: &CommandGetPrimaryKeys, node: &Node) -> Result<Reco
         && asked.db_schema.as_deref().is_none_or(|schema| schema == PUBLIC);
     let read_view = node.read_view()?;
     let is_readable = is_ours && node.tables(read_view.clone()).await?.iter().any(|table| table.is_view && table.name == asked.table);
-    let plan = read_view.loaded.registry.served(&asked.table).filter(|_| is_readable).map(|live| &live.plan);
+    let plan = read_view.live(&asked.table).ok().filter(|_| is_readable).map(|live| &live.plan);
     let keys: Vec<&str> = plan.map_or_else(Vec::new, |plan| shown_keys(plan));
     let all = |value: &str| -> ArrayRef { Arc::new(StringArray::from(vec![value; keys.len()])) };
     let columns: Vec<ArrayRef> = vec![

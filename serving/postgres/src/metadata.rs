@@ -4,7 +4,7 @@
 //! one question to the next. A limited principal has a session of its own. The tables have columns and no rows; they
 //! are those of the newest read view that any question of the session brought, see [`Tables`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -72,9 +72,15 @@ struct Inner {
     session: SessionContext,
     parser: PostgresCompatibilityParser,
     tables: Arc<Tables>,
-    /// The catalog state that the tables were read from. It is not in `Tables`, which would make the schemas' futures
-    /// slow to compile.
-    shown: RwLock<Weak<Loaded>>,
+    /// What the tables were read from. It is not in `Tables`, which would make the schemas' futures slow to compile.
+    shown: RwLock<Shown>,
+}
+
+/// A catalog state, and the versions of views that answered there in the place of the served ones.
+#[derive(Debug, Default)]
+struct Shown {
+    loaded: Weak<Loaded>,
+    versions: BTreeMap<Arc<str>, u32>,
 }
 
 /// The tables of the newest read view that any question brought. They never go back to those of an older one.
@@ -102,6 +108,16 @@ struct Recency {
 impl Recency {
     fn of_read_view(read_view: &ReadView) -> Recency {
         Recency { revision: read_view.loaded.state.revision, now: read_view.now }
+    }
+}
+
+impl Shown {
+    fn from_read_view(read_view: &ReadView) -> Shown {
+        Shown { loaded: Arc::downgrade(&read_view.loaded), versions: read_view.versions.clone() }
+    }
+
+    fn is_same(&self, other: &Shown) -> bool {
+        self.loaded.ptr_eq(&other.loaded) && self.versions == other.versions
     }
 }
 
@@ -184,8 +200,8 @@ impl Metadata {
 
     /// Makes the tables those of this read view, unless they are of a newer one.
     async fn follow(&self, read_view: ReadView) -> Result<()> {
-        let (loaded, recency) = (Arc::downgrade(&read_view.loaded), Recency::of_read_view(&read_view));
-        let is_shown = self.0.shown.read().unwrap_or_else(PoisonError::into_inner).ptr_eq(&loaded);
+        let (read, recency) = (Shown::from_read_view(&read_view), Recency::of_read_view(&read_view));
+        let is_shown = self.0.shown.read().unwrap_or_else(PoisonError::into_inner).is_same(&read);
         if is_shown || self.0.tables.are_newer_than(recency) {
             return Ok(());
         }
@@ -193,7 +209,7 @@ impl Metadata {
         // Held until the tables are those of this state.
         let mut shown = self.0.shown.write().unwrap_or_else(PoisonError::into_inner);
         if self.0.tables.renew(recency, tables) {
-            *shown = loaded;
+            *shown = read;
         }
         Ok(())
     }

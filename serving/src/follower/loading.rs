@@ -67,6 +67,7 @@ impl Follower {
         if loaded.is_postponed(budget.of_view) {
             self.0.look_again.notify_one();
         }
+        self.0.changed_views.note(before.as_deref(), &loaded, Instant::now());
         self.use_from_now_on(&loaded, read_at);
         // What it replaces is freed after the lock, which every question takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);

@@ -28,7 +28,7 @@ fn all_views(app: &App, principal: &Principal) -> Result<Response, Problem> {
     let registry = &read_view.loaded.registry;
     let is_readable = |name: &&Arc<str>| may(principal, Action::Read, Object::View(name));
     let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).filter(is_readable).collect();
-    let served = names.into_iter().filter_map(|name| registry.served(name));
+    let served = names.into_iter().filter_map(|name| read_view.live(name).ok());
     let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name), building(&read_view, live))).collect();
     Ok(Json(json!({ "views": views })).into_response())
 }

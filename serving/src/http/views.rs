@@ -252,8 +252,8 @@ pub(super) async fn ask_run(
 
 async fn request_run(app: &App, view: &str) -> Result<Response> {
     let read_view = app.node.read_view()?;
-    let live = read_view.live(view)?;
-    let asked = read_view.loaded.registry.building(&live.name).unwrap_or(live);
+    let registry = &read_view.loaded.registry;
+    let asked = registry.building(view).or_else(|| registry.served(view)).ok_or_else(|| registry.no_view(view))?;
     let run = app.node.catalog().request_run(&asked.name, asked.version).await?;
     let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });
     Ok((StatusCode::ACCEPTED, Json(body)).into_response())

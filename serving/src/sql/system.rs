@@ -202,7 +202,7 @@ impl SystemRows {
             let version = (live.name.clone(), live.version);
             let loaded = read_view.loaded.views.get(&version);
             let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
-            let is_served = read_view.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
+            let is_served = read_view.live(&live.name).is_ok_and(|answering| answering.version == live.version);
             let of_version = |record: &&DefinitionRecord| record.name == live.name && record.version == live.version;
             KnownView {
                 live,

@@ -12,15 +12,17 @@ use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
 use definitions::KEEP_OLD;
+use engine::fresh::Fresh;
 use jobs::scheduler::Scheduler;
-use serving::{Node, OnValueError};
+use serving::{Node, OnValueError, ServingClock};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
 use types::files::FileKind;
+use types::vector::Vector;
 use uuid::Uuid;
 
-use crate::{put, record, rows, table};
+use crate::{put, record, rows, table, table_at};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
 const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
@@ -122,6 +124,37 @@ async fn while_a_changed_view_is_built_the_version_before_is_served() {
     harness.batch("counts", RunTime::EventClock).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 40", "b 40"]);
+}
+
+/// The workers have events that they have not committed when the new version is switched to, and look for definitions
+/// once a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_view_is_answered_all_the_time_while_workers_learn_of_it() {
+    const NEVER: Duration = Duration::from_secs(3_600);
+    let harness = with_history().await;
+    let fresh = Fresh::default();
+    let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let workers = ["two", "three"].map(|name| harness.worker(name, NEVER, Some(fresh.for_worker())));
+    let event = |k: &str| (Some(k.to_owned()), format!(r#"{{"ts":"2026-03-01T10:00:00Z","k":"{k}","x":2}}"#));
+    harness.append("s", 2, ["a", "b"].map(event).to_vec()).await.unwrap();
+    until("answers that count what is not committed", async || table(&node, "counts") == ["a 21", "b 21"]).await;
+    put(&harness, vec![record(View, "counts", 2, &COUNTS.replace("count(*)", "sum(x)"), Building)]).await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    assert_eq!(versions(&harness).await, [(1, Kept), (2, Active)]);
+    let mut position = Vector::new();
+    until("answers of the new version", async || {
+        node.refresh().await.unwrap();
+        let read_view = node.read_view().unwrap();
+        assert!(read_view.vector.covers(&position), "{} is behind {position}", read_view.vector);
+        position = read_view.vector.clone();
+        let is_new = read_view.view("counts").unwrap().live.version == 2;
+        assert_eq!(table_at(&read_view, "counts"), if is_new { ["a 42", "b 42"] } else { ["a 21", "b 21"] });
+        is_new
+    })
+    .await;
+    for worker in workers {
+        worker.finish().await.unwrap();
+    }
 }
 
 /// The versions of `counts`, with their statuses.

@@ -77,6 +77,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions
             building: Default::default(),
             failed: BTreeMap::new(),
         }),
+        versions: BTreeMap::new(),
         fresh: on_top,
         vector: Vector::new(),
         now: 0,
