@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, version_before};
 use engine::fresh::{Chain, Fresh, ViewVersion};
 use serving::{CheckpointIds, is_kept, layer_plan, next_merge};
 use types::files::{FileKind, FileRecord};
@@ -254,12 +254,13 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Positions>>) -> Res
             }
             continue;
         };
-        let version = (served.name.clone(), served.version);
         let streams = streams_of(name);
-        // A layer without this version gives no answer rather than a wrong one.
-        if !own.layers.iter().all(|layer| layer.covers(&version, |stream| streams.iter().any(|known| &**known == stream))) {
-            continue;
-        }
+        let reads = |stream: &str| streams.iter().any(|known| &**known == stream);
+        let is_kept_fresh = |version: &ViewVersion| own.layers.iter().all(|layer| layer.covers(version, reads));
+        // A layer without a version gives no answer of it rather than a wrong one. The version before answers then.
+        let versions = [Some(served), version_before(&loaded.state, name)].into_iter().flatten();
+        let mut versions = versions.map(|record| (record.name.clone(), record.version));
+        let Some(version) = versions.find(is_kept_fresh) else { continue };
         let view = &loaded.views[&version];
         let kept: Vec<&Positions> = [&*view.snapshot].into_iter().chain(view.runs.iter().map(|run| &*run.positions)).collect();
         let fresh: Vec<&Positions> = own.layers.iter().filter_map(|layer| layer.states.get(&version)).map(|states| &**states).collect();
