@@ -27,7 +27,7 @@ use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::Meta;
@@ -275,7 +275,32 @@ struct PlannedQuery {
 }
 
 /// Plans a query. `types` are those of its parameters that the planner may not find by itself.
+///
+/// Errors: `Input` for a mistake; `Unavailable` for what only the served version of a view can answer, while the version
+/// before answers in its place.
 async fn plan(
+    runtime: &QueryRuntime,
+    reader: TableReader<'_>,
+    read_view: Arc<ReadView>,
+    text: QueryText<'_>,
+    types: &[Option<DataType>],
+) -> Result<PlannedQuery> {
+    let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
+    let (mistake, served) = match (Box::pin(plan_over(runtime, reader, read_view, text, types)).await, served) {
+        (Err(mistake), Some(served)) if mistake.kind() == ErrorKind::Input => (mistake, served),
+        (planned, _) => return planned,
+    };
+    match Box::pin(plan_over(runtime, reader, served, text, types)).await {
+        Err(error) if error.kind() == ErrorKind::Input => Err(error),
+        _ => {
+            let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
+            Err(Error::unavailable(message).with("help", "try again in a second"))
+        }
+    }
+}
+
+/// The same over the versions of views that answer in this read view.
+async fn plan_over(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
     read_view: Arc<ReadView>,

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::*;
 use crate::follower::Follower;
 use crate::harness::{Harness, VELOCITY, definition, event};
+use crate::value_errors::OnValueError;
 
 const CHANGED: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d') AS SELECT device, count(*) AS n, max(amount) AS most FROM payments \
     WHERE status <> 'no' GROUP BY device";
@@ -123,6 +124,20 @@ async fn a_changed_view_without_uncommitted_events_is_answered_by_its_new_versio
     commit(&harness, vec![version(1, VELOCITY, DefinitionStatus::Kept), version(2, CHANGED, DefinitionStatus::Active)]).await;
     follower.refresh().await.unwrap();
     assert_eq!(follower.read_view().unwrap().view("velocity").unwrap().live.version, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_the_new_version_can_answer_is_to_be_asked_again() {
+    let changed = Changed::new().await;
+    let error_of = async |sql: &str| {
+        let answer = changed.harness.node.query_at(changed.read_view_at(changed.before), sql, OnValueError::Fail).await;
+        answer.map(|_| ()).expect_err(sql)
+    };
+    let of_new = error_of("SELECT most_1h FROM velocity").await;
+    assert_eq!(of_new.kind(), ErrorKind::Unavailable, "{of_new}");
+    assert!(of_new.message().contains("most_1h"), "{of_new}");
+    let of_none = error_of("SELECT least_1h FROM velocity").await;
+    assert_eq!(of_none.kind(), ErrorKind::Input, "{of_none}");
 }
 
 #[test]
