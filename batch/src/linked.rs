@@ -28,7 +28,7 @@ impl LinkedRun {
     /// that is not linked.
     pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
         let Some(local) = local_edges(attempt) else { return Ok(None) };
-        let left = attempt.batch.copies.left_by_last_run(&attempt.view.name, attempt.view.version);
+        let left = attempt.batch.copies.left_by_last_run(&attempt.view.view_version());
         let mut tiers = Vec::new();
         for tier in before.tiers() {
             let copy = match left.iter().find(|known| known.tier == *tier) {

@@ -64,7 +64,7 @@ pub(crate) async fn make_snapshot(
     run.peak_resident_bytes = context.resident.peak_bytes();
     let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
     if !copies.is_empty() {
-        batch.copies.keep(&attempt.view.name, attempt.view.version, copies);
+        batch.copies.keep(attempt.view.view_version(), copies);
     }
     Ok(published)
 }

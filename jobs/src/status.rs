@@ -209,7 +209,7 @@ pub type StreamsByVersion = BTreeMap<ViewVersion, Vec<Arc<str>>>;
 /// Empty if the definitions cannot be planned.
 fn reads(facts: &Facts) -> StreamsByVersion {
     let views = facts.registry.iter().flatten().flat_map(|registry| &registry.views);
-    views.map(|live| ((live.name.clone(), live.version), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
+    views.map(|live| (live.view_version(), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
 }
 
 /// Returns the status of each partition, view and run: a pure function of what was read from the catalog and the log.
@@ -226,7 +226,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, reads: &StreamsByVersion, ru
         partitions: partitions.iter().map(|id| partition_status(state, id, topics.get(&id.stream), ends.get(&id.stream))).collect(),
         views: state
             .live(DefinitionKind::View)
-            .map(|record| view_status(state, record, reads.get(&(record.name.clone(), record.version))))
+            .map(|record| view_status(state, record, reads.get(&ViewVersion::new(record.name.clone(), record.version))))
             .collect(),
         runs: runs.iter().map(RunReport::from_run).collect(),
         queued: Vec::new(),
@@ -356,7 +356,7 @@ impl Status {
         add_progress(&mut self.runs, &facts.state, registry, facts.now);
         for view in &mut self.views {
             let Some(live) = registry.view(&view.view, view.version) else { continue };
-            let by_node = facts.building.contains(&(view.view.clone(), view.version));
+            let by_node = facts.building.contains(&ViewVersion::new(view.view.clone(), view.version));
             if by_node || live.status == DefinitionStatus::Building || waits_for_run(&facts.state, live).unwrap_or_default() {
                 view.building = Some(BuildingReport::new(&BuildProgress::from_state(&facts.state, live, facts.now), facts.now));
             }

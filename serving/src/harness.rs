@@ -126,7 +126,7 @@ impl Harness {
         let partitions = [0, 1].map(|partition| PartitionId::new("payments", partition));
         self.fresh.take_over(epoch, &self.node.loaded().unwrap().vector, &partitions);
         let views = self.node.loaded().unwrap().registry.views.clone();
-        self.fresh.keep(views.iter().map(|view| ((view.name.clone(), view.version), view.plan.stamp.as_str().into())));
+        self.fresh.keep(views.iter().map(|view| (view.view_version(), view.plan.stamp.as_str().into())));
         self.fresh.clone()
     }
 
@@ -240,8 +240,8 @@ impl Harness {
         for view in &self.node.loaded().unwrap().registry.views {
             let mut partial = Partial::new(view.plan.clone(), self.node.session()).unwrap();
             let made = partial.states("payments", std::slice::from_ref(&batch)).await.unwrap();
-            failures.insert((view.name.clone(), view.version), Arc::new(partial.take_failures()));
-            states.insert((view.name.clone(), view.version), Arc::new(sort_and_merge(&view.plan, &view.codec, &made).unwrap()));
+            failures.insert(view.view_version(), Arc::new(partial.take_failures()));
+            states.insert(view.view_version(), Arc::new(sort_and_merge(&view.plan, &view.codec, &made).unwrap()));
         }
         let times = batch.column_by_name("__event_time").unwrap();
         let newest = arrow::compute::max(arrow::array::AsArray::as_primitive::<arrow::datatypes::TimestampMicrosecondType>(times)).unwrap();

@@ -115,7 +115,7 @@ impl HotKeys {
     /// Counts the events of a layer, view by view.
     pub(crate) fn count_layer(&self, layer: &FreshLayer, registry: &Registry, now: Micros) -> Result<()> {
         for (version, rows) in layer.states.iter().filter(|(_, rows)| !rows.is_empty()) {
-            let Some(live) = registry.view(&version.0, version.1) else { continue };
+            let Some(live) = registry.view(&version.name, version.version) else { continue };
             let BusyKeys { events, keys } = busy_keys(&live.plan, &live.codec, rows, EVENT_PARTS)?;
             let keys: Vec<(&[u8], u64)> = keys.iter().map(|(key, events)| (&**key, *events)).collect();
             self.events.count(version, events, &keys, None, now)?;
@@ -129,13 +129,13 @@ impl HotKeys {
         let mut listed = Vec::new();
         for (seen_in, counts) in [(SeenIn::Events, &self.events), (SeenIn::Lookups, &self.lookups)] {
             for found in counts.frequent(now)? {
-                let (view, version) = &found.view;
-                let Some(live) = registry.served(view).filter(|live| live.version == *version) else { continue };
+                let ViewVersion { name, version } = &found.view;
+                let Some(live) = registry.served(name).filter(|live| live.version == *version) else { continue };
                 for frequent in found.keys {
                     let Some(key) = key_json(live, &frequent.key)? else { continue };
                     let (share, per_second) = (frequent.share, frequent.per_second);
                     listed.push(HotKey {
-                        view: view.clone(),
+                        view: name.clone(),
                         key,
                         seen_in,
                         window: found.window,

@@ -294,7 +294,7 @@ impl Node {
         // Not what was read before: a worker that begins again reads from an earlier position.
         let mut read_view = self.0.follower.present()?;
         let not_yet = |error| Error::unavailable("the node has other versions of the views").caused_by(error);
-        for (name, version) in views {
+        for ViewVersion { name, version } in views {
             if read_view.live(name).map_err(not_yet)?.version != *version {
                 read_view = read_view.with_version(name, *version).map_err(not_yet)?;
             }

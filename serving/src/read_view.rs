@@ -118,7 +118,7 @@ impl ReadView {
 
     fn live_and_loaded(&self, name: &str) -> Result<(&LiveView, &LoadedView)> {
         let live = self.live(name)?;
-        let version = (live.name.clone(), live.version);
+        let version = live.view_version();
         let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
         Ok((live, loaded))
     }
@@ -126,11 +126,11 @@ impl ReadView {
     /// Whether this version of a view can be answered at this position.
     pub(crate) fn is_answerable(&self, name: &str, version: u32) -> bool {
         let live = self.loaded.registry.view(name, version);
-        live.is_some_and(|live| self.loaded.views.contains_key(&(live.name.clone(), version)) && self.has_fresh_states_of(live))
+        live.is_some_and(|live| self.loaded.views.contains_key(&live.view_version()) && self.has_fresh_states_of(live))
     }
 
     fn has_fresh_states_of(&self, live: &LiveView) -> bool {
-        let version = (live.name.clone(), live.version);
+        let version = live.view_version();
         self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream)))
     }
 
@@ -187,7 +187,7 @@ impl ReadView {
     }
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {
-        let name = &version.0;
+        let name = &version.name;
         if let Some(building) = self.loaded.building.get(version) {
             return building.refusal(self.now);
         }
@@ -209,13 +209,13 @@ impl ReadView {
 
     /// The fresh rows of a view version.
     pub fn fresh_of<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = &'a Arc<engine::states::StateRows>> + 'a {
-        let version = (view.name.clone(), view.version);
+        let version = view.view_version();
         self.fresh.iter().filter_map(move |layer| layer.states.get(&version))
     }
 
     /// The events that a view leaves out because it fails on them, up to the read view's position.
     pub fn failures_of<'a>(&'a self, view: &'a LoadedView) -> impl Iterator<Item = &'a Failures> + 'a {
-        let version = (view.live.name.clone(), view.live.version);
+        let version = view.live.view_version();
         let fresh = self.fresh.iter().filter_map(move |layer| layer.failures.get(&version));
         view.failures().chain(fresh.map(|failures| &**failures))
     }
@@ -273,7 +273,7 @@ impl Loaded {
     /// Why the served version of a view cannot be queried, if it cannot.
     pub fn refusal(&self, view: &str) -> Option<&Error> {
         let served = self.registry.served(view)?;
-        self.failed.get(&(served.name.clone(), served.version))
+        self.failed.get(&served.view_version())
     }
 
     /// True when a snapshot turned out to be damaged while it was copied.

@@ -176,7 +176,7 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
     streams.dedup();
     let reads_any = |view: &&LiveView| view.plan.streams.iter().any(|stream| streams.contains(&stream.name));
     let is_known = |view: &&LiveView| {
-        let version = (view.name.clone(), view.version);
+        let version = view.view_version();
         let has_states = sealed.layers.iter().any(|layer| layer.states.contains_key(&version));
         has_states && sealed.layers.iter().all(|layer| layer.covers(&version, |stream| view.plan.reads(stream)))
     };
@@ -194,7 +194,7 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
 
 /// What these layers have of a view. `None` if its states cannot be merged.
 fn section(layers: &[Arc<FreshLayer>], view: &LiveView) -> Option<Section> {
-    let version = (view.name.clone(), view.version);
+    let version = view.view_version();
     let (rows, failures) = FreshLayer::merge_view(layers, &version, &view.plan, &view.codec, MERGED_AT_ONCE_BYTES)?;
     Some(Section {
         view: view.name.to_string(),

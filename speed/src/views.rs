@@ -26,7 +26,7 @@ pub(crate) struct Computed {
 
 impl Computed {
     fn add(&mut self, view: &LiveView, rows: StateRows, failures: Failures) {
-        let version = (view.name.clone(), view.version);
+        let version = view.view_version();
         if !failures.is_empty() {
             self.failures.insert(version.clone(), Arc::new(failures));
         }
@@ -95,11 +95,11 @@ impl Views {
 
     /// Each version, with the format of its states.
     pub(crate) fn stamps(&self) -> impl Iterator<Item = (ViewVersion, Arc<str>)> {
-        self.kept.iter().map(|kept| ((kept.view.name.clone(), kept.view.version), kept.view.plan.stamp.as_str().into()))
+        self.kept.iter().map(|kept| (kept.view.view_version(), kept.view.plan.stamp.as_str().into()))
     }
 
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
-        let plan_of = |kept: &Kept| ((kept.view.name.clone(), kept.view.version), (kept.view.plan.clone(), kept.view.codec.clone()));
+        let plan_of = |kept: &Kept| (kept.view.view_version(), (kept.view.plan.clone(), kept.view.codec.clone()));
         self.kept.iter().map(plan_of).collect()
     }
 }

@@ -25,20 +25,20 @@ pub struct LocalCopies(Arc<Mutex<Copies>>);
 
 impl LocalCopies {
     /// Returns what is kept of a view version.
-    pub(crate) fn left_by_last_run(&self, view: &Arc<str>, version: u32) -> Vec<CopiedTier> {
-        self.lock().get(&(view.clone(), version)).cloned().unwrap_or_default()
+    pub(crate) fn left_by_last_run(&self, view: &ViewVersion) -> Vec<CopiedTier> {
+        self.lock().get(view).cloned().unwrap_or_default()
     }
 
     /// Keeps the tiers of a snapshot that was published, for the next run, instead of those of the one before.
-    pub(crate) fn keep(&self, view: &Arc<str>, version: u32, tiers: Vec<CopiedTier>) {
-        self.lock().insert((view.clone(), version), tiers);
+    pub(crate) fn keep(&self, view: ViewVersion, tiers: Vec<CopiedTier>) {
+        self.lock().insert(view, tiers);
     }
 
     /// Lets go what is kept of versions that are live no more.
     pub fn release_retired(&self, state: &CatalogState) {
         let is_live =
-            |(view, version): &ViewVersion| state.live(DefinitionKind::View).any(|live| live.name == *view && live.version == *version);
-        self.lock().retain(|version, _| is_live(version));
+            |view: &ViewVersion| state.live(DefinitionKind::View).any(|live| live.name == view.name && live.version == view.version);
+        self.lock().retain(|view, _| is_live(view));
     }
 
     /// The view versions of which something is kept.

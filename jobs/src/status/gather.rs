@@ -88,7 +88,7 @@ impl Services {
         if is_ours {
             facts.failing = node.outages;
             facts.workers = node.workers;
-            facts.building = node.views_building.into_iter().map(|building| (building.view, building.version)).collect();
+            facts.building = node.views_building.into_iter().map(|building| ViewVersion::new(building.view, building.version)).collect();
         }
         match log {
             Ok(said) => {
@@ -108,7 +108,8 @@ impl Services {
         }
         if is_ours {
             // The node knows what failed after the snapshots' cuts, too.
-            facts.left_out.extend(node.views_failing.into_iter().map(|failing| ((failing.view, failing.version), failing.left_out)));
+            let left_out = |failing: FailingView| (ViewVersion::new(failing.view, failing.version), failing.left_out);
+            facts.left_out.extend(node.views_failing.into_iter().map(left_out));
         }
         (facts, runs)
     }
@@ -258,7 +259,7 @@ async fn published(
             continue;
         }
         let file = state.files.get(&snapshot.manifest).filter(|file| file.kind == FileKind::Manifest);
-        let version = (snapshot.view.clone(), snapshot.version);
+        let version = ViewVersion::new(snapshot.view.clone(), snapshot.version);
         let manifest = match file {
             Some(file) => in_time("the object storage", read_manifest(storage, file)).await,
             None => Err(Error::corrupt("the catalog names no such file").with("file", &snapshot.manifest)),

@@ -138,7 +138,7 @@ fn what_other_streams_get_is_not_after_the_cut_of_a_view() {
     let more = [grown(PartitionId::new("clicks", 0), 500), grown(PartitionId::new("pay", 1), 2)];
     state.partitions.extend(more);
     state.snapshots[0].cut = "clicks/0:490,pay/0:6".parse().unwrap();
-    let reads: StreamsByVersion = [(("sums".into(), 1), vec!["pay".into()])].into();
+    let reads: StreamsByVersion = [(ViewVersion::new("sums", 1), vec!["pay".into()])].into();
     let status = status_of(&state, &BTreeMap::new(), &reads, &[]);
     assert_eq!(status.views[0].after_cut, Some(6), "4 of pay/0, and 2 of a partition that is new since");
     assert_eq!(status.views[0].cut.as_ref().unwrap().to_string(), "pay/0:6");

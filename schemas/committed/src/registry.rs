@@ -32,6 +32,10 @@ pub struct LiveView {
 }
 
 impl LiveView {
+    pub fn view_version(&self) -> ViewVersion {
+        ViewVersion::new(self.name.clone(), self.version)
+    }
+
     /// Returns the streams that the view reads.
     pub fn streams(&self) -> Vec<Arc<str>> {
         self.plan.streams.iter().map(|stream| stream.name.clone()).collect()
@@ -279,7 +283,7 @@ impl Registry {
 
     /// Returns plans and codecs by view version.
     pub fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
-        self.views.iter().map(|view| ((view.name.clone(), view.version), (view.plan.clone(), view.codec.clone()))).collect()
+        self.views.iter().map(|view| (view.view_version(), (view.plan.clone(), view.codec.clone()))).collect()
     }
 }
 

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::plan::ViewPlan;
@@ -42,8 +43,32 @@ use observers::Observers;
 use state::State;
 use subscription::Subscribers;
 
-/// A view and its version.
-pub type ViewVersion = (Arc<str>, u32);
+/// A version of a view. As JSON `["velocity", 2]`: nodes and workers of different releases send it to one another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "(Arc<str>, u32)", into = "(Arc<str>, u32)")]
+pub struct ViewVersion {
+    /// The view's name.
+    pub name: Arc<str>,
+    pub version: u32,
+}
+
+impl ViewVersion {
+    pub fn new(name: impl Into<Arc<str>>, version: u32) -> Self {
+        Self { name: name.into(), version }
+    }
+}
+
+impl From<(Arc<str>, u32)> for ViewVersion {
+    fn from((name, version): (Arc<str>, u32)) -> Self {
+        Self { name, version }
+    }
+}
+
+impl From<ViewVersion> for (Arc<str>, u32) {
+    fn from(view: ViewVersion) -> Self {
+        (view.name, view.version)
+    }
+}
 
 /// What one or more micro-batches of a worker added.
 ///
@@ -298,7 +323,7 @@ fn merged_states<M>(layers: &[Arc<FreshLayer>], view: &ViewVersion, plan: &ViewP
     }
     merged()
         .inspect_err(
-            |error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"),
+            |error| warn!(view = %view.name, version = view.version, %error, "fresh states could not be merged; leaving this view out of the layer"),
         )
         .ok()
 }

@@ -36,12 +36,12 @@ impl Encodings {
             let body = match section.get() {
                 Some(body) => body.clone(),
                 None => {
-                    let body = layer::encode(rows).map_err(|error| error.with("view", &view.0))?;
+                    let body = layer::encode(rows).map_err(|error| error.with("view", &view.name))?;
                     section.get_or_init(|| body).clone()
                 }
             };
             let failures = layer.failures.get(view).map(|failures| (**failures).clone());
-            heads.push(SectionHead { view: view.0.clone(), version: view.1, stamp, bytes: body.len(), failures });
+            heads.push(SectionHead { view: view.name.clone(), version: view.version, stamp, bytes: body.len(), failures });
             bodies.push(body);
         }
         let body = match bodies.as_slice() {

@@ -54,7 +54,7 @@ pub(crate) fn decode(head: &LayerHead, body: &Bytes, plans: &Plans) -> Result<Fr
         }
         let content = body.slice(from..end);
         from = end;
-        let view = (section.view.clone(), section.version);
+        let view = ViewVersion::new(section.view.clone(), section.version);
         let Some((plan, codec)) = plans.get(&view) else { continue };
         if !plan.reads_stamp(&section.stamp) {
             let message = "a worker sends states of a format that this release does not know: use one release for workers and nodes";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use bytes::Bytes;
-use engine::fresh::{Claim, Complete};
+use engine::fresh::{Claim, Complete, ViewVersion};
 use serde::{Deserialize, Serialize};
 use types::failures::Failures;
 use types::tiles::Micros;
@@ -25,7 +25,7 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) struct LayerRequest {
     pub(crate) format: u32,
     /// The view versions whose states it wants.
-    pub(crate) views: Vec<(Arc<str>, u32)>,
+    pub(crate) views: Vec<ViewVersion>,
     /// The greatest epoch that it accepted of each partition.
     pub(crate) seen: Vec<(PartitionId, i64)>,
 }

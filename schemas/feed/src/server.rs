@@ -144,8 +144,8 @@ impl Service {
             let message = "the node speaks another format: use one release for workers and nodes";
             return Err(Error::input(message).with("found", wanted.format).with("expected", FORMAT));
         }
-        for (view, _) in &wanted.views {
-            allow(&principal, Action::Read, Object::View(view))?;
+        for view in &wanted.views {
+            allow(&principal, Action::Read, Object::View(&view.name))?;
         }
         let permit = SubscriberPermit::take(&self.subscribers)?;
         let epochs = self.offer.fresh.epochs();

@@ -217,7 +217,7 @@ impl Grouped<'_> {
     }
 
     fn name_of(&self, encoded: &[u8]) -> KeyName {
-        KeyName { view: (self.view.name.clone(), self.view.version), key: encoded.into() }
+        KeyName { view: self.view.view_version(), key: encoded.into() }
     }
 
     /// Adds what these keys have in all layers, each under its index.

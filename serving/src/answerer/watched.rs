@@ -103,7 +103,7 @@ pub fn keys_since(read_view: &ReadView, view: &LoadedView, position: &Vector) ->
             }
         }
     }
-    let version = (view.live.name.clone(), view.live.version);
+    let version = view.live.view_version();
     for layer in &read_view.fresh {
         let is_past = layer.end.iter().any(|(partition, end)| plan.reads(&partition.stream) && end > position.get(partition));
         if let Some(rows) = layer.states.get(&version).filter(|_| is_past) {

@@ -60,7 +60,7 @@ impl Follower {
         let given_up = to_give_up(&copies, most);
         for (_, (version, view)) in views.iter_mut().enumerate().filter(|(at, _)| given_up.contains(at)) {
             let Some(copy) = &view.snapshot else { continue };
-            info!(view = %version.0, version = version.1, bytes = copy.local_bytes(), "the local copy of a kept version is given up");
+            info!(view = %version.name, version = version.version, bytes = copy.local_bytes(), "the local copy of a kept version is given up");
             let again = SnapshotCopy::begin(&self.0.storage, copy.manifest.clone(), &view.live, &self.0.settings.cache, None);
             view.snapshot = Some(Arc::new(again));
         }

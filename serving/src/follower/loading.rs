@@ -105,7 +105,7 @@ impl Follower {
     ) -> Result<LoadedViews> {
         let mut loaded = LoadedViews::default();
         for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
-            let version = (live.name.clone(), live.version);
+            let version = live.view_version();
             let known = before.map_or(KnownVersion::Nothing, |before| before.known(&version));
             match self.load_view(live, known, state, damaged, budget).await {
                 Ok(LoadOutcome::Served(view)) => drop(loaded.views.insert(version, view)),

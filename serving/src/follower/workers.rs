@@ -86,7 +86,7 @@ impl Follower {
     /// The views that this node loads.
     fn plans(&self, registry: &Registry) -> Plans {
         let wanted = registry.views.iter().filter(|live| self.0.settings.views.contains(live));
-        wanted.map(|live| ((live.name.clone(), live.version), (live.plan.clone(), live.codec.clone()))).collect()
+        wanted.map(|live| (live.view_version(), (live.plan.clone(), live.codec.clone()))).collect()
     }
 }
 

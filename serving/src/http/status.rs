@@ -55,12 +55,11 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
     let read_view = app.node.read_view()?;
     let outages = app.outages();
     let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
-    let missing = read_view.loaded.registry.views.iter().filter(|view| !is_there(&(view.name.clone(), view.version)));
+    let missing = read_view.loaded.registry.views.iter().filter(|view| !is_there(&view.view_version()));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
     let copying = read_view.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
     let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
-    let refused =
-        |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
+    let refused = |(view, error): (&ViewVersion, &Error)| json!({ "view": view.name, "version": view.version, "error": error.to_string() });
     let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
     let failing: Vec<Value> = read_view.loaded.views.values().filter_map(|view| failing_json(&read_view, view)).collect();
     let building: Vec<Value> = read_view.loaded.building.values().map(|building| building_json(&read_view, building)).collect();

@@ -79,9 +79,9 @@ fn versions(read_view: &ReadView, view: &str) -> Vec<Value> {
 pub(super) fn building(read_view: &ReadView, live: &LiveView) -> Option<Value> {
     let ReadView { loaded, now, .. } = read_view;
     let beside = loaded.registry.building(&live.name).filter(|other| other.version != live.version);
-    let not_served = || loaded.building.contains_key(&(live.name.clone(), live.version)).then_some(live);
+    let not_served = || loaded.building.contains_key(&live.view_version()).then_some(live);
     let built = beside.or_else(not_served)?;
-    let progress = loaded.building.get(&(built.name.clone(), built.version)).map(|building| building.progress);
+    let progress = loaded.building.get(&built.view_version()).map(|building| building.progress);
     Some(progress_json(built, &progress.unwrap_or_else(|| BuildProgress::from_state(&loaded.state, built, *now)), *now))
 }
 

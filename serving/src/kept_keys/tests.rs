@@ -5,7 +5,7 @@ use super::*;
 const LIMIT: usize = 64 << 10;
 
 fn name(key: &str) -> KeyName {
-    KeyName { view: ("v".into(), 1), key: key.as_bytes().into() }
+    KeyName { view: ViewVersion::new("v", 1), key: key.as_bytes().into() }
 }
 
 fn keys(pool: &Arc<dyn MemoryPool>) -> KeptKeys {
@@ -49,7 +49,7 @@ fn a_key_that_is_kept_again_takes_its_place() {
     }
     assert_eq!(sizes(&kept).0, 1);
     assert!(kept.get(&name("b")).is_none());
-    assert!(kept.get(&KeyName { view: ("v".into(), 2), ..name("a") }).is_none(), "another version");
+    assert!(kept.get(&KeyName { view: ViewVersion::new("v", 2), ..name("a") }).is_none(), "another version");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl KeyRows {
             return Ok(None);
         }
         let live = &self.context.read_view.known_view(&self.view)?.live;
-        let view = (live.name.clone(), live.version);
+        let view = live.view_version();
         let keys = columns.encoded.insert(answerer(live).encode(&columns.columns, self.keys.len())?);
         let is_hot = runtime.hot().count_lookup(&view, keys, self.context.read_view.now)?;
         let is_kept = is_hot && self.paths.most == 0 && self.context.as_of.is_none() && runtime.rows().is_used();

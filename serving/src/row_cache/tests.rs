@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::FairSpillPool;
+use engine::fresh::ViewVersion;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use types::tiles::Micros;
@@ -256,7 +257,8 @@ async fn without_room_no_row_is_kept() {
     let cache = RowCache::new(20_000, &pool);
     let answers = question(&harness, "velocity", "a", NOW).answer(harness.node.runtime()).await.unwrap();
     for at in 0..1_000u32 {
-        let name = RowName { key: KeyName { view: ("v".into(), 1), key: at.to_be_bytes().as_slice().into() }, columns: Arc::new([0]) };
+        let key = KeyName { view: ViewVersion::new("v", 1), key: at.to_be_bytes().as_slice().into() };
+        let name = RowName { key, columns: Arc::new([0]) };
         let Standing::New(basis) = (RowInputs { spans: Vec::new(), parts: Vec::new() }).compared(None) else { panic!() };
         cache.put(name.clone(), basis, &answers);
         assert!(cache.get(&name).is_some() && pool.reserved() <= 20_000);

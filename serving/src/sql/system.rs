@@ -199,7 +199,7 @@ impl SystemRows {
     fn known_views(&self) -> Vec<KnownView<'_>> {
         let read_view = &self.context.read_view;
         let known = read_view.loaded.registry.views.iter().map(|live| {
-            let version = (live.name.clone(), live.version);
+            let version = live.view_version();
             let loaded = read_view.loaded.views.get(&version);
             let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
             let is_served = read_view.live(&live.name).is_ok_and(|answering| answering.version == live.version);

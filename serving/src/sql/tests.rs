@@ -578,7 +578,7 @@ async fn a_node_loads_the_views_of_its_question_alone() {
     let harness = Harness::filled().await;
     let sql = "SELECT device, n_7d FROM velocity WHERE device = 'b'";
     let node = harness.node_of(views_read(sql)).await;
-    let loaded: Vec<String> = node.loaded().unwrap().views.keys().map(|(name, _)| name.to_string()).collect();
+    let loaded: Vec<String> = node.loaded().unwrap().views.keys().map(|view| view.name.to_string()).collect();
     assert_eq!(loaded, ["velocity"]);
     let rows = async |node: &Node| node.query(sql, Vec::new()).await.unwrap().collect().await.unwrap();
     assert_eq!(rows(&node).await, rows(&harness.node).await);

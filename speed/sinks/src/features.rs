@@ -73,8 +73,8 @@ impl FeatureReader {
         self.views.clear();
         self.states.retain(|(of, version), _| of != stream || views.contains(version));
         for version in views {
-            let live = registry.view(&version.0, version.1);
-            let live = live.ok_or_else(|| Error::internal("a view of a sink is not live").with("view", &version.0))?.clone();
+            let live = registry.view(&version.name, version.version);
+            let live = live.ok_or_else(|| Error::internal("a view of a sink is not live").with("view", &version.name))?.clone();
             if let Entry::Vacant(entry) = self.states.entry((stream.clone(), version.clone())) {
                 entry.insert(PerEventStates::new(live.plan.clone(), live.codec.clone(), stream, session)?);
             }

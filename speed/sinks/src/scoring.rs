@@ -209,7 +209,7 @@ impl Sinks {
     ) -> Result<Scored> {
         let registry = &read_view.loaded.registry;
         let views = joined_views(registry, [plan])?;
-        let names: Vec<Arc<str>> = views.iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<Arc<str>> = views.iter().map(|view| view.name.clone()).collect();
         let events = event_batch(scratch, event, read_view.now)?;
         let event_time = event_time_of(&events)?;
         if self.is_too_far_ahead(event_time, read_view.now) {

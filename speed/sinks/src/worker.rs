@@ -330,7 +330,7 @@ pub(crate) fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Ite
     let names: BTreeSet<&Arc<str>> = plans.into_iter().flat_map(|plan| &plan.joins).map(|join| &join.plan.view).collect();
     let version = |name: &Arc<str>| {
         let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
-        Ok((live.name.clone(), live.version))
+        Ok(live.view_version())
     };
     names.into_iter().map(version).collect()
 }

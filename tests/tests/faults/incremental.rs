@@ -9,6 +9,7 @@ use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, Comparison, DamageRecord, GapRecord, RunStatus, SnapshotRecord};
+use engine::fresh::ViewVersion;
 use futures::TryStreamExt;
 use jobs::status::problems::{Facts, Fault, problems};
 use serving::ServingClock;
@@ -377,7 +378,7 @@ async fn copies_of_edges_are_kept_once_they_are_published_and_while_their_versio
     assert!(harness.copies.versions().is_empty());
     tokio::time::sleep(Duration::from_millis(50)).await;
     harness.batch("links", t).await.unwrap();
-    assert_eq!(harness.copies.versions(), [("links".into(), 1)]);
+    assert_eq!(harness.copies.versions(), [ViewVersion::new("links", 1)]);
     crate::put(&harness, vec![crate::record(View, "links", 1, links, catalog::DefinitionStatus::Retired)]).await;
     harness.batch("counts", t).await.unwrap();
     assert!(harness.copies.versions().is_empty());

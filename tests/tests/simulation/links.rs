@@ -50,7 +50,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
 /// The product's result of walking these layers: those of snapshot and checkpoints, and the fresh ones.
 pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions]) -> Result<Vec<Row>> {
     let live = PLANNED.get().and_then(|planned| planned.get(view)).unwrap();
-    let version = (live.name.clone(), live.version);
+    let version = live.view_version();
     let mut layers = Vec::new();
     for positions in kept {
         let run = Arc::new(SortedRun::in_memory(edges(log, live, positions)?));

@@ -124,7 +124,7 @@ async fn load(ctx: &Ctx, before: Option<&Loaded>) -> Result<Loaded> {
     }
     let mut views = BTreeMap::new();
     for record in state.live(DefinitionKind::View) {
-        let version = (record.name.clone(), record.version);
+        let version = ViewVersion::new(record.name.clone(), record.version);
         let known = before.and_then(|before| before.views.get(&version));
         views.insert(version.clone(), load_view(ctx, &state, &version, known).await?);
     }
@@ -132,14 +132,14 @@ async fn load(ctx: &Ctx, before: Option<&Loaded>) -> Result<Loaded> {
 }
 
 async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known: Option<&View>) -> Result<View> {
-    let record = state.snapshot(&version.0, version.1);
+    let record = state.snapshot(&version.name, version.version);
     let (run, cut, snapshot) = match (record, known) {
         (None, _) => (None, Vector::new(), Arc::default()),
         (Some(record), Some(known)) if known.run == Some(record.run) => (known.run, record.cut.clone(), known.snapshot.clone()),
         (Some(record), known) => {
             let positions = load_snapshot(ctx, state, record.run).await?;
             if let Some(known) = known.filter(|known| !record.cut.covers(&known.cut)) {
-                ctx.sim.violated(format!("the published cut of {} went back from {} to {}", version.0, known.cut, record.cut));
+                ctx.sim.violated(format!("the published cut of {} went back from {} to {}", version.name, known.cut, record.cut));
             }
             (Some(record.run), record.cut.clone(), Arc::new(positions))
         }
@@ -171,10 +171,10 @@ async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Pos
 
 async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Vector, held: &[Run]) -> Result<Vec<Run>> {
     let sets: Vec<&CheckpointIds> = held.iter().map(|run| &run.checkpoints).collect();
-    let mut plan = layer_plan(&sets, state, &streams_of(&version.0), cut)?;
+    let mut plan = layer_plan(&sets, state, &streams_of(&version.name), cut)?;
     if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) {
         let wanted: CheckpointIds =
-            catalog::checkpoints_after(state, &streams_of(&version.0), cut)?.into_iter().map(|known| known.id).collect();
+            catalog::checkpoints_after(state, &streams_of(&version.name), cut)?.into_iter().map(|known| known.id).collect();
         plan.keep = (0..held.len()).filter(|at| !held[*at].checkpoints.is_disjoint(&wanted)).collect();
         plan.load.retain(|checkpoint| !plan.keep.iter().any(|at| held[*at].checkpoints.contains(&checkpoint.id)));
     }
@@ -207,7 +207,7 @@ pub async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, che
         }
     }
     let mut positions = Positions::new();
-    let streams = streams_of(&version.0);
+    let streams = streams_of(&version.name);
     for file in files().filter(|file| file.kind == FileKind::Archive && file.subject.as_ref().is_some_and(|s| streams.contains(s))) {
         positions.extend(archived(ctx, file).await?.into_iter().map(|event| event.position));
     }
@@ -230,7 +230,7 @@ pub async fn archived(ctx: &Ctx, file: &FileRecord) -> Result<Vec<Archived>> {
 async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<()> {
     let oldest = |id: &PartitionId, at: Offset| {
         let views = stood.iter().chain([loaded]).flat_map(|loaded| &loaded.views);
-        let depends = |(name, _): &(&ViewVersion, &View)| streams_of(&name.0).contains(&id.stream);
+        let depends = |(version, _): &(&ViewVersion, &View)| streams_of(&version.name).contains(&id.stream);
         views.filter(depends).map(|(_, view)| view.cut.get(id)).min().unwrap_or(at)
     };
     let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), oldest(id, at))).collect();
@@ -259,7 +259,7 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Positions>>) -> Res
         let is_kept_fresh = |version: &ViewVersion| own.layers.iter().all(|layer| layer.covers(version, reads));
         // A layer without a version gives no answer of it rather than a wrong one. The version before answers then.
         let versions = [Some(served), version_before(&loaded.state, name)].into_iter().flatten();
-        let mut versions = versions.map(|record| (record.name.clone(), record.version));
+        let mut versions = versions.map(|record| ViewVersion::new(record.name.clone(), record.version));
         let Some(version) = versions.find(is_kept_fresh) else { continue };
         let view = &loaded.views[&version];
         let kept: Vec<&Positions> = [&*view.snapshot].into_iter().chain(view.runs.iter().map(|run| &*run.positions)).collect();

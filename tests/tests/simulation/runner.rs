@@ -9,6 +9,7 @@ use catalog::{
     SnapshotRecord, abandoned, archive_files, checkpoints_after, expired_versions, failure_commit, publish_commit, run_lease,
     skipped_commit, version_before, versions_commit,
 };
+use engine::fresh::ViewVersion;
 use types::files::{FileKind, ObjectName};
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
@@ -164,7 +165,7 @@ async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
     }
     for checkpoint in checkpoints {
         held.keep().await?;
-        delta.extend(segment(ctx, state, &(run.view.clone(), run.version), checkpoint).await?);
+        delta.extend(segment(ctx, state, &ViewVersion::new(run.view.clone(), run.version), checkpoint).await?);
     }
     let (view, version) = (run.view.clone(), run.version);
     let merged_name = ObjectName::Merged { view: view.clone(), version, run: run.id, bucket: 0 };

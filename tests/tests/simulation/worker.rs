@@ -196,8 +196,9 @@ impl Worker {
         }
         let open = std::mem::take(&mut self.open);
         self.sinks.make_records(accepted).await?;
-        let of =
-            |view: &ViewVersion| open.iter().filter(|position| streams_of(&view.0).contains(&position.partition.stream)).cloned().collect();
+        let of = |view: &ViewVersion| {
+            open.iter().filter(|position| streams_of(&view.name).contains(&position.partition.stream)).cloned().collect()
+        };
         let states = self.views.iter().map(|view| (view.clone(), Arc::new(of(view)))).collect();
         let layer = FreshLayer { start, end, states, failures: BTreeMap::new(), max_event_time: BTreeMap::new() };
         self.layers.push(Arc::new(layer.clone()));
@@ -236,7 +237,7 @@ impl Worker {
             files.push(self.ctx.put(name, Content::DeadLetters).await?);
         }
         let read: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
-        let kept = self.views.iter().filter(|view| streams_of(&view.0).iter().any(|stream| read.contains(stream)));
+        let kept = self.views.iter().filter(|view| streams_of(&view.name).iter().any(|stream| read.contains(stream)));
         let states: BTreeMap<ViewVersion, Positions> = kept.map(|view| (view.clone(), self.states_of(view))).collect();
         if !states.is_empty() {
             files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
@@ -287,5 +288,5 @@ impl Worker {
 }
 
 fn live_views(state: &CatalogState) -> Vec<ViewVersion> {
-    state.live(DefinitionKind::View).map(|view| (view.name.clone(), view.version)).collect()
+    state.live(DefinitionKind::View).map(|view| ViewVersion::new(view.name.clone(), view.version)).collect()
 }

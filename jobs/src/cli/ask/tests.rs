@@ -20,7 +20,7 @@ async fn a_lookup_among_two_hundred_views_loads_the_one_that_it_asks_for() {
     let node = node_of_lookup(&installation, "of_7").await.unwrap();
     let loaded = node.read_view().unwrap().loaded.clone();
     assert_eq!(loaded.registry.views.len(), VIEWS);
-    let names: Vec<String> = loaded.views.keys().chain(loaded.building.keys()).map(|(name, _)| name.to_string()).collect();
+    let names: Vec<String> = loaded.views.keys().chain(loaded.building.keys()).map(|view| view.name.to_string()).collect();
     assert_eq!(names, ["of_7"]);
     assert!(loaded.failed.is_empty(), "{:?}", loaded.failed);
 }

@@ -156,10 +156,7 @@ fn busy(facts: &Facts) -> Option<String> {
 }
 
 fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
-    let waits = |view: &&LiveView| {
-        let version = (view.name.clone(), view.version);
-        facts.building.contains(&version) || waits_for_run(&facts.state, view).unwrap_or_default()
-    };
+    let waits = |view: &&LiveView| facts.building.contains(&view.view_version()) || waits_for_run(&facts.state, view).unwrap_or_default();
     let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building || waits(view));
     let mut found = Vec::new();
     for view in building.filter(|view| facts.state.snapshot(&view.name, view.version).is_none()) {
@@ -194,7 +191,7 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
 fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for view in &registry.views {
-        let Some(stamp) = facts.stamps.get(&(view.name.clone(), view.version)) else { continue };
+        let Some(stamp) = facts.stamps.get(&view.view_version()) else { continue };
         let next_step = format!("run `basestream batch run {}`: it writes a snapshot in the format of this release", view.name);
         match stamp {
             Ok(stamp) if view.plan.reads_stamp(stamp) => {}
@@ -203,7 +200,7 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 severity: Severity::Warning,
                 what: format!("{}: the published snapshot's states have another format than this release writes", view.name),
                 cause: format!("another release wrote it: found {stamp}, expected {}", view.plan.stamp),
-                effect: match facts.building.contains(&(view.name.clone(), view.version)) {
+                effect: match facts.building.contains(&view.view_version()) {
                     true => "the snapshot is not used, and queries of the view are refused until a run has built it anew".into(),
                     false => "the snapshot is not used: answers are computed from the archive, correct but slow, and \
                         are marked `degraded`"

@@ -63,7 +63,7 @@ async fn healthy() -> Facts {
         identities: [("pay".into(), "log-1".to_owned())].into(),
         embedded_log: true,
         checkpoint_interval: Duration::from_secs(10),
-        stamps: [(("v".into(), 1), Ok(stamp))].into(),
+        stamps: [(ViewVersion::new("v", 1), Ok(stamp))].into(),
         ..Facts::default()
     }
 }
@@ -327,7 +327,7 @@ const CASES: &[Case] = &[
         Fault::FileDamaged,
         Severity::Error,
         |facts| {
-            facts.stamps.insert(("v".into(), 1), Err("it is gone".into()));
+            facts.stamps.insert(ViewVersion::new("v", 1), Err("it is gone".into()));
         },
         [
             "v: the manifest of the published snapshot cannot be read",
@@ -655,9 +655,9 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| {
             let left_out = |failed| LeftOutEvents { failed, first: "the event at offset 7 of pay/1 fails: Divide by zero error".into() };
-            facts.left_out.insert(("v".into(), 1), left_out(2));
+            facts.left_out.insert(ViewVersion::new("v", 1), left_out(2));
             // A version that was replaced.
-            facts.left_out.insert(("v".into(), 0), left_out(3));
+            facts.left_out.insert(ViewVersion::new("v", 0), left_out(3));
         },
         [
             "the view v (version 1) fails on 2 events",
@@ -692,7 +692,7 @@ const CASES: &[Case] = &[
             let mut plan = (*registry.views[0].plan).clone();
             plan.stamp = "count@2".into();
             registry.views[0].plan = plan.into();
-            facts.stamps.insert(("v".into(), 1), Ok("count@1".into()));
+            facts.stamps.insert(ViewVersion::new("v", 1), Ok("count@1".into()));
         },
         [
             "v: the published snapshot's states have another format than this release writes",

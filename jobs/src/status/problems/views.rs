@@ -13,8 +13,8 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         |name: &str, version: u32| facts.state.live(DefinitionKind::View).any(|view| *view.name == *name && view.version == version);
     let refused = facts.refused.iter().filter(|refused| is_live(&refused.view, refused.version));
     let mut found: Vec<Problem> = refused.map(not_served).collect();
-    let left_out = facts.left_out.iter().filter(|((name, version), _)| is_live(name, *version));
-    found.extend(left_out.map(|((name, version), left_out)| failing(name, *version, left_out)));
+    let left_out = facts.left_out.iter().filter(|(view, _)| is_live(&view.name, view.version));
+    found.extend(left_out.map(|(view, left_out)| failing(&view.name, view.version, left_out)));
     let registry = facts.registry.iter().flatten();
     found.extend(registry.flat_map(short_retentions_of).map(|(view, short)| forgotten(view, &short)));
     found

@@ -36,6 +36,15 @@ fn a_head_is_read_as_it_was_sent() {
 }
 
 #[test]
+fn a_request_is_sent_in_the_form_that_every_release_reads() {
+    let views = vec![ViewVersion::new("velocity", 2), ViewVersion::new("a \"b\"", 1)];
+    let request = LayerRequest { format: 1, views, seen: vec![(PartitionId::new("s", 0), 7)] };
+    let text = r#"{"format":1,"views":[["velocity",2],["a \"b\"",1]],"seen":[[{"stream":"s","partition":0},7]]}"#;
+    assert_eq!(serde_json::to_string(&request).unwrap(), text);
+    assert_eq!(serde_json::from_str::<LayerRequest>(text).unwrap(), request);
+}
+
+#[test]
 fn a_message_of_another_kind_is_refused_and_says_so() {
     for text in ["", "{}", "{\"kind\": \"later\"}", "\u{0}"] {
         let message = FlightData { app_metadata: text.as_bytes().to_vec().into(), ..FlightData::default() };

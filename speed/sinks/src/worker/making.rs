@@ -122,8 +122,8 @@ fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
 /// Replaces times for which a view's snapshot has no tiles any more, because it was made for a later time, by the
 /// newest event time that the node has. All rows of an event are read at one time.
 pub(crate) fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[ViewVersion]) -> Result<Vec<Micros>> {
-    for (name, _) in views {
-        let loaded = read_view.view(name)?;
+    for view in views {
+        let loaded = read_view.view(&view.name)?;
         let newest = read_view.t_of(&loaded.live);
         // By the wall clock all events of a micro-batch have one time, and by theirs many have.
         for same in times.chunk_by_mut(|one, next| one == next) {

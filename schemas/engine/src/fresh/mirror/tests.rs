@@ -15,7 +15,7 @@ fn id(partition: i32) -> PartitionId {
 }
 
 fn view() -> ViewVersion {
-    ("v".into(), 1)
+    ViewVersion::new("v", 1)
 }
 
 fn layer(start: Vector, end: Vector) -> Layer {
