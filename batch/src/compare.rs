@@ -22,6 +22,7 @@ use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
+use engine::plan::StateIndex;
 use engine::states::{StateRows, conform, kept_tiles, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, Manifest, Tier, read_bucket};
@@ -143,7 +144,7 @@ impl Sides<'_> {
             Some(file) => Some(read_bucket(&self.attempt.batch.storage, file).await?),
             None => None,
         };
-        let is_compared = |state: usize| state > 0 || !counts_expired(view, &self.edges_from);
+        let is_compared = |state: StateIndex| state != StateIndex::EVENTS || !counts_expired(view, &self.edges_from);
         let (mut kept, mut recomputed, mut found) = (None, None, Found::default());
         loop {
             if is_done(&kept)

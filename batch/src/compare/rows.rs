@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use catalog::StateDifference;
 use engine::events::format_timestamp;
-use engine::plan::{UseIndex, ViewPlan};
+use engine::plan::{StateIndex, UseIndex, ViewPlan};
 use engine::states::{Differing, StateRows, differing, levels, tiles};
 use types::Result;
 use types::tiles::Level;
@@ -46,7 +46,7 @@ impl Found {
 pub(super) fn compare_at_hand(
     plan: &ViewPlan,
     (kept, recomputed): (&StateRows, &StateRows),
-    is_compared: impl Fn(usize) -> bool,
+    is_compared: impl Fn(StateIndex) -> bool,
     found: &mut Found,
 ) -> Result<(usize, usize)> {
     let same = same_places(kept, recomputed)?;
@@ -88,11 +88,10 @@ fn place(rows: &StateRows, row: usize) -> Result<(&[u8], u8, i64)> {
     Ok((rows.keys().value(row), levels(rows.batch())?.value(row), tiles(rows.batch())?[row]))
 }
 
-fn of_state(plan: &ViewPlan, (kept, recomputed): (&StateRows, &StateRows), row: usize, state: usize) -> Result<StateDifference> {
-    let expr = &plan.states[state];
+fn of_state(plan: &ViewPlan, (kept, recomputed): (&StateRows, &StateRows), row: usize, state: StateIndex) -> Result<StateDifference> {
+    let expr = plan.state(state);
     let fields = |rows: &StateRows| {
-        let from = plan.state_offset(state);
-        let fields = rows.batch().columns()[from..from + expr.fields.len()].iter();
+        let fields = rows.batch().columns()[plan.state_columns(state)].iter();
         shortened(fields.map(|field| text(field, row)).collect::<Vec<_>>().join(", "))
     };
     let column = columns_of(plan, state).unwrap_or_else(|| expr.sql.clone());
@@ -128,9 +127,9 @@ fn of_place(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDiffer
 }
 
 /// The view's columns that need a state. `None` if no column does.
-fn columns_of(plan: &ViewPlan, state: usize) -> Option<String> {
+fn columns_of(plan: &ViewPlan, state: StateIndex) -> Option<String> {
     let values = plan.values()?;
-    let needs = |usage: &UseIndex| values.uses[usage.0].state.0 == state;
+    let needs = |usage: &UseIndex| values.uses[usage.0].state == state;
     let columns = plan.columns.iter().filter(|column| column.uses().iter().any(needs));
     let names: Vec<&str> = columns.map(|column| column.field.name().as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))

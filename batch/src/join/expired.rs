@@ -15,7 +15,7 @@ pub(crate) fn without_expired(view: &LiveView, edges_from: &EdgesFrom, rows: Rec
     let Some(links) = links else { return Ok((rows, 0)) };
     let wrong = || Error::corrupt("the rows of edges are not of their view's schema").with("view", &view.name);
     let is_far = rows.column(0).as_boolean_opt().ok_or_else(wrong)?;
-    let seen = rows.column(plan.state_offset(links.seen.0)).as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
+    let seen = rows.column(plan.state_offset(links.seen)).as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
     let stays = |row: usize| {
         let from = if is_far.value(row) { edges_from.far } else { edges_from.near };
         seen.is_null(row) || from.is_none_or(|from| from <= seen.value(row))

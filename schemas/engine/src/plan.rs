@@ -9,6 +9,7 @@
 //! DataFusion's analyser runs; its optimizer does not, because it would rewrite DISTINCT. See
 //! `docs/internals/states.md`.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::columns::{LEVEL, TILE};
@@ -179,7 +180,7 @@ pub struct Use {
 }
 
 /// An index into [`ViewPlan::states`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StateIndex(pub usize);
 
 impl StateIndex {
@@ -303,7 +304,7 @@ impl ViewPlan {
         state.map_or_else(String::new, |state| state.why(flaw))
     }
 
-    pub(crate) fn state(&self, index: StateIndex) -> &StateExpr {
+    pub fn state(&self, index: StateIndex) -> &StateExpr {
         &self.states[index.0]
     }
 
@@ -320,8 +321,14 @@ impl ViewPlan {
     }
 
     /// Returns the index of a state's first field in a state row.
-    pub fn state_offset(&self, state: usize) -> usize {
-        self.keys.len() + 2 + self.states[..state].iter().map(|s| s.fields.len()).sum::<usize>()
+    pub fn state_offset(&self, state: StateIndex) -> usize {
+        self.keys.len() + 2 + self.states[..state.0].iter().map(|s| s.fields.len()).sum::<usize>()
+    }
+
+    /// Returns the indices of a state's fields in a state row.
+    pub fn state_columns(&self, state: StateIndex) -> Range<usize> {
+        let from = self.state_offset(state);
+        from..from + self.state(state).fields.len()
     }
 
     /// What is merged for each key, for a grouped view.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
+use engine::plan::StateIndex;
 use engine::states::{
     Answered, FailedRows, FailedValue, KeptKey, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key,
     rows_seen, spans_of,
@@ -78,7 +79,7 @@ impl Answerer for Grouped<'_> {
         let encoded = self.encoded(asked)?;
         let mut pieces = Pieces::default();
         self.add_keys(source, &[Probe::new(encoded.value(0))], &mut pieces)?;
-        let rows = pieces.rows().map(|(batch, rows)| Part::Rows { column: batch.column(plan.state_offset(0)), rows });
+        let rows = pieces.rows().map(|(batch, rows)| Part::Rows { column: batch.column(plan.state_offset(StateIndex::EVENTS)), rows });
         Ok(RowInputs { spans: spans_of(plan, asked.wanted, asked.t), parts: rows.collect() }.compared(known))
     }
 

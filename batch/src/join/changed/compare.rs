@@ -4,6 +4,7 @@ use arrow::array::{Array, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow_row::{RowConverter, Rows, SortField};
 use committed::registry::LiveView;
+use engine::plan::StateIndex;
 use engine::plan::links::{EdgeKind, LinkPlan, PairRange};
 use engine::states::{StateRows, tiles};
 use types::tiles::{Micros, TimeRange};
@@ -95,7 +96,7 @@ impl<'a> Comparing<'a> {
 impl<'a> LastSeen<'a> {
     pub(super) fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
         let last = links.conditions.iter().map(|condition| {
-            let seen = rows.batch().column(view.plan.state_offset(condition.state.0)).as_primitive_opt::<TimestampMicrosecondType>();
+            let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
             seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
         });
         Ok(Self { far: side(rows)?, last: last.collect::<Result<_>>()? })
@@ -119,7 +120,7 @@ pub(super) fn side(rows: &StateRows) -> Result<&BooleanArray> {
 
 /// Encodes the states of rows as bytes that are equal if and only if the states are.
 fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
-    let states = &rows.batch().columns()[view.plan.state_offset(0)..];
+    let states = &rows.batch().columns()[view.plan.state_offset(StateIndex::EVENTS)..];
     let fields = states.iter().map(|state| SortField::new(state.data_type().clone())).collect();
     Ok(RowConverter::new(fields)?.convert_columns(states)?)
 }

@@ -64,13 +64,13 @@ pub(super) enum SelectOutput {
 }
 
 /// Returns the name of a use's column in the value batch.
-pub(super) fn use_column(index: usize) -> String {
-    format!("v{index}")
+pub(super) fn use_column(usage: UseIndex) -> String {
+    format!("v{}", usage.0)
 }
 
 /// Returns the name of the column with a range's count of events in the value batch.
-pub(super) fn events_column(range: usize) -> String {
-    format!("e{range}")
+pub(super) fn events_column(range: ColumnRangeIndex) -> String {
+    format!("e{}", range.0)
 }
 
 /// Returns the name of a key in the value batch and in the prepared events.
@@ -286,7 +286,7 @@ impl<R: Reach> Fan<'_, R> {
             let usage = UseIndex(position_or_push(&mut self.columns.uses, CallUse { state: call.state, range }));
             position_or_push(&mut uses, usage);
             position_or_push(&mut ranges, range);
-            Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(usage.0)))))
+            Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(usage)))))
         })?;
         self.columns.outputs.push(SelectOutput::Value { name, expr: rewritten.data, uses, ranges, bare, sql, window, approximate });
         Ok(())

@@ -22,8 +22,8 @@ use crate::plan::columns::{Columns, SelectOutput, StateCall, events_column, key_
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
-    Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, ValueColumn, ViewPlan, decimals, intervals,
-    state_schema, uuids,
+    Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, UseIndex, ValueColumn, ViewPlan, decimals,
+    intervals, state_schema, uuids,
 };
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
@@ -378,8 +378,8 @@ fn refuse_repeated_fields(schema: &Schema) -> Result<()> {
 pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]) -> SchemaRef {
     let mut fields: Vec<Field> = keys.iter().enumerate().map(|(i, key)| Field::new(key_column(i), key.data_type().clone(), true)).collect();
     fields.push(Field::new(AS_OF, timestamp_type(), false));
-    fields.extend((0..ranges).map(|range| Field::new(events_column(range), DataType::Int64, false)));
-    fields.extend(values.iter().enumerate().map(|(i, value)| Field::new(use_column(i), value.clone(), true)));
+    fields.extend((0..ranges).map(|range| Field::new(events_column(ColumnRangeIndex(range)), DataType::Int64, false)));
+    fields.extend(values.iter().enumerate().map(|(i, value)| Field::new(use_column(UseIndex(i)), value.clone(), true)));
     Arc::new(Schema::new(fields))
 }
 
@@ -416,7 +416,7 @@ pub(super) fn lower_outputs(
 /// Evaluates `expr` only where one of its ranges has events; elsewhere the column is NULL. An aggregate alone needs no
 /// guard: it cannot fail, and over no events it has its own value (0 for a count, else NULL).
 fn guard(expr: &Expr, ranges: &[ColumnRangeIndex]) -> Result<Expr> {
-    let any = ranges.iter().map(|range| col(events_column(range.0)).gt(lit(0i64))).reduce(Expr::or);
+    let any = ranges.iter().map(|range| col(events_column(*range)).gt(lit(0i64))).reduce(Expr::or);
     match any {
         Some(any) => Ok(when(any, expr.clone()).end()?),
         None => Ok(expr.clone()),

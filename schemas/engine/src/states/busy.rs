@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 
-use crate::plan::ViewPlan;
+use crate::plan::{StateIndex, ViewPlan};
 use crate::states::keys::KeyCodec;
 use crate::states::rows::StateRows;
 use types::{Error, Result};
@@ -69,7 +69,7 @@ fn busy_ranges(events: &Int64Array, starts: impl Iterator<Item = usize>, rows: R
 
 /// The number of events of each row.
 fn events_of<'r>(plan: &ViewPlan, rows: &'r StateRows) -> Result<&'r Int64Array> {
-    let column = rows.batch().column(plan.state_offset(0));
+    let column = rows.batch().column(plan.state_offset(StateIndex::EVENTS));
     column
         .as_primitive_opt::<Int64Type>()
         .ok_or_else(|| Error::corrupt(format!("the count of events is {}, expected Int64", column.data_type())))

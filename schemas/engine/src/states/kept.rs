@@ -15,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 
 use crate::functions::judged::judged;
 use crate::functions::{DistinctSet, DistinctSize, Flaw};
-use crate::plan::{RangeIndex, StateExpr, Use, ViewPlan};
+use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::pieces::{Pieces, Run, Selection, values_in};
 use crate::states::ranges::{merge, value_of_key};
 use types::Result;
@@ -110,7 +110,7 @@ struct RowsOfLayer {
 }
 
 impl MergedRows {
-    fn of_runs<'r>(plan: &ViewPlan, state: usize, pieces: &Pieces<'_>, runs: impl Iterator<Item = &'r Run>) -> Self {
+    fn of_runs<'r>(plan: &ViewPlan, state: StateIndex, pieces: &Pieces<'_>, runs: impl Iterator<Item = &'r Run>) -> Self {
         let of_run = |run: &Run| {
             let column = |index: usize| Arc::downgrade(pieces.batches[run.batch].column(index));
             RowsOfLayer { levels: column(plan.keys.len()), states: column(plan.state_offset(state)), rows: run.rows.clone() }
@@ -150,11 +150,11 @@ impl Wanted<'_> {
     }
 
     fn rows(&self) -> MergedRows {
-        MergedRows::of_runs(self.plan, self.usage.state.0, self.pieces, self.runs.iter())
+        MergedRows::of_runs(self.plan, self.usage.state, self.pieces, self.runs.iter())
     }
 
     fn committed(&self) -> MergedRows {
-        MergedRows::of_runs(self.plan, self.usage.state.0, self.pieces, self.runs.iter().filter(|run| !run.is_fresh))
+        MergedRows::of_runs(self.plan, self.usage.state, self.pieces, self.runs.iter().filter(|run| !run.is_fresh))
     }
 
     fn counts_distinct(&self) -> bool {
@@ -168,8 +168,7 @@ impl Wanted<'_> {
     }
 
     fn cost_of(&self, run: &Run) -> usize {
-        let from = self.plan.state_offset(self.usage.state.0);
-        let fields = &self.pieces.batches[run.batch].columns()[from..from + self.state().fields.len()];
+        let fields = &self.pieces.batches[run.batch].columns()[self.plan.state_columns(self.usage.state)];
         fields.iter().map(|field| values_in(field, run.rows.clone())).sum()
     }
 
@@ -195,7 +194,7 @@ impl Wanted<'_> {
         }
         let value = match self.distinct_set(kept)? {
             Some(set) => self.counted_with(&set)?,
-            None => value_of_key(self.plan, self.usage.state.0, &Selection::of_runs(self.runs), self.pieces)?,
+            None => value_of_key(self.plan, self.usage.state, &Selection::of_runs(self.runs), self.pieces)?,
         };
         kept.keep_value(self.usage, rows, &value);
         Ok(value)
@@ -237,13 +236,13 @@ impl Wanted<'_> {
     /// Whether a state in these rows was past its limit, so that the set is not known.
     fn has_marks(&self) -> bool {
         let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
-        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state.0) + last).as_boolean_opt();
+        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
         self.runs.iter().any(|run| marks(run).is_some_and(|marks| run.rows.clone().any(|row| marks.is_valid(row) && marks.value(row))))
     }
 
     /// The first field of the state in these rows.
     fn states_of(&self, run: &Run) -> ArrayRef {
-        self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state.0)).slice(run.rows.start, run.rows.len())
+        self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state)).slice(run.rows.start, run.rows.len())
     }
 }
 

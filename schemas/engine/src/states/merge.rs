@@ -10,7 +10,7 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use std::sync::Arc;
 
-use crate::plan::{StateExpr, ViewPlan};
+use crate::plan::{StateExpr, StateIndex, ViewPlan};
 use crate::states::keys::KeyCodec;
 use crate::states::rows::{RowOrder, StateRows, first_from, levels, taken_column, tiles};
 use types::tiles::{Level, Micros, finest_kept};
@@ -206,9 +206,8 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
     columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
     columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
     let several = if all { None } else { SeveralRows::worth_it(plan, groups) };
-    for (i, state) in plan.states.iter().enumerate() {
-        let from = plan.state_offset(i);
-        let states = &rows.batch().columns()[from..from + state.fields.len()];
+    for (index, state) in plan.states.iter().enumerate() {
+        let states = &rows.batch().columns()[plan.state_columns(StateIndex(index))];
         // Nothing to merge.
         if all {
             columns.extend_from_slice(states);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, TimestampMicrosecondType, UInt8Type};
 
-use crate::plan::{RangeIndex, ViewPlan};
+use crate::plan::{RangeIndex, StateIndex, ViewPlan};
 use types::columns::{LEVEL, TILE};
 use types::tiles::{Level, Micros, RowTime, Span, TileRun, TimeRange, cover};
 use types::{Error, Result};
@@ -75,7 +75,7 @@ impl<'a> Pieces<'a> {
 
     /// An upper bound of the values in all rows, regardless of ranges.
     pub(super) fn values(&self, plan: &ViewPlan) -> usize {
-        let fields = plan.state_offset(0)..plan.state_schema().fields().len();
+        let fields = plan.state_offset(StateIndex::EVENTS)..plan.state_schema().fields().len();
         let of_piece = |piece: &Piece| {
             let columns = &self.batches[piece.batch].columns()[fields.clone()];
             columns.iter().map(|column| values_in(column, piece.from..piece.to)).sum::<usize>()

@@ -37,7 +37,7 @@ pub(crate) fn merged_states(
         let fields = plan.state(usage.state).fields.iter();
         return Ok((fields.map(|field| new_empty_array(field.data_type())).collect(), row_of_key));
     }
-    let merged = Merged::of_selection(plan, usage.state.0, &selection, pieces);
+    let merged = Merged::of_selection(plan, usage.state, &selection, pieces);
     Ok((merged.accumulator()?.state(EmitTo::All)?, row_of_key))
 }
 
@@ -51,8 +51,8 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
     let mut values: Vec<Option<ArrayRef>> = vec![None; asked.len()];
     for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
         let mut selections: Vec<(Vec<RangeIndex>, Selection)> = Vec::new();
-        for state in 0..plan.states.len() {
-            let is_asked = |range: &RangeIndex| asked.contains(&Use { state: StateIndex(state), range: *range });
+        for state in (0..plan.states.len()).map(StateIndex) {
+            let is_asked = |range: &RangeIndex| asked.contains(&Use { state, range: *range });
             let ranges: Vec<RangeIndex> = together.iter().copied().filter(is_asked).collect();
             if ranges.is_empty() {
                 continue;
@@ -62,7 +62,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
             }
             let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
             let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;
-            for (usage, value) in asked.iter().zip(&mut values).filter(|(usage, _)| usage.state.0 == state) {
+            for (usage, value) in asked.iter().zip(&mut values).filter(|(usage, _)| usage.state == state) {
                 if let Some(place) = ranges.iter().position(|range| *range == usage.range) {
                     *value = Some(of_ranges[place].clone());
                 }
@@ -73,20 +73,20 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
 }
 
 /// Returns the value of one state in a selection of one range and one key.
-pub(super) fn value_of_key(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
+pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
     values_of(plan, state, selection, pieces, 1, 1)?.pop().ok_or_else(|| Error::internal("a value was not merged"))
 }
 
 /// Returns one state's values in each range of a selection.
 fn values_of(
     plan: &ViewPlan,
-    state: usize,
+    state: StateIndex,
     selection: &Selection,
     pieces: &Pieces<'_>,
     ranges: usize,
     keys: usize,
 ) -> Result<Vec<ArrayRef>> {
-    let nothing = &plan.states[state].nothing;
+    let nothing = &plan.state(state).nothing;
     if selection.group_count == 0 {
         let nothing = of_nothing(nothing, keys)?;
         return Ok(vec![nothing; ranges]);
@@ -134,9 +134,9 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    fn of_selection(plan: &'a ViewPlan, state: usize, selection: &'a Selection, pieces: &'a Pieces<'_>) -> Merged<'a> {
+    fn of_selection(plan: &'a ViewPlan, state: StateIndex, selection: &'a Selection, pieces: &'a Pieces<'_>) -> Merged<'a> {
         let fields = fields_of(plan, state, pieces);
-        Merged { state: &plan.states[state], fields, rows: &selection.rows, groups: &selection.groups }
+        Merged { state: plan.state(state), fields, rows: &selection.rows, groups: &selection.groups }
     }
 
     /// The value of each group.
@@ -207,9 +207,8 @@ fn consecutive(rows: &[(usize, usize)]) -> Option<(usize, Range<usize>)> {
 }
 
 /// For each field of a state, its arrays in the batches of these pieces.
-pub(super) fn fields_of<'a>(plan: &ViewPlan, state: usize, pieces: &'a Pieces<'_>) -> Vec<Vec<&'a dyn Array>> {
-    let from = plan.state_offset(state);
-    let columns = from..from + plan.states[state].fields.len();
+pub(super) fn fields_of<'a>(plan: &ViewPlan, state: StateIndex, pieces: &'a Pieces<'_>) -> Vec<Vec<&'a dyn Array>> {
+    let columns = plan.state_columns(state);
     columns.map(|column| pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect()).collect()
 }
 

@@ -17,7 +17,7 @@ use datafusion::logical_expr::EmitTo;
 use super::merge::accumulator;
 use crate::functions::limited::keeps_events;
 use crate::functions::{TOP_K, top_k_is_exact};
-use crate::plan::{StateExpr, ViewPlan};
+use crate::plan::{StateExpr, StateIndex, ViewPlan};
 use types::sql_types::one_zero;
 use types::{Error, Result};
 
@@ -58,19 +58,17 @@ const DIGEST_RELATIVE: f64 = 0.02;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Differing {
     pub row: usize,
-    /// An index into [`ViewPlan::states`].
-    pub state: usize,
+    pub state: StateIndex,
 }
 
 /// Returns which states differ between two sets of rows of the same keys, levels and tiles, in the same order.
 /// `is_compared` chooses among the plan's states.
-pub fn differing(plan: &ViewPlan, a: &RecordBatch, b: &RecordBatch, is_compared: impl Fn(usize) -> bool) -> Result<Vec<Differing>> {
+pub fn differing(plan: &ViewPlan, a: &RecordBatch, b: &RecordBatch, is_compared: impl Fn(StateIndex) -> bool) -> Result<Vec<Differing>> {
     let mut found = Vec::new();
-    for (index, state) in plan.states.iter().enumerate().filter(|(index, _)| is_compared(*index)) {
-        let from = plan.state_offset(index);
-        let fields = |batch: &RecordBatch| batch.columns()[from..from + state.fields.len()].to_vec();
-        let compared = State { state, a: fields(a), b: fields(b) };
-        found.extend(compared.differing()?.into_iter().map(|row| Differing { row, state: index }));
+    for state in (0..plan.states.len()).map(StateIndex).filter(|state| is_compared(*state)) {
+        let fields = |batch: &RecordBatch| batch.columns()[plan.state_columns(state)].to_vec();
+        let compared = State { state: plan.state(state), a: fields(a), b: fields(b) };
+        found.extend(compared.differing()?.into_iter().map(|row| Differing { row, state }));
     }
     found.sort_by_key(|differing| (differing.row, differing.state));
     Ok(found)

@@ -13,7 +13,7 @@ use datafusion::logical_expr::EmitTo;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use crate::plan::{RangeIndex, Use, ViewPlan};
+use crate::plan::{RangeIndex, StateIndex, Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
 use crate::states::keys::KeyCodec;
@@ -140,7 +140,7 @@ impl Seen<'_> {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(missing) => missing.insert(InRange::select(self, plan, usage.range, events, &counted)?),
             };
-            values.push(in_range.values(plan, usage.state.0, merges)?);
+            values.push(in_range.values(plan, usage.state, merges)?);
         }
         Ok(values)
     }
@@ -193,8 +193,8 @@ impl<'a> InRange<'a> {
     }
 
     /// The value of a state for each event.
-    fn values(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<ArrayRef> {
-        let nothing = &plan.states[state].nothing;
+    fn values(&self, plan: &ViewPlan, state: StateIndex, merges: &mut Merges) -> Result<ArrayRef> {
+        let nothing = &plan.state(state).nothing;
         if self.groups.is_empty() {
             return of_nothing(nothing, self.group_of.len());
         }
@@ -224,12 +224,12 @@ impl<'a> InRange<'a> {
             merges.added += rows.len() - first;
             groups.resize(rows.len(), group);
         }
-        let merged = Merged { state: &plan.states[state], fields, rows: &rows, groups: &groups }.values()?;
+        let merged = Merged { state: plan.state(state), fields, rows: &rows, groups: &groups }.values()?;
         of_groups(&merged, nothing, &self.group_of, &mut None)
     }
 
     /// The states from before the batch of the keys that several groups share, each key's merged into one.
-    fn shared_before(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<Before> {
+    fn shared_before(&self, plan: &ViewPlan, state: StateIndex, merges: &mut Merges) -> Result<Before> {
         let (mut rows, mut groups, mut row_of_key, mut count) = (Vec::new(), Vec::new(), vec![None; self.is_shared.len()], 0);
         for (key, of_key) in self.rows_before.iter().enumerate().filter(|(key, of_key)| self.is_shared[*key] && !of_key.is_empty()) {
             rows.extend(of_key.iter().copied());
@@ -238,7 +238,7 @@ impl<'a> InRange<'a> {
             count += 1;
         }
         merges.before += rows.len();
-        let state_expr = &plan.states[state];
+        let state_expr = plan.state(state);
         let fields = match count {
             0 => state_expr.fields.iter().map(|field| new_empty_array(field.data_type())).collect(),
             _ => {
@@ -250,10 +250,9 @@ impl<'a> InRange<'a> {
     }
 
     /// The steps themselves, then merged two by two, and so on.
-    fn blocks(&self, plan: &ViewPlan, state: usize, merges: &mut Merges) -> Result<Vec<Blocks>> {
+    fn blocks(&self, plan: &ViewPlan, state: StateIndex, merges: &mut Merges) -> Result<Vec<Blocks>> {
         let Some(added) = self.added else { return Ok(Vec::new()) };
-        let (state_expr, offset) = (&plan.states[state], plan.state_offset(state));
-        let columns = &added.rows().batch().columns()[offset..offset + state_expr.fields.len()];
+        let (state_expr, columns) = (plan.state(state), &added.rows().batch().columns()[plan.state_columns(state)]);
         let fields = columns.iter().map(|column| Ok(take(column, &self.steps, None)?)).collect::<Result<_>>()?;
         let mut all = vec![Blocks { fields, from: self.from.clone() }];
         for level in 1_u32.. {

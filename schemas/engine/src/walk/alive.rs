@@ -21,7 +21,7 @@ pub(super) struct LongestRange {
 impl LongestRange {
     pub(super) fn on_side(walk: &Walk<'_>, side: Side) -> LongestRange {
         let range = walk.links.longest_range().range(side);
-        LongestRange { side, from: range.at(walk.t).from, seen: walk.plan.state_offset(walk.links.seen.0) }
+        LongestRange { side, from: range.at(walk.t).from, seen: walk.plan.state_offset(walk.links.seen) }
     }
 
     /// Which of some state rows hold an event of it.

@@ -94,7 +94,7 @@ impl<'a> EdgeSet<'a> {
         let uses = uses_of(walk, self.side)?;
         if walk.links.kind == EdgeKind::Liveness {
             for usage in uses {
-                let seen = self.found.last_seen(plan.state_offset(walk.links.edge_uses[usage.0].state.0), self.len())?;
+                let seen = self.found.last_seen(plan.state_offset(walk.links.edge_uses[usage.0].state), self.len())?;
                 self.values.insert(usage, seen);
             }
             return Ok(());

@@ -214,7 +214,7 @@ fn a_set_takes_in_what_is_committed_after_it() {
     world.arrive(&[(9_000, 0), (1, 0)], T);
     world.take(&Step::Commit, T);
     let runs = world.pieces().runs_in(&world.plan, usage.range, T).unwrap();
-    let committed = MergedRows::of_runs(&world.plan, usage.state.0, &world.pieces(), runs.iter());
+    let committed = MergedRows::of_runs(&world.plan, usage.state, &world.pieces(), runs.iter());
     assert!(kept.set(usage, &committed).is_none());
     let (taken_in, set) = kept.take_set(usage, &committed).expect("it is made anew");
     assert_eq!((taken_in.0.len() + 1, set.size_with(&[]).unwrap().values), (committed.0.len(), 4_000));

@@ -53,10 +53,9 @@ fn only_rows_that_others_are_merged_with_are_collected_again() {
     let several = SeveralRows::worth_it(&plan, &groups).unwrap();
     assert_eq!((several.rows.len(), several.count, groups.first_row.len()), (10, 5, 195));
     let merged = merge_sorted(&plan, &sets).unwrap();
-    let mut columns = merged.batch().columns()[..plan.state_offset(0)].to_vec();
+    let mut columns = merged.batch().columns()[..plan.state_offset(StateIndex::EVENTS)].to_vec();
     for (index, state) in plan.states.iter().enumerate() {
-        let from = plan.state_offset(index);
-        let fields = &sets.batch().columns()[from..from + state.fields.len()];
+        let fields = &sets.batch().columns()[plan.state_columns(StateIndex(index))];
         columns.extend(merged_states(state, fields, &groups.of_row, groups.first_row.len()).unwrap());
     }
     let expected = RecordBatch::try_new(plan.state_schema().clone(), columns).unwrap();

@@ -6,6 +6,7 @@ use arrow::datatypes::{Decimal128Type, Int64Type};
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::StateIndex;
 use crate::states::Partial;
 use crate::states::testing::{events, planned, session};
 use crate::steps::REASON_CHARACTERS;
@@ -69,7 +70,7 @@ fn computed(sql: &str, rows: &[(&str, i64)], cuts: &BTreeSet<usize>) -> (Vec<i64
     for to in edges {
         let states = runtime.block_on(partial.states("s", &[whole.slice(from, to - from)])).unwrap();
         for batch in &states {
-            let (counts, sums) = (batch.column(plan.state_offset(0)), batch.column(plan.state_offset(1)));
+            let (counts, sums) = (batch.column(plan.state_offset(StateIndex(0))), batch.column(plan.state_offset(StateIndex(1))));
             count += counts.as_primitive::<Int64Type>().values().iter().sum::<i64>();
             sum += sums.as_primitive::<Decimal128Type>().iter().flatten().sum::<i128>();
         }

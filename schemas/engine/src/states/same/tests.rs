@@ -35,7 +35,7 @@ fn merged(events_of: &[Event], part_of: &[usize], order: &[usize]) -> StateRows 
 fn differing_states(a: &StateRows, b: &StateRows) -> Vec<String> {
     assert_eq!(a.keys(), b.keys());
     let found = differing(&PLAN, a.batch(), b.batch(), |_| true).unwrap();
-    found.into_iter().map(|differing| PLAN.states[differing.state].sql.clone()).collect()
+    found.into_iter().map(|differing| PLAN.state(differing.state).sql.clone()).collect()
 }
 
 fn some_events() -> impl Strategy<Value = Vec<Event>> {

@@ -6,7 +6,6 @@ use arrow::array::StringArray;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::StateIndex;
 use crate::states::added::PerEventStates;
 use crate::states::testing::{events, planned, session};
 use crate::states::{Partial, StateRows, answer, rollup, sort_and_merge};
