@@ -99,46 +99,86 @@ pub(crate) async fn states_of(
     let batch = attempt.batch;
     let tasks = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
     let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / tasks)?);
-    let read_share = |place: usize| {
-        let reader = SegmentReader {
-            storage: batch.storage.clone(),
-            session: session.clone(),
-            view: attempt.view.clone(),
-            state: attempt.state.clone(),
-            from,
-            held: MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>)),
-            partitioner: BucketPartitioner::new(attempt.shuffle(bucket_count)),
-            prepare: prepare.clone(),
-        };
-        let share: Vec<CheckpointRecord> = checkpoints.iter().skip(place).step_by(tasks).map(|checkpoint| (*checkpoint).clone()).collect();
-        Ok(reader.read(share))
-    };
-    let (mut buckets, mut lacking, mut damaged) = (Vec::new(), BTreeSet::new(), Vec::new());
-    let (mut failures, mut expired) = (Failures::default(), 0);
-    for read in each_partition(tasks, tasks, read_share).await? {
-        buckets.push(read.states.buckets);
-        failures.extend(&read.states.failures);
-        expired += read.states.expired;
-        lacking.extend(read.lacking);
-        damaged.extend(read.damaged);
+    let gathering = Gathering { attempt, context, session, from, bucket_count, prepare };
+    let (mut parts, mut lacking, mut damaged) = (Vec::new(), BTreeSet::new(), Vec::new());
+    for share in gathering.read_shares(checkpoints, tasks).await? {
+        parts.push(share.states);
+        lacking.extend(share.lacking);
+        damaged.extend(share.damaged);
     }
     if let Some(request) = from.replayed().filter(|_| !lacking.is_empty()) {
-        let mut replaying = Replaying::begin(attempt, &session, request, context)?;
-        let mut partitioner = BucketPartitioner::new(attempt.shuffle(bucket_count));
-        let mut each = |rows: &RecordBatch| {
-            let (rows, left_out) = prepare(rows)?;
-            expired += left_out;
-            partitioner.push_rows(rows)
-        };
-        for checkpoint in checkpoints.iter().filter(|checkpoint| lacking.contains(&checkpoint.id)) {
-            failures.extend(&replaying.states_of(checkpoint, &mut each).await?);
-            failpoint::hit("run.segment")?;
-        }
-        buckets.push(partitioner.finish()?);
+        let lacking: Vec<&CheckpointRecord> = checkpoints.iter().copied().filter(|checkpoint| lacking.contains(&checkpoint.id)).collect();
+        parts.push(gathering.replay(&lacking, request).await?);
     }
     let finder = Finder { name: &batch.worker, now: (context.clock)() };
     report_damage(&batch.catalog, &batch.storage, attempt.state, &damaged, finder).await;
-    Ok(States { buckets: join_partitions(buckets, bucket_count)?, failures, expired })
+    States::joined(parts, bucket_count)
+}
+
+impl States {
+    /// Joins the states of parts of the checkpoints.
+    fn joined(parts: Vec<States>, bucket_count: u32) -> Result<States> {
+        let (mut buckets, mut failures, mut expired) = (Vec::with_capacity(parts.len()), Failures::default(), 0);
+        for part in parts {
+            buckets.push(part.buckets);
+            failures.extend(&part.failures);
+            expired += part.expired;
+        }
+        Ok(States { buckets: join_partitions(buckets, bucket_count)?, failures, expired })
+    }
+}
+
+/// How a run gathers the states of checkpoints.
+struct Gathering<'a> {
+    attempt: &'a Attempt<'a>,
+    context: &'a RunContext<'a>,
+    session: Arc<SegmentSession>,
+    from: StatesFrom,
+    bucket_count: u32,
+    prepare: Prepare,
+}
+
+impl Gathering<'_> {
+    /// Reads the checkpoints' segments in several tasks, each of which reads a share of them.
+    async fn read_shares(&self, checkpoints: &[&CheckpointRecord], tasks: usize) -> Result<Vec<ReadShare>> {
+        let read_share = |place: usize| {
+            let share: Vec<CheckpointRecord> =
+                checkpoints.iter().skip(place).step_by(tasks).map(|checkpoint| (*checkpoint).clone()).collect();
+            Ok(self.reader().read(share))
+        };
+        each_partition(tasks, tasks, read_share).await
+    }
+
+    fn reader(&self) -> SegmentReader {
+        let attempt = self.attempt;
+        SegmentReader {
+            storage: attempt.batch.storage.clone(),
+            session: self.session.clone(),
+            view: attempt.view.clone(),
+            state: attempt.state.clone(),
+            from: self.from,
+            held: MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>)),
+            partitioner: BucketPartitioner::new(attempt.shuffle(self.bucket_count)),
+            prepare: self.prepare.clone(),
+        }
+    }
+
+    /// Computes the states of checkpoints from their events, one checkpoint after the other.
+    async fn replay(&self, checkpoints: &[&CheckpointRecord], request: ReplayRequest) -> Result<States> {
+        let mut replaying = Replaying::begin(self.attempt, &self.session, request, self.context)?;
+        let mut partitioner = BucketPartitioner::new(self.attempt.shuffle(self.bucket_count));
+        let (mut failures, mut expired) = (Failures::default(), 0);
+        let mut each = |rows: &RecordBatch| {
+            let (rows, left_out) = (self.prepare)(rows)?;
+            expired += left_out;
+            partitioner.push_rows(rows)
+        };
+        for checkpoint in checkpoints {
+            failures.extend(&replaying.states_of(checkpoint, &mut each).await?);
+            failpoint::hit("run.segment")?;
+        }
+        Ok(States { buckets: partitioner.finish()?, failures, expired })
+    }
 }
 
 /// Reads a share of a run's segments, one after the other.

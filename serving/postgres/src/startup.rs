@@ -66,52 +66,61 @@ pub(crate) async fn greet(
     tls: Option<&ServerTls>,
 ) -> Result<Greeted, Unwelcome> {
     let mut stream: Box<dyn Stream> = Box::new(socket);
-    let (mut certificate, mut is_encrypted) = (None, false);
+    // Encryption that the client has to ask for first.
+    let (mut missing, mut certificate) = (tls, None);
     for _ in 0..=MAX_REQUESTS {
         let opening = match read(&mut stream, buffer).await {
             Ok(Some(opening)) => opening,
             Ok(None) => return Err(Unwelcome::Done),
             Err(problem) => return Err(Unwelcome::Refused(stream, problem)),
         };
-        let reply = match (opening, tls) {
-            (Opening::Cancel { process, key }, _) => {
+        let accepted = match opening {
+            Opening::Cancel { process, key } => {
                 cancels.cancel(process, &key);
                 return Err(Unwelcome::Done);
             }
-            (Opening::Startup { .. }, Some(_)) if !is_encrypted => {
-                let problem = Problem::fatal("28000", "the connection is not encrypted, and [serving.tls] is set");
-                return Err(Unwelcome::Refused(stream, problem.with_hint("connect with sslmode=require or stricter")));
-            }
-            (Opening::Startup { minor, parameters }, _) => {
+            Opening::Startup { .. } if missing.is_some() => return Err(Unwelcome::Refused(stream, not_encrypted())),
+            Opening::Startup { minor, parameters } => {
                 return match client(minor, parameters) {
                     Ok(client) => Ok(Greeted { stream, client, certificate }),
                     Err(problem) => Err(Unwelcome::Refused(stream, problem)),
                 };
             }
-            (Opening::Ssl, Some(_)) if !is_encrypted => SslResponse::Accept,
-            (Opening::Ssl | Opening::Gss, _) => SslResponse::Refuse,
+            Opening::Ssl => missing,
+            Opening::Gss => None,
         };
-        let accepts = reply == SslResponse::Accept;
-        let mut out = BytesMut::new();
-        let written = put(&mut out, PgWireBackendMessage::SslResponse(reply));
-        if written.is_err() || stream.write_all(&out).await.is_err() {
-            return Err(Unwelcome::Done);
-        }
-        if let (true, Some(tls)) = (accepts, tls) {
-            // What came before the handshake could have been put there by somebody in between.
-            if !buffer.is_empty() {
-                let problem = Problem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
-                return Err(Unwelcome::Refused(stream, problem));
-            }
-            stream = encrypted(stream, tls).await?;
+        let reply = if accepted.is_some() { SslResponse::Accept } else { SslResponse::Refuse };
+        send_reply(&mut stream, reply).await?;
+        if let Some(tls) = accepted {
+            stream = encrypted(stream, buffer, tls).await?;
             certificate = end_point(&tls.certificate());
-            is_encrypted = true;
+            missing = None;
         }
     }
     Err(Unwelcome::Refused(stream, Problem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message")))
 }
 
-async fn encrypted(stream: Box<dyn Stream>, tls: &ServerTls) -> Result<Box<dyn Stream>, Unwelcome> {
+fn not_encrypted() -> Problem {
+    let problem = Problem::fatal("28000", "the connection is not encrypted, and [serving.tls] is set");
+    problem.with_hint("connect with sslmode=require or stricter")
+}
+
+/// Answers a request for encryption.
+async fn send_reply(stream: &mut Box<dyn Stream>, reply: SslResponse) -> Result<(), Unwelcome> {
+    let mut out = BytesMut::new();
+    let written = put(&mut out, PgWireBackendMessage::SslResponse(reply));
+    if written.is_err() || stream.write_all(&out).await.is_err() {
+        return Err(Unwelcome::Done);
+    }
+    Ok(())
+}
+
+async fn encrypted(stream: Box<dyn Stream>, buffer: &BytesMut, tls: &ServerTls) -> Result<Box<dyn Stream>, Unwelcome> {
+    // What came before the handshake could have been put there by somebody in between.
+    if !buffer.is_empty() {
+        let problem = Problem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
+        return Err(Unwelcome::Refused(stream, problem));
+    }
     let mut config = (*tls.config()).clone();
     config.alpn_protocols = vec![ALPN.to_vec()];
     let accepted = TlsAcceptor::from(Arc::new(config)).accept(stream).await;

@@ -15,7 +15,7 @@ use crate::statement::Command;
 impl Connection {
     /// A statement without rows.
     pub(super) fn change(&mut self, command: &Command) -> Answered {
-        let done = match command {
+        let tag = match command {
             Command::Set { name, value, is_local } => {
                 self.session.set(name, value.as_deref(), *is_local)?;
                 "SET"
@@ -29,43 +29,51 @@ impl Connection {
                 "RESET"
             }
             Command::Discard { what } => return self.discard(what),
-            Command::Begin => {
-                if !self.session.begin_transaction() {
-                    self.socket.put(warning("25001", "there is already a transaction in progress"))?;
-                }
-                "BEGIN"
-            }
-            Command::Commit | Command::Rollback => {
-                self.portals.clear();
-                let committed = self.session.end_transaction(*command == Command::Commit);
-                if committed.is_none() {
-                    self.socket.put(warning("25P01", "there is no transaction in progress"))?;
-                }
-                match (command, committed) {
-                    (Command::Rollback, _) | (_, Some(false)) => "ROLLBACK",
-                    _ => "COMMIT",
-                }
-            }
-            Command::RollbackTo => {
-                if !self.session.go_on_from_savepoint() {
-                    return Err(Problem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
-                }
-                "ROLLBACK"
-            }
-            Command::Deallocate { name: None } => {
-                self.statements.clear();
-                "DEALLOCATE ALL"
-            }
-            Command::Deallocate { name: Some(name) } => {
-                if self.statements.remove(name).is_none() {
-                    return Err(no_statement(name).into());
-                }
-                "DEALLOCATE"
-            }
+            Command::Begin => self.begin_transaction()?,
+            Command::Commit => self.end_transaction(true)?,
+            Command::Rollback => self.end_transaction(false)?,
+            Command::RollbackTo => self.roll_back_to_savepoint()?,
+            Command::Deallocate { name } => self.deallocate(name.as_deref())?,
             Command::Nothing { tag } => tag,
             Command::Rows | Command::Copy | Command::Show { .. } | Command::ShowAll => "SELECT 0",
         };
-        self.complete(done)
+        self.complete(tag)
+    }
+
+    fn begin_transaction(&mut self) -> Answered<&'static str> {
+        if !self.session.begin_transaction() {
+            self.socket.put(warning("25001", "there is already a transaction in progress"))?;
+        }
+        Ok("BEGIN")
+    }
+
+    /// COMMIT, or ROLLBACK: a transaction that failed is rolled back by either.
+    fn end_transaction(&mut self, commit: bool) -> Answered<&'static str> {
+        self.portals.clear();
+        let committed = self.session.end_transaction(commit);
+        if committed.is_none() {
+            self.socket.put(warning("25P01", "there is no transaction in progress"))?;
+        }
+        Ok(if commit && committed != Some(false) { "COMMIT" } else { "ROLLBACK" })
+    }
+
+    fn roll_back_to_savepoint(&mut self) -> Answered<&'static str> {
+        if !self.session.go_on_from_savepoint() {
+            return Err(Problem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
+        }
+        Ok("ROLLBACK")
+    }
+
+    /// Forgets one prepared statement, or all without a name.
+    fn deallocate(&mut self, name: Option<&str>) -> Answered<&'static str> {
+        let Some(name) = name else {
+            self.statements.clear();
+            return Ok("DEALLOCATE ALL");
+        };
+        match self.statements.remove(name) {
+            Some(_) => Ok("DEALLOCATE"),
+            None => Err(no_statement(name).into()),
+        }
     }
 
     fn discard(&mut self, what: &str) -> Answered {
