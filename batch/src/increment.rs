@@ -16,6 +16,7 @@ use committed::lacking::events_of;
 use committed::registry::LiveView;
 use storage::{Joined, LeftOut, Manifest, Tier};
 use tracing::info;
+use types::failures::Failures;
 use types::tiles::{EdgesFrom, Micros};
 use types::{ErrorKind, Result};
 
@@ -64,34 +65,51 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let delta = output.write(states, Rows::OfEvents).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
         rows = output.written.rows, "the states since the last cut are written");
-    let NewTiers { mut tiers, joined, carried_over, copies } = output.assemble(&before, kept, merged, delta).await?;
+    let NewTiers { tiers, joined, carried_over, copies } = output.assemble(&before, kept, merged, delta).await?;
     let TierOutput { written, expired, .. } = output;
-    let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };
-    let base = tiers.pop().unwrap_or_default();
-    let mut all_failures = before.failures.clone();
-    all_failures.extend(&failures);
     // Only where tiers are merged, edges are left out.
     let edges_from = if due.is_empty() { before.edges_from } else { later(&before.edges_from, &attempt.inputs.edges_from) };
-    let manifest = Manifest {
-        format: Manifest::format_of(&edges_from, &deltas),
-        rows: base.rows() + deltas.iter().map(Tier::rows).sum::<i64>(),
-        base,
-        deltas,
-        floors: greater(&before.floors, &attempt.inputs.floors),
-        edges_from,
-        left_out: left_out(&before),
-        recomputed_at: Some(before.recomputed_at.unwrap_or(before.made_at)),
-        events: before.events + events,
-        expired: before.expired + expired,
-        failures: all_failures,
-        joined,
-        ..attempt.empty_manifest((context.clock)())
-    };
+    let added = Added { events, expired, failures, edges_from };
+    let manifest = Manifest { joined, ..added.manifest(attempt, &before, tiers, (context.clock)()) };
     let merged_bytes: i64 = due.iter().map(|tier| tier.bytes()).sum();
     let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
     let run = RunRecord { events_read: events, bytes_read, ..attempt.record_with(&written) };
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run, copies })))
+}
+
+/// What the new snapshot has in addition to the one before.
+struct Added {
+    events: i64,
+    /// The events of links that no window reaches any more, left out.
+    expired: i64,
+    /// The events that the view fails on.
+    failures: Failures,
+    edges_from: EdgesFrom,
+}
+
+impl Added {
+    /// Returns the manifest of the new snapshot, whose tiers these are, without its join.
+    fn manifest(self, attempt: &Attempt<'_>, before: &Manifest, mut tiers: Vec<Tier>, made_at: Micros) -> Manifest {
+        let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };
+        let base = tiers.pop().unwrap_or_default();
+        let mut failures = before.failures.clone();
+        failures.extend(&self.failures);
+        Manifest {
+            format: Manifest::format_of(&self.edges_from, &deltas),
+            rows: base.rows() + deltas.iter().map(Tier::rows).sum::<i64>(),
+            base,
+            deltas,
+            floors: greater(&before.floors, &attempt.inputs.floors),
+            edges_from: self.edges_from,
+            left_out: left_out(before),
+            recomputed_at: Some(before.recomputed_at.unwrap_or(before.made_at)),
+            events: before.events + self.events,
+            expired: before.expired + self.expired,
+            failures,
+            ..attempt.empty_manifest(made_at)
+        }
+    }
 }
 
 /// Whether the snapshot before holds everything, time has changed nothing of it, and its join is whole.

@@ -129,50 +129,65 @@ fn report(file: &str, summary: Summary) -> FileReport {
 fn text(stream: &str, reports: &[FileReport], produce_invalid: bool) -> String {
     let mut text = String::new();
     for report in reports {
-        let _ = write!(text, "{}: {} in {:.1} s", report.file, count_of(report.records, "record"), report.seconds);
-        if report.skipped > 0 {
-            let verb = if report.skipped == 1 { "was" } else { "were" };
-            let _ = write!(text, ", {} {verb} in the log already", report.skipped);
-        }
-        if report.rejected > 0 {
-            let (verb, event) = (is_or_are(report.rejected), if report.rejected == 1 { "an event" } else { "events" });
-            let _ = write!(text, ", {} {verb} not {event} of the stream", report.rejected);
-        }
-        for rejected in &report.first_rejected {
-            let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
-        }
-        let more = report.rejected - report.first_rejected.len() as i64;
-        if more > 0 {
-            let _ = write!(text, "\n  and {more} more");
-        }
-        let sent_to_dead_letters = report.sent_to_dead_letters(produce_invalid);
-        if sent_to_dead_letters > 0 {
-            let sent = match (sent_to_dead_letters, report.unfinished) {
-                (1, None) => "it was sent, and becomes a dead letter",
-                (_, None) => "they were sent, and become dead letters",
-                (1, Some(_)) => "the first was sent, and becomes a dead letter",
-                (_, Some(_)) => "all but the last were sent, and become dead letters",
-            };
-            let _ = write!(text, "\n{sent}: `basestream dead-letters list {stream}`, once `basestream up` has read the log");
-        }
-        if let Some(line) = report.unfinished {
-            let _ = write!(text, "\nline {line}, the last one, was not sent: it has no line end, so it may be incomplete");
-            let _ = write!(text, "; end the line and run again");
-        }
-        if report.left_out > 0 {
-            let (count, verb) = (count_of(report.left_out, "record"), is_or_are(report.left_out));
-            let why = match produce_invalid {
-                false => "not valid for the stream",
-                true => "left out by an older version, which did not save which; send the lines in a file of their own",
-            };
-            let _ = write!(text, "\n{count} of this file {verb} not in the log: {why}");
-            if report.file != "-" && !produce_invalid {
-                let _ = write!(text, "; run again with --produce-invalid to send what was left out to the dead letters");
-            }
-        }
+        counts_text(&mut text, report);
+        rejected_text(&mut text, stream, report, produce_invalid);
+        unsent_text(&mut text, report, produce_invalid);
         text.push('\n');
     }
     text.trim_end().to_owned()
+}
+
+/// Writes how many records were sent, were in the log already, and are not events.
+fn counts_text(text: &mut String, report: &FileReport) {
+    let _ = write!(text, "{}: {} in {:.1} s", report.file, count_of(report.records, "record"), report.seconds);
+    if report.skipped > 0 {
+        let verb = if report.skipped == 1 { "was" } else { "were" };
+        let _ = write!(text, ", {} {verb} in the log already", report.skipped);
+    }
+    if report.rejected > 0 {
+        let (verb, event) = (is_or_are(report.rejected), if report.rejected == 1 { "an event" } else { "events" });
+        let _ = write!(text, ", {} {verb} not {event} of the stream", report.rejected);
+    }
+}
+
+/// Writes the first records that are no events, and what becomes of those that were sent all the same.
+fn rejected_text(text: &mut String, stream: &str, report: &FileReport, produce_invalid: bool) {
+    for rejected in &report.first_rejected {
+        let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
+    }
+    let more = report.rejected - report.first_rejected.len() as i64;
+    if more > 0 {
+        let _ = write!(text, "\n  and {more} more");
+    }
+    let sent_to_dead_letters = report.sent_to_dead_letters(produce_invalid);
+    if sent_to_dead_letters > 0 {
+        let sent = match (sent_to_dead_letters, report.unfinished) {
+            (1, None) => "it was sent, and becomes a dead letter",
+            (_, None) => "they were sent, and become dead letters",
+            (1, Some(_)) => "the first was sent, and becomes a dead letter",
+            (_, Some(_)) => "all but the last were sent, and become dead letters",
+        };
+        let _ = write!(text, "\n{sent}: `basestream dead-letters list {stream}`, once `basestream up` has read the log");
+    }
+}
+
+/// Writes which records are not in the log, and how they get there.
+fn unsent_text(text: &mut String, report: &FileReport, produce_invalid: bool) {
+    if let Some(line) = report.unfinished {
+        let _ = write!(text, "\nline {line}, the last one, was not sent: it has no line end, so it may be incomplete");
+        let _ = write!(text, "; end the line and run again");
+    }
+    if report.left_out > 0 {
+        let (count, verb) = (count_of(report.left_out, "record"), is_or_are(report.left_out));
+        let why = match produce_invalid {
+            false => "not valid for the stream",
+            true => "left out by an older version, which did not save which; send the lines in a file of their own",
+        };
+        let _ = write!(text, "\n{count} of this file {verb} not in the log: {why}");
+        if report.file != "-" && !produce_invalid {
+            let _ = write!(text, "; run again with --produce-invalid to send what was left out to the dead letters");
+        }
+    }
 }
 
 pub(super) fn delimiter(text: &str) -> Result<u8, String> {

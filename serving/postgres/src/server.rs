@@ -12,7 +12,7 @@ use serving::http::Protection;
 use serving::{Node, allowed_connections, tune_socket};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -22,11 +22,11 @@ use types::{Error, Result, threads};
 
 use crate::cancel::Cancels;
 use crate::connection::{Buffers, Connection};
-use crate::login::login;
+use crate::login::{Caller, login};
 use crate::metadata::Metadata;
 use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
 use crate::query::QueryEngine;
-use crate::startup::{CLOSE_TIME, Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
+use crate::startup::{CLOSE_TIME, Client, Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
 
 /// For each client this many sockets may be open: of clients, of those that are refused because there is no room, and
 /// of those that have sent nothing yet.
@@ -124,56 +124,78 @@ impl Server {
 
     async fn answer(&self, socket: TcpStream, _permit: OwnedSemaphorePermit) {
         tune_socket(&socket);
+        match self.let_in(socket).await {
+            Ok((connection, _place)) => {
+                let connections = metrics::gauge!("basestream_serving_postgres_connections");
+                connections.increment(1.0);
+                connection.run(&self.stop).await;
+                connections.decrement(1.0);
+            }
+            Err(Unwelcome::Refused(stream, problem)) => refuse(stream, problem).await,
+            Err(Unwelcome::Done) => {}
+        }
+    }
+
+    /// Lets a client in that says who it is, if there is a place for it.
+    async fn let_in(&self, socket: TcpStream) -> Result<(Connection, SemaphorePermit<'_>), Unwelcome> {
         let mut buffer = BytesMut::new();
         let begun = Instant::now();
-        let greeted = tokio::select! {
-            () = self.stop.cancelled() => return,
-            greeted = timeout(STARTUP_TIME, greet(socket, &mut buffer, &self.cancels, self.tls.as_ref())) => greeted,
-        };
-        let Greeted { mut stream, client, certificate } = match greeted {
-            Ok(Ok(greeted)) => greeted,
-            Ok(Err(Unwelcome::Done)) => return,
-            Ok(Err(Unwelcome::Refused(stream, problem))) => return refuse(stream, problem).await,
-            Err(_) => return debug!("a PostgreSQL connection said nothing in time"),
-        };
-        if self.stop.is_cancelled() {
-            return refuse(stream, Problem::fatal(SHUTTING_DOWN, "the server is stopping")).await;
-        }
+        let greeted = self.greeted(socket, &mut buffer).await?;
         let time_left = STARTUP_TIME.saturating_sub(begun.elapsed());
-        let login = login(&mut stream, &mut buffer, &client.user, &self.authenticator, certificate.as_deref());
-        let caller = match timeout(time_left, login).await {
-            Ok(Ok(caller)) => caller,
-            Ok(Err(problem)) => return refuse(stream, problem).await,
-            Err(_) => return debug!("a PostgreSQL client did not log in in time"),
-        };
+        let LoggedIn { stream, client, caller } = self.logged_in(greeted, &mut buffer, time_left).await?;
         // A client takes a place once it has said who it is.
-        let Ok(_client) = self.clients.try_acquire() else {
-            metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
-            let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {}", self.most));
-            return refuse(
-                stream,
-                problem.with_hint(
-                    "close connections that are not used, put a connection pool in front, or raise serving.limits.postgres_connections",
-                ),
-            )
-            .await;
-        };
+        let Ok(place) = self.clients.try_acquire() else { return Err(Unwelcome::Refused(stream, self.too_many_clients())) };
         let key = self.cancels.register();
         let mut out = BytesMut::new();
-        let session = match welcome(&client, &key, &mut out) {
-            Ok(session) => session,
-            Err(problem) => return refuse(stream, problem).await,
+        let welcomed = welcome(&client, &key, &mut out).and_then(|session| Ok((session, self.acting_for(&caller.principal)?)));
+        let (session, query_engine) = match welcomed {
+            Ok(begun) => begun,
+            Err(problem) => return Err(Unwelcome::Refused(stream, problem)),
         };
-        let query_engine = match self.acting_for(&caller.principal) {
-            Ok(query_engine) => query_engine,
-            Err(error) => return refuse(stream, error.into()).await,
-        };
-        let connections = metrics::gauge!("basestream_serving_postgres_connections");
-        connections.increment(1.0);
         let buffers = Buffers { read: buffer, out };
-        Connection::new(stream, buffers, session, query_engine, caller, key).run(&self.stop).await;
-        connections.decrement(1.0);
+        Ok((Connection::new(stream, buffers, session, query_engine, caller, key), place))
     }
+
+    async fn greeted(&self, socket: TcpStream, buffer: &mut BytesMut) -> Result<Greeted, Unwelcome> {
+        let greeted = tokio::select! {
+            () = self.stop.cancelled() => return Err(Unwelcome::Done),
+            greeted = timeout(STARTUP_TIME, greet(socket, buffer, &self.cancels, self.tls.as_ref())) => greeted,
+        };
+        greeted.unwrap_or_else(|_| {
+            debug!("a PostgreSQL connection said nothing in time");
+            Err(Unwelcome::Done)
+        })
+    }
+
+    async fn logged_in(&self, greeted: Greeted, buffer: &mut BytesMut, time_left: Duration) -> Result<LoggedIn, Unwelcome> {
+        let Greeted { mut stream, client, certificate } = greeted;
+        if self.stop.is_cancelled() {
+            return Err(Unwelcome::Refused(stream, Problem::fatal(SHUTTING_DOWN, "the server is stopping")));
+        }
+        let login = login(&mut stream, buffer, &client.user, &self.authenticator, certificate.as_deref());
+        match timeout(time_left, login).await {
+            Ok(Ok(caller)) => Ok(LoggedIn { stream, client, caller }),
+            Ok(Err(problem)) => Err(Unwelcome::Refused(stream, problem)),
+            Err(_) => {
+                debug!("a PostgreSQL client did not log in in time");
+                Err(Unwelcome::Done)
+            }
+        }
+    }
+
+    fn too_many_clients(&self) -> Problem {
+        metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
+        let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {}", self.most));
+        problem
+            .with_hint("close connections that are not used, put a connection pool in front, or raise serving.limits.postgres_connections")
+    }
+}
+
+/// A client that has said who it is.
+struct LoggedIn {
+    stream: Box<dyn Stream>,
+    client: Client,
+    caller: Caller,
 }
 
 impl Server {

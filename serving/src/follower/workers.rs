@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::WorkerRecord;
+use catalog::{CatalogState, WorkerRecord};
 use committed::registry::Registry;
 use feed::{Credentials, Following, Plans};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::threads;
+use types::tiles::Micros;
 
 use super::Follower;
 
@@ -55,21 +56,8 @@ impl Follower {
                     plans.send_replace(Arc::new(self.plans(&loaded.registry)));
                     planned = Some(loaded.registry.clone());
                 }
-                let now = (self.0.wall)();
-                let is_listed = |worker: &&WorkerRecord| worker.expires_at > now && settings.own.as_ref() != Some(&worker.name);
-                let listed: BTreeMap<&str, &str> =
-                    loaded.state.workers.iter().filter(is_listed).map(|worker| (worker.name.as_str(), worker.address.as_str())).collect();
-                // One that is reached is followed to its end, whatever became of its registration.
-                followed.retain(|worker, follower| {
-                    let stays = listed.contains_key(worker.as_str()) || following.links.is_followed(worker);
-                    if !stays {
-                        follower.stop.cancel();
-                    }
-                    stays
-                });
-                for (worker, address) in listed {
-                    followed.entry(worker.to_owned()).or_insert_with(|| begin(&following, worker, address));
-                }
+                let listed = listed_workers(&loaded.state, settings.own.as_deref(), (self.0.wall)());
+                follow_listed(&mut followed, &following, &listed);
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -87,6 +75,27 @@ impl Follower {
     fn plans(&self, registry: &Registry) -> Plans {
         let wanted = registry.views.iter().filter(|live| self.0.settings.views.contains(live));
         wanted.map(|live| (live.view_version(), (live.plan.clone(), live.codec.clone()))).collect()
+    }
+}
+
+/// The addresses of the workers of other processes whose registration has not run out, by name.
+fn listed_workers<'s>(state: &'s CatalogState, own: Option<&str>, now: Micros) -> BTreeMap<&'s str, &'s str> {
+    let is_listed = |worker: &&WorkerRecord| worker.expires_at > now && own != Some(worker.name.as_str());
+    state.workers.iter().filter(is_listed).map(|worker| (worker.name.as_str(), worker.address.as_str())).collect()
+}
+
+/// Follows the workers that are listed, and lets the others go.
+fn follow_listed(followed: &mut BTreeMap<String, Followed>, following: &Following, listed: &BTreeMap<&str, &str>) {
+    // One that is reached is followed to its end, whatever became of its registration.
+    followed.retain(|worker, follower| {
+        let stays = listed.contains_key(worker.as_str()) || following.links.is_followed(worker);
+        if !stays {
+            follower.stop.cancel();
+        }
+        stays
+    });
+    for (worker, address) in listed {
+        followed.entry((*worker).to_owned()).or_insert_with(|| begin(following, worker, address));
     }
 }
 

@@ -10,10 +10,11 @@ use uuid::Uuid;
 use super::Clock;
 use super::batch;
 use super::output;
-use super::store::{self, Store};
+use super::store::{self, Store, Topic};
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
+use types::tiles::Micros;
 use types::vector::Offset;
 use types::{Error, Result, failpoint, threads};
 
@@ -104,50 +105,76 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
 /// by now, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &mut WalCopier) -> Result<Vec<Result<RecordPositions>>> {
     let mut write = store.write().await?;
-    let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
-    let mut topics = BTreeMap::new();
-    for name in names {
-        topics.insert(name, store::topic_of(&mut *write, name).await?);
-    }
-
-    let mut outcomes: Vec<Result<RecordPositions>> = Vec::with_capacity(group.len());
-    let mut by_partition: BTreeMap<(i64, i32), Pending<'_>> = BTreeMap::new();
-    for (index, request) in group.iter().enumerate() {
-        let Some(Some(topic)) = topics.get(request.topic.as_str()) else {
-            outcomes.push(Err(store::no_topic(&request.topic)));
-            continue;
-        };
-        let appended = match &request.output {
-            Some(of_output) => advance_output(&mut write, of_output).await?,
-            None => Some(0),
-        };
-        let Some(appended) = appended else {
-            outcomes.extend(request.output.iter().map(|of_output| Err(output::taken_by_another(&of_output.output))));
-            continue;
-        };
-        outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
-        for (nth, record) in request.records.iter().enumerate().skip(appended) {
-            let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
-            let pending = by_partition.entry((topic.id, number)).or_default();
-            pending.records.push(record);
-            pending.indices.push((index, nth));
-        }
-    }
-    let (now, batches) = (clock(), by_partition.len());
-    let bytes: usize = by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum();
-    for ((topic_id, number), pending) in by_partition {
-        let first = store::append(&mut write, topic_id, number, &pending.records, now).await?;
-        for ((request, nth), offset) in pending.indices.into_iter().zip(first..) {
-            if let Ok(positions) = &mut outcomes[request] {
-                positions[nth] = (number, Offset(offset));
-            }
-        }
-    }
+    let assigned = AssignedRecords::assign(&mut write, group).await?;
+    let (batches, bytes) = (assigned.by_partition.len(), assigned.bytes());
+    let outcomes = assigned.append(&mut write, clock()).await?;
     failpoint::hit("append.before_commit")?;
     write.commit().await.map_err(store::failed)?;
     copier.appended(batches, bytes);
     failpoint::hit("append.after_commit")?;
     Ok(outcomes)
+}
+
+/// The records of a group of requests, each assigned to its partition.
+struct AssignedRecords<'g> {
+    /// Of each request. Offsets are known once the records are appended.
+    outcomes: Vec<Result<RecordPositions>>,
+    /// By the topic's id and the partition.
+    by_partition: BTreeMap<(i64, i32), Pending<'g>>,
+}
+
+impl<'g> AssignedRecords<'g> {
+    async fn assign(write: &mut Transaction<'static, Sqlite>, group: &'g [Request]) -> Result<AssignedRecords<'g>> {
+        let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
+        let mut topics = BTreeMap::new();
+        for name in names {
+            topics.insert(name, store::topic_of(&mut **write, name).await?);
+        }
+        let mut assigned = AssignedRecords { outcomes: Vec::with_capacity(group.len()), by_partition: BTreeMap::new() };
+        for request in group {
+            let Some(Some(topic)) = topics.get(request.topic.as_str()) else {
+                assigned.outcomes.push(Err(store::no_topic(&request.topic)));
+                continue;
+            };
+            let Some(of_output) = &request.output else {
+                assigned.add(topic, request, 0);
+                continue;
+            };
+            match advance_output(write, of_output).await? {
+                Some(appended) => assigned.add(topic, request, appended),
+                None => assigned.outcomes.push(Err(output::taken_by_another(&of_output.output))),
+            }
+        }
+        Ok(assigned)
+    }
+
+    /// Adds the records of the next request, without the first ones, which are in the topic.
+    fn add(&mut self, topic: &Topic, request: &'g Request, appended: usize) {
+        let index = self.outcomes.len();
+        self.outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
+        for (nth, record) in request.records.iter().enumerate().skip(appended) {
+            let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
+            let pending = self.by_partition.entry((topic.id, number)).or_default();
+            pending.records.push(record);
+            pending.indices.push((index, nth));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum()
+    }
+
+    async fn append(mut self, write: &mut Transaction<'static, Sqlite>, now: Micros) -> Result<Vec<Result<RecordPositions>>> {
+        for ((topic_id, number), pending) in self.by_partition {
+            let first = store::append(write, topic_id, number, &pending.records, now).await?;
+            for ((request, nth), offset) in pending.indices.into_iter().zip(first..) {
+                if let Ok(positions) = &mut self.outcomes[request] {
+                    positions[nth] = (number, Offset(offset));
+                }
+            }
+        }
+        Ok(self.outcomes)
+    }
 }
 
 /// Notes that the records of these events are in the topic, and returns how many of them were before; `None` if the
