@@ -133,7 +133,7 @@ pub async fn verify_partition(
     report.gaps = gaps.iter().map(|gap| format!("{}..{}: {}", gap.start, gap.end, gap.reason)).collect();
     let files = RecordFiles::new(&verifier.storage, state, stream, bounds.partition);
     let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
-    let mut reader = Reader { log, source, position: bounds.begin, end: report.end, waiting: None };
+    let mut reader = PartitionReader { log, source, position: bounds.begin, end: report.end, waiting: None };
     let mut from = report.start;
     while from < report.end {
         let to = report.end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
@@ -145,7 +145,7 @@ pub async fn verify_partition(
 
 async fn compare_chunk(
     files: &RecordFiles<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut PartitionReader<'_>,
     stream: &Arc<StreamDefinition>,
     from: Offset,
     to: Offset,
@@ -217,7 +217,7 @@ async fn settle_duplicates(
 }
 
 /// Reads the log's records of one partition in order, up to `end`.
-struct Reader<'a> {
+struct PartitionReader<'a> {
     log: &'a dyn Log,
     source: TopicPartition,
     position: Offset,
@@ -225,7 +225,7 @@ struct Reader<'a> {
     waiting: Option<std::vec::IntoIter<Record>>,
 }
 
-impl Reader<'_> {
+impl PartitionReader<'_> {
     /// Returns the next record below `to`; a record at or past `to` is kept for its chunk.
     async fn next_before(&mut self, to: Offset) -> Result<Option<Record>> {
         loop {

@@ -39,7 +39,7 @@ use crate::parameters::UsedParameters;
 use crate::plan::{
     ColumnKind, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep, unstable_function,
 };
-use crate::sinks::{AS_OF, Reader, Refused, Sources, analysed, check_names};
+use crate::sinks::{AS_OF, Refused, SelectOwner, Sources, analysed, check_names};
 
 mod evaluate;
 mod monotone;
@@ -81,7 +81,7 @@ impl AlertPlan {
         let (plan, parameters) = planned.map_err(|error| match error {
             Refused::DataFusion(error) => {
                 let span = error.diagnostic().and_then(|found| found.span);
-                at(alert, span, &Reader::Alert.refused(Error::from(*error), sources))
+                at(alert, span, &SelectOwner::Alert.refused(Error::from(*error), sources))
             }
             Refused::Ours(error, span) => at(alert, span, &error),
         })?;
@@ -173,7 +173,7 @@ fn view_name(node: &LogicalPlan) -> Result<&str> {
 
 fn unsupported(node: &LogicalPlan) -> Error {
     if let LogicalPlan::Aggregate(_) = node {
-        return Reader::Alert.aggregates();
+        return SelectOwner::Alert.aggregates();
     }
     Error::input(format!(
         "{} is not supported in an alert, which watches the rows of one view: expected SELECT .. FROM view WHERE ..",
@@ -201,7 +201,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
             Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
                 Some("a subquery is not supported in an alert: expected columns of its view".to_owned())
             }
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(Reader::Alert.aggregates().message().to_owned()),
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(SelectOwner::Alert.aggregates().message().to_owned()),
             Expr::Column(column) if column.name == AS_OF => Some(format!("'{AS_OF}' is no column of the view: expected as_of()")),
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr)

@@ -41,10 +41,10 @@ use crate::steps::Step;
 
 mod evaluate;
 mod joins;
-mod reader;
+mod select_owner;
 
 pub use evaluate::{Failed, Records};
-pub(crate) use reader::Reader;
+pub(crate) use select_owner::SelectOwner;
 
 /// Where an event's answers are: the position of the read view, as text.
 pub const POSITION: &str = "_position";
@@ -97,7 +97,7 @@ impl SinkPlan {
         let at_select = |error: Error| at(sink, None, &error);
         let at_error = |error: DataFusionError| {
             let span = error.diagnostic().and_then(|found| found.span);
-            at(sink, span, &Reader::Sink.refused(error.into(), sources))
+            at(sink, span, &SelectOwner::Sink.refused(error.into(), sources))
         };
         let session = session(functions, sources).map_err(at_select)?;
         let planned = analysed(&session, &sink.select, "a sink", sources).await;
@@ -266,7 +266,7 @@ fn collect_steps<'p>(node: &'p LogicalPlan, steps: &mut Vec<Step>) -> Result<&'p
         }
         LogicalPlan::SubqueryAlias(alias) if !matches!(&*alias.input, LogicalPlan::TableScan(_)) => collect_steps(&alias.input, steps),
         LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_) => Ok(node),
-        LogicalPlan::Aggregate(_) => Err(Reader::Sink.aggregates()),
+        LogicalPlan::Aggregate(_) => Err(SelectOwner::Sink.aggregates()),
         other => Err(Error::input(format!(
             "{} is not supported in a sink, which puts out one record for each event: expected SELECT .. FROM stream LEFT JOIN view ON .. \
              WHERE ..",
@@ -303,7 +303,7 @@ fn check_expression(expr: &Expr) -> Result<()> {
                 "a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys"
                     .to_owned(),
             ),
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(Reader::Sink.aggregates().message().to_owned()),
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(SelectOwner::Sink.aggregates().message().to_owned()),
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr).map(|name| {
                 format!(

@@ -22,7 +22,7 @@ use crate::copy::LocalFiles;
 use crate::hot_keys::{HotKey, HotKeys};
 use crate::query_context::QueryContext;
 use crate::sql::system::alerts::AlertsTable;
-use crate::sql::system::columns::{Columns, lower};
+use crate::sql::system::columns::{NamedColumns, lower};
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs, into_table_provider};
 
 mod alerts;
@@ -243,7 +243,7 @@ async fn ends(log: &dyn Log, registry: &Registry) -> BTreeMap<PartitionId, Offse
 fn runs(state: &CatalogState) -> Result<RecordBatch> {
     let rows = &state.runs;
     let seconds = |run: &RunRecord| run.started_at.zip(run.ended_at).map(|(from, to)| (to - from) as f64 / 1e6);
-    Columns::default()
+    NamedColumns::default()
         .text("id", rows, |run| Some(run.id))
         .text("view", rows, |run| Some(&run.view))
         .integer("version", rows, |run| Some(run.version.into()))
@@ -273,7 +273,7 @@ fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
     let rows: Vec<&CheckpointRecord> = state.checkpoints.iter().collect();
     let rows = &rows;
     let files = |checkpoint: &CheckpointRecord| state.files.of_checkpoint(checkpoint.id);
-    Columns::default()
+    NamedColumns::default()
         .text("id", rows, |checkpoint| Some(checkpoint.id))
         .text("worker", rows, |checkpoint| Some(&checkpoint.worker))
         .time("committed_at", rows, |checkpoint| Some(checkpoint.committed_at))
@@ -297,7 +297,7 @@ struct PartitionRow {
 }
 
 fn partitions(rows: &[PartitionRow]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("stream", rows, |row| Some(&row.id.stream))
         .integer("partition", rows, |row| Some(row.id.partition.into()))
         .integer("next_offset", rows, |row| Some(row.next.0))
@@ -338,7 +338,7 @@ impl KnownView<'_> {
 }
 
 fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("view", rows, |view| Some(&view.live.name))
         .integer("version", rows, |view| Some(view.live.version.into()))
         .text("status", rows, |view| Some(lower(&view.live.status)))
@@ -367,7 +367,7 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
 
 /// The events that views leave out because they fail on them: the first of each part, see [`Failures`].
 fn view_errors(rows: &[(LiveView, Failure)]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("view", rows, |(view, _)| Some(&view.name))
         .integer("version", rows, |(view, _)| Some(view.version.into()))
         .text("stream", rows, |(_, failure)| Some(&failure.partition.stream))
@@ -378,7 +378,7 @@ fn view_errors(rows: &[(LiveView, Failure)]) -> Result<RecordBatch> {
 }
 
 fn hot_keys(rows: &[HotKey]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("view", rows, |hot| Some(&hot.view))
         .text("key", rows, |hot| Some(&hot.key))
         .text("seen_in", rows, |hot| Some(hot.seen_in.name()))
@@ -393,7 +393,7 @@ fn hot_keys(rows: &[HotKey]) -> Result<RecordBatch> {
 fn handover(state: &CatalogState) -> Result<RecordBatch> {
     let ranges = state.checkpoints.iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
     let rows: Vec<(&CheckpointRecord, &CheckpointRange)> = ranges.collect();
-    Columns::default()
+    NamedColumns::default()
         .text("checkpoint", &rows, |(checkpoint, _)| Some(checkpoint.id))
         .time("committed_at", &rows, |(checkpoint, _)| Some(checkpoint.committed_at))
         .text("stream", &rows, |(_, range)| Some(&range.partition.stream))

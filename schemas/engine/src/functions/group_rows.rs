@@ -71,7 +71,7 @@ impl Row {
 }
 
 /// The rows of some groups as columns, one for each field, and where each group ends in them.
-pub(super) struct Columns {
+pub(super) struct GroupColumns {
     pub(super) columns: Vec<ArrayRef>,
     pub(super) offsets: OffsetBuffer<i32>,
     /// Groups without rows are NULL.
@@ -148,7 +148,7 @@ impl GroupRows {
     }
 
     /// The rows of the first groups, in the order of the groups, and in each in their own order.
-    fn columns(&mut self, groups: usize) -> Result<Columns> {
+    fn columns(&mut self, groups: usize) -> Result<GroupColumns> {
         let Self { direction, bytes, rows, .. } = self;
         rows.sort_unstable_by(|left, right| direction.compare(left, right, bytes));
         let taken = &self.rows[..self.rows.partition_point(|row| row.group() < groups)];
@@ -161,7 +161,7 @@ impl GroupRows {
         let counts = &self.counts[..groups];
         let valid: NullBuffer = counts.iter().map(|count| *count > 0).collect::<Vec<bool>>().into();
         let offsets = OffsetBuffer::from_lengths(counts.iter().map(|count| *count as usize));
-        Ok(Columns { columns, offsets, nulls: Some(valid).filter(|valid| valid.null_count() > 0) })
+        Ok(GroupColumns { columns, offsets, nulls: Some(valid).filter(|valid| valid.null_count() > 0) })
     }
 
     /// Forgets the first groups. The others are numbered from 0.
@@ -222,7 +222,7 @@ pub(super) trait KeepsRows: Debug + Send + Sync + Sized + 'static {
     fn surplus(&self) -> usize;
 
     /// The state's columns, or one column of values, of the rows of some groups.
-    fn columns(&self, rows: Columns, handed: Handed) -> Result<Vec<ArrayRef>>;
+    fn columns(&self, rows: GroupColumns, handed: Handed) -> Result<Vec<ArrayRef>>;
 
     /// The states or the values of the first groups, which stay.
     fn of_first(&mut self, groups: usize, handed: Handed) -> Result<Vec<ArrayRef>> {

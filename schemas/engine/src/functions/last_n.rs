@@ -12,7 +12,7 @@ use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_na
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
 
 use super::bounds::checked_bound;
-use super::group_rows::{Columns, Direction, GroupRows, Groups, Handed, KeepsRows, OneGroup, ordering_types};
+use super::group_rows::{Direction, GroupColumns, GroupRows, Groups, Handed, KeepsRows, OneGroup, ordering_types};
 
 pub(crate) const LAST_N: &str = "last_n";
 /// The greatest `n`.
@@ -194,7 +194,7 @@ impl KeepsRows for LastNs {
         self.surplus
     }
 
-    fn columns(&self, Columns { mut columns, offsets, nulls }: Columns, handed: Handed) -> Result<Vec<ArrayRef>> {
+    fn columns(&self, GroupColumns { mut columns, offsets, nulls }: GroupColumns, handed: Handed) -> Result<Vec<ArrayRef>> {
         // The value is the last column, and the first field.
         columns.rotate_right(1);
         let columns = columns.iter().zip(&self.row_fields).map(|(column, field)| Ok(cast(column, field.data_type())?));

@@ -19,7 +19,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Expr, GroupsAccumulator, Signature};
 use datafusion::physical_expr::expressions::Literal;
 
-use super::group_rows::{Columns, Direction, GroupRows, Groups, Handed, KeepsRows, OneGroup, ordering_types};
+use super::group_rows::{Direction, GroupColumns, GroupRows, Groups, Handed, KeepsRows, OneGroup, ordering_types};
 
 const ARRAY_AGG: &str = "array_agg";
 const STRING_AGG: &str = "string_agg";
@@ -295,7 +295,7 @@ impl KeepsRows for Lists {
         0
     }
 
-    fn columns(&self, Columns { mut columns, offsets, nulls }: Columns, handed: Handed) -> Result<Vec<ArrayRef>> {
+    fn columns(&self, GroupColumns { mut columns, offsets, nulls }: GroupColumns, handed: Handed) -> Result<Vec<ArrayRef>> {
         let Some(values) = columns.pop() else { return exec_err!("a list has no values") };
         let values = cast(&values, &self.value_type)?;
         if let (Handed::Values, Some(delimiter)) = (handed, &self.delimiter) {

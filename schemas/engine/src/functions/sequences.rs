@@ -28,7 +28,7 @@ use datafusion::physical_plan::expressions::Literal;
 use definitions::durations::parse_duration;
 use types::sql_types::{sql_name, timestamp_type};
 
-use events::{Columns, Events, SequenceFunction};
+use events::{EventColumns, Events, SequenceFunction};
 use funnel::Funnel;
 use pattern::Pattern;
 use spans::{SpanFunction, Spans};
@@ -81,7 +81,7 @@ pub(super) fn keeps_times(function: &str) -> bool {
 
 /// What a state of such an aggregate counts for `max_state_bytes`.
 pub(super) fn state_bytes(state: &[u8]) -> u64 {
-    let mut state = numbers::Reader(state);
+    let mut state = numbers::NumberReader(state);
     state.byte().and_then(|_format| state.number()).unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ impl OfEvents {
         if !is_position(args)? {
             return plan_err!("{} takes no ORDER BY: its events are in the order of their time", self.name);
         }
-        Ok(Events::new(sequence_function(self.name, &literals)?, Columns { time: texts, conditions: literals.len() - texts - 1 }))
+        Ok(Events::new(sequence_function(self.name, &literals)?, EventColumns { time: texts, conditions: literals.len() - texts - 1 }))
     }
 }
 

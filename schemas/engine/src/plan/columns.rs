@@ -21,7 +21,7 @@ const APPROXIMATE: [&str; 6] =
 
 /// A SELECT, taken apart.
 #[derive(Debug, Default)]
-pub(super) struct Columns {
+pub(super) struct SelectParts {
     /// Names of the keys, in the order of GROUP BY.
     pub(super) keys: Vec<String>,
     /// The states that are kept. The first is the count of events.
@@ -83,14 +83,14 @@ pub(super) fn fan_out(
     top: &Projection,
     aggregate: &Aggregate,
     streams: &[Arc<StreamDefinition>],
-) -> Result<Columns> {
+) -> Result<SelectParts> {
     let mut states = vec![events_state()];
     let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
     let calls = calls.collect::<Result<Vec<_>>>()?;
     let Fanned { keys, ranges, existence, uses, outputs } = fan::<TimeRange>(view, top, aggregate, calls)?;
     let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: usage.range.in_view() };
     let uses = uses.into_iter().map(of_state).collect();
-    Ok(Columns { keys, states, ranges, existence: existence.in_view(), uses, outputs })
+    Ok(SelectParts { keys, states, ranges, existence: existence.in_view(), uses, outputs })
 }
 
 /// Returns the state that every row has: the number of its events.

@@ -18,7 +18,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
 use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
-use crate::plan::columns::{Columns, SelectOutput, StateCall, events_column, key_column, use_column};
+use crate::plan::columns::{SelectOutput, SelectParts, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
@@ -37,7 +37,7 @@ pub(super) fn lower(
     view: &ViewDefinition,
     session: &SessionContext,
     aggregate: &Aggregate,
-    columns: Columns,
+    columns: SelectParts,
     streams: Vec<Arc<StreamDefinition>>,
     all_streams: &[Arc<StreamDefinition>],
 ) -> Result<ViewPlan> {
@@ -97,7 +97,7 @@ impl StateTable {
 pub(super) fn state_table(
     session: &SessionContext,
     aggregate: &Aggregate,
-    columns: &Columns,
+    columns: &SelectParts,
     all_streams: &[Arc<StreamDefinition>],
     limit_bytes: u64,
 ) -> Result<StateTable> {

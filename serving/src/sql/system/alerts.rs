@@ -21,7 +21,7 @@ use types::Result;
 use crate::open_alerts::{OpenAlerts, READ_AT_ONCE};
 use crate::sql::equality::values_of;
 use crate::sql::source::SourceExec;
-use crate::sql::system::columns::Columns;
+use crate::sql::system::columns::NamedColumns;
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 pub(super) struct AlertsTable {
@@ -115,7 +115,7 @@ impl Reading {
 }
 
 fn rows(open: &[OpenAlert]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("alert", open, |open| Some(&open.alert))
         .integer("version", open, |open| Some(open.version.into()))
         .text("key", open, |open| Some(&open.keys))

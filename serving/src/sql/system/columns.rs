@@ -9,9 +9,9 @@ use types::tiles::Micros;
 
 /// Columns of the same rows, each with its name.
 #[derive(Default)]
-pub(super) struct Columns(Vec<(&'static str, ArrayRef)>);
+pub(super) struct NamedColumns(Vec<(&'static str, ArrayRef)>);
 
-impl Columns {
+impl NamedColumns {
     pub(super) fn text<'a, R, T: Display>(self, name: &'static str, rows: &'a [R], of: impl Fn(&'a R) -> Option<T>) -> Self {
         let texts: StringArray = rows.iter().map(|row| of(row).map(|text| text.to_string())).collect();
         self.with(name, Arc::new(texts))

@@ -4,10 +4,10 @@ use arrow::array::RecordBatch;
 use committed::parameters::ListedParameter;
 use types::Result;
 
-use crate::sql::system::columns::Columns;
+use crate::sql::system::columns::NamedColumns;
 
 pub(super) fn rows(rows: &[ListedParameter]) -> Result<RecordBatch> {
-    Columns::default()
+    NamedColumns::default()
         .text("parameter", rows, |of| Some(&of.in_effect.parameter))
         .text("type", rows, |of| Some(&of.in_effect.value_type))
         .text("value", rows, |of| Some(&of.in_effect.value))

@@ -7,7 +7,7 @@ use definitions::Features;
 use engine::sinks::JoinedView;
 use types::Result;
 
-use crate::sql::system::columns::Columns;
+use crate::sql::system::columns::NamedColumns;
 
 pub(super) fn rows(state: &CatalogState, registry: &Registry) -> Result<RecordBatch> {
     let rows = &registry.sinks;
@@ -15,7 +15,7 @@ pub(super) fn rows(state: &CatalogState, registry: &Registry) -> Result<RecordBa
         let mut records = state.live(DefinitionKind::Sink);
         records.find(|record| record.name == sink.name && record.version == sink.version).map(|record| record.since)
     };
-    Columns::default()
+    NamedColumns::default()
         .text("sink", rows, |sink| Some(&sink.name))
         .integer("version", rows, |sink| Some(sink.version.into()))
         .time("since", rows, since)

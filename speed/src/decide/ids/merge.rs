@@ -43,7 +43,7 @@ pub(super) fn due(runs: &[(u32, Micros)], window: Window) -> Option<Range<usize>
 pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, called_off: &AtomicBool) -> Result<Option<Run>> {
     let level = runs.iter().map(|run| run.level()).max().unwrap_or_default() + 1;
     let mut writer = RunWriter::create(share, level)?;
-    let mut readers: Vec<Reader> = runs.iter().map(|run| Reader::new(run)).collect();
+    let mut readers: Vec<RunReader> = runs.iter().map(|run| RunReader::new(run)).collect();
     let mut heads: BinaryHeap<Reverse<(Id, usize)>> = BinaryHeap::new();
     for (index, reader) in readers.iter_mut().enumerate() {
         heads.extend(reader.head()?.map(|entry| Reverse((entry.id, index))));
@@ -75,14 +75,14 @@ pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Sh
     writer.finish().map(Some)
 }
 
-struct Reader<'a> {
+struct RunReader<'a> {
     run: &'a Run,
     block: usize,
     entries: Vec<Entry>,
     next: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RunReader<'a> {
     fn new(run: &'a Run) -> Self {
         Self { run, block: 0, entries: Vec::new(), next: 0 }
     }

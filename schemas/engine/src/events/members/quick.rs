@@ -6,14 +6,14 @@ use super::{PathNode, Slot};
 
 mod reader;
 
-use reader::Reader;
+use reader::JsonReader;
 
 /// Values that are nested deeper are left to serde_json.
 const MAX_DEPTH: usize = 32;
 
 /// Sets the slots from the text of one object. `None`: left to serde_json, with some slots set.
 pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [Slot<'a>]) -> Option<()> {
-    let mut reader = Reader::new(text);
+    let mut reader = JsonReader::new(text);
     reader.space();
     reader.take(b'{')?;
     reader.object(Some(root), slots, MAX_DEPTH)?;
@@ -21,7 +21,7 @@ pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [Slot<'a>]) -
     (reader.at == text.len()).then_some(())
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// Reads an object from after its brace. `node` holds the members to look for.
     fn object(&mut self, node: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;

@@ -30,7 +30,7 @@ use types::sql_types::timestamp_type;
 use super::accumulate::{Collected, HeldBytes, group_number};
 use super::event::Event;
 use super::funnel::Funnel;
-use super::numbers::{Reader, push, push_signed};
+use super::numbers::{NumberReader, push, push_signed};
 use super::pattern::Pattern;
 use super::search::Search;
 use crate::functions::room::{give_back, make_room};
@@ -60,7 +60,7 @@ impl SequenceFunction {
 
 /// The columns that an aggregate of events gets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Columns {
+pub(super) struct EventColumns {
     /// The index of the time. The conditions follow.
     pub(super) time: usize,
     pub(super) conditions: usize,
@@ -70,13 +70,13 @@ pub(super) struct Columns {
 #[derive(Debug)]
 pub(super) struct Events {
     function: SequenceFunction,
-    columns: Columns,
+    columns: EventColumns,
     places: Places,
     events: Vec<Event>,
 }
 
 impl Events {
-    pub(super) fn new(function: SequenceFunction, columns: Columns) -> Self {
+    pub(super) fn new(function: SequenceFunction, columns: EventColumns) -> Self {
         Self { function, columns, places: Places::default(), events: Vec::new() }
     }
 
@@ -99,7 +99,7 @@ impl Collected for Events {
 
     /// The columns: texts, time, conditions; then event time, source, partition and offset, or nothing.
     fn update(&mut self, columns: &[ArrayRef], counts: &dyn Fn(usize) -> bool, groups: &[usize]) -> Result<()> {
-        let Columns { time, conditions } = self.columns;
+        let EventColumns { time, conditions } = self.columns;
         let Some(times) = columns.get(time).and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>()) else {
             return exec_err!("an aggregate of events got no times: expected a timestamp in column {time}");
         };
@@ -123,7 +123,7 @@ impl Collected for Events {
     }
 
     fn merge(&mut self, state: &[u8], group: u32) -> Result<()> {
-        let mut state = Reader(state);
+        let mut state = NumberReader(state);
         let (format, size, places) = (state.byte()?, state.number()?, state.number()?);
         if format != FORMAT || size % EVENT_BYTES != 0 || places > state.0.len() as u64 / SHORTEST_PLACE {
             return exec_err!("a state of events has format {format}, {size} bytes and {places} places: expected format {FORMAT}");

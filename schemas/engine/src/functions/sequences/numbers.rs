@@ -20,9 +20,9 @@ pub(super) fn push_signed(bytes: &mut Vec<u8>, number: i64) {
 
 /// Reads what was pushed. Anything else is refused.
 #[derive(Debug)]
-pub(super) struct Reader<'b>(pub(super) &'b [u8]);
+pub(super) struct NumberReader<'b>(pub(super) &'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> NumberReader<'b> {
     pub(super) fn byte(&mut self) -> Result<u8> {
         Ok(self.bytes(1)?[0])
     }

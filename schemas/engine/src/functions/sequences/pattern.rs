@@ -68,7 +68,7 @@ impl Distance {
 impl Pattern {
     /// Parses the pattern of a call that has this many conditions.
     pub(super) fn parse(function: &str, text: &str, conditions: usize) -> Result<Self> {
-        let mut reader = Reader { function, text, at: 0, conditions };
+        let mut reader = PatternReader { function, text, at: 0, conditions };
         let mut parts = Vec::new();
         while reader.at < text.len() {
             let part = reader.part(parts.last())?;
@@ -84,7 +84,7 @@ impl Pattern {
     }
 }
 
-struct Reader<'t> {
+struct PatternReader<'t> {
     function: &'t str,
     text: &'t str,
     /// How many bytes were read.
@@ -92,7 +92,7 @@ struct Reader<'t> {
     conditions: usize,
 }
 
-impl Reader<'_> {
+impl PatternReader<'_> {
     fn part(&mut self, before: Option<&Part>) -> Result<Part> {
         let start = self.at;
         if self.takes(".*") {

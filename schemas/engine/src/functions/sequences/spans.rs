@@ -22,7 +22,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::{Result, exec_err};
 
 use super::accumulate::{Collected, HeldBytes, group_number};
-use super::numbers::{Reader, push, push_signed};
+use super::numbers::{NumberReader, push, push_signed};
 use crate::functions::room::{give_back, make_room};
 
 /// What a stretch counts for `max_state_bytes`. A span takes about as much, encoded.
@@ -104,7 +104,7 @@ impl Collected for Spans {
     }
 
     fn merge(&mut self, state: &[u8], group: u32) -> Result<()> {
-        let mut state = Reader(state);
+        let mut state = NumberReader(state);
         let (format, _size, spans) = (state.byte()?, state.number()?, state.number()?);
         if format != FORMAT || spans > state.0.len() as u64 / SHORTEST {
             return exec_err!("a state of spans has format {format} and {spans} spans: expected format {FORMAT}");

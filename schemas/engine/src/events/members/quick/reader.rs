@@ -1,12 +1,12 @@
 //! Reads the tokens of a JSON text by the grammar of RFC 8259. All methods return `None` if the token is not there.
 
-pub(super) struct Reader<'a> {
+pub(super) struct JsonReader<'a> {
     pub(super) text: &'a str,
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, bytes: text.as_bytes(), at: 0 }
     }

@@ -2,7 +2,7 @@ use super::super::tests::state_of;
 use super::*;
 
 fn collected() -> Events {
-    Events::new(SequenceFunction::Match(Pattern::parse("sequence_match", "(?1)(?2)", 2).unwrap()), Columns { time: 1, conditions: 2 })
+    Events::new(SequenceFunction::Match(Pattern::parse("sequence_match", "(?1)(?2)", 2).unwrap()), EventColumns { time: 1, conditions: 2 })
 }
 
 /// Events in no order, of three places.

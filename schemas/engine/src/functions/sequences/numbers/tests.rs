@@ -11,7 +11,7 @@ proptest! {
         let before = bytes.len();
         push_signed(&mut bytes, small);
         prop_assert_eq!(bytes.len() - before, 1, "a small number takes a byte");
-        let mut reader = Reader(&bytes);
+        let mut reader = NumberReader(&bytes);
         prop_assert_eq!(reader.number().unwrap(), unsigned);
         prop_assert_eq!(reader.signed().unwrap(), signed);
         prop_assert!(reader.end().is_err());
@@ -25,7 +25,7 @@ fn a_number_that_is_too_long_is_refused() {
     for (bytes, is_number) in
         [(vec![0xff; 9], false), ([vec![0xff; 9], vec![1]].concat(), true), ([vec![0xff; 9], vec![2]].concat(), false)]
     {
-        assert_eq!(Reader(&bytes).number().is_ok(), is_number, "{bytes:?}");
+        assert_eq!(NumberReader(&bytes).number().is_ok(), is_number, "{bytes:?}");
     }
-    assert_eq!(Reader(&[vec![0xff; 9], vec![1]].concat()).number().unwrap(), u64::MAX);
+    assert_eq!(NumberReader(&[vec![0xff; 9], vec![1]].concat()).number().unwrap(), u64::MAX);
 }

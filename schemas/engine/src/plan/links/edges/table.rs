@@ -7,7 +7,7 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 
 use super::Edges;
-use crate::plan::columns::{Columns, Reach, position_or_push};
+use crate::plan::columns::{Reach, SelectParts, position_or_push};
 use crate::plan::links::{EdgeKind, PairRange, Side};
 use crate::plan::{RangeIndex, Use};
 use types::Result;
@@ -15,14 +15,14 @@ use types::tiles::TimeRange;
 
 impl Edges<'_> {
     /// Returns the aggregate over both sides' edges, and the states, ranges and uses that are kept of them.
-    pub(in crate::plan::links) fn columns(&self, ranges: &[PairRange]) -> Result<(Aggregate, Columns)> {
+    pub(in crate::plan::links) fn columns(&self, ranges: &[PairRange]) -> Result<(Aggregate, SelectParts)> {
         let union = LogicalPlan::Union(Union::try_new_with_loose_types(vec![
             Arc::new(self.events_of(Side::Near)?),
             Arc::new(self.events_of(Side::Far)?),
         ])?);
         let groups = (0..self.key_names.len()).map(|key| Expr::Column(Column::from_name(key_column(key)))).collect();
         let aggregate = Aggregate::try_new(Arc::new(union), groups, vec![self.states[0].call.clone()])?;
-        let mut columns = Columns { keys: self.key_names.clone(), ..Columns::default() };
+        let mut columns = SelectParts { keys: self.key_names.clone(), ..SelectParts::default() };
         columns.states = self.states.clone();
         match self.kind {
             EdgeKind::Liveness => columns.ranges.push(TimeRange::ALL),

@@ -8,12 +8,12 @@ use super::Sources;
 
 /// Whose SELECT it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum SelectOwner {
     Sink,
     Alert,
 }
 
-impl Reader {
+impl SelectOwner {
     /// Returns DataFusion's error about the SELECT, with what the project knows of a name that cannot be read.
     pub(crate) fn refused(self, error: Error, sources: Sources<'_>) -> Error {
         if error.message().starts_with("aggregate functions are not allowed in") {
@@ -26,9 +26,9 @@ impl Reader {
         let streams = sources.streams.iter().map(|stream| &*stream.name);
         let views = sources.views.iter().map(|view| &*view.view);
         let (known, none): (Vec<&str>, &str) = match self {
-            Reader::Sink => (streams.chain(views).collect(), "no stream is defined"),
-            Reader::Alert if streams.clone().any(|stream| stream == name) => return alert_of_a_stream(name),
-            Reader::Alert => (views.collect(), "no view with an aggregate is defined"),
+            SelectOwner::Sink => (streams.chain(views).collect(), "no stream is defined"),
+            SelectOwner::Alert if streams.clone().any(|stream| stream == name) => return alert_of_a_stream(name),
+            SelectOwner::Alert => (views.collect(), "no view with an aggregate is defined"),
         };
         Error::input(format!("{}: {}", error.message(), expected(name, &known, none)))
     }
@@ -36,11 +36,11 @@ impl Reader {
     /// The error for an aggregate, or GROUP BY, in the SELECT.
     pub(crate) fn aggregates(self) -> Error {
         match self {
-            Reader::Sink => Error::input(
+            SelectOwner::Sink => Error::input(
                 "a sink puts out one record for each event, and an aggregate (or GROUP BY) is over many: expected the aggregate in a view, \
                  which the sink joins by its keys",
             ),
-            Reader::Alert => Error::input(
+            SelectOwner::Alert => Error::input(
                 "an alert looks at one row of its view at a time, and an aggregate (or GROUP BY) is over many: expected the aggregate in \
                  the view",
             ),
@@ -50,12 +50,12 @@ impl Reader {
     /// The error for a view without an aggregate.
     fn without_rows(self, name: &str) -> Error {
         match self {
-            Reader::Sink => Error::input(format!(
+            SelectOwner::Sink => Error::input(format!(
                 "\"{name}\" is a view without an aggregate, which has no rows of its own: expected a stream after FROM, and views with an \
                  aggregate after LEFT JOIN"
             ))
             .with("help", format!("its SELECT in the sink: WITH {name} AS (SELECT ..) SELECT .. FROM {name}")),
-            Reader::Alert => Error::input(format!(
+            SelectOwner::Alert => Error::input(format!(
                 "an alert reads the rows of a view, and \"{name}\" is a view without an aggregate, which has no rows of its own"
             ))
             .with("help", over(name)),
