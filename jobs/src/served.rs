@@ -13,20 +13,20 @@ use serving::{Node, OnValueError, StateSource, scan, scan_parts};
 use types::{Error, Result};
 
 use crate::verify::http::listed_errors;
-use crate::verify::{Answer, FailedCells, Served};
+use crate::verify::{FailedCells, Served, ServedAnswer};
 
 /// Answers from a node's current read view.
 #[derive(Clone)]
 pub struct NodeServed(pub Node);
 
 impl Served for NodeServed {
-    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>> {
         Box::pin(self.all_rows(view))
     }
 }
 
 impl NodeServed {
-    async fn all_rows(&self, view: &str) -> Result<Answer> {
+    async fn all_rows(&self, view: &str) -> Result<ServedAnswer> {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
         if !loaded.keeps(read_view.t_of(&loaded.live)) {
@@ -44,7 +44,7 @@ impl NodeServed {
                 rows.push(of_part);
                 failed.extend(failed_cells(&loaded.live.plan, failed_in_part)?);
             }
-            Ok(Answer { vector: read_view.vector.clone(), t, as_of: false, rows, failed, without_nan: false })
+            Ok(ServedAnswer { vector: read_view.vector.clone(), t, as_of: false, rows, failed, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
     }
@@ -52,7 +52,7 @@ impl NodeServed {
 
 impl NodeServed {
     /// Users get this answer from the archive: the snapshot was built for a later time and lacks what this time needs.
-    async fn asked(&self, view: &str) -> Result<Answer> {
+    async fn asked(&self, view: &str) -> Result<ServedAnswer> {
         let sql = format!("SELECT * FROM {}", quote_identifier(view));
         let mut answer = self.0.query_with(&sql, Vec::new(), OnValueError::List).await?;
         let mut rows = Vec::new();
@@ -63,7 +63,7 @@ impl NodeServed {
         let schema = self.0.read_view()?.view(view)?.live.plan.output_schema();
         let errors = serde_json::to_value(&meta.errors)?;
         let failed = listed_errors(errors.as_array().map_or(&[], Vec::as_slice), &schema)?;
-        Ok(Answer { vector: meta.cut, t: meta.as_of, as_of: false, rows, failed, without_nan: false })
+        Ok(ServedAnswer { vector: meta.cut, t: meta.as_of, as_of: false, rows, failed, without_nan: false })
     }
 }
 
@@ -85,13 +85,13 @@ pub(crate) fn failed_cells(plan: &ViewPlan, failed: FailedRows) -> Result<Option
 pub struct JoinedServed(pub Node);
 
 impl Served for JoinedServed {
-    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+    fn answer<'a>(&'a self, view: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>> {
         Box::pin(self.joined_rows(view))
     }
 }
 
 impl JoinedServed {
-    async fn joined_rows(&self, view: &str) -> Result<Answer> {
+    async fn joined_rows(&self, view: &str) -> Result<ServedAnswer> {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
         if loaded.live.plan.links().is_none() {
@@ -107,7 +107,7 @@ impl JoinedServed {
         let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &read_view.loaded));
         match joined {
             Some((manifest, joined)) if same => {
-                Ok(Answer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, failed: Vec::new(), without_nan: false })
+                Ok(ServedAnswer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, failed: Vec::new(), without_nan: false })
             }
             _ => Err(Error::conflict("a batch run ended while its join was verified: verify it again").with("view", view)),
         }

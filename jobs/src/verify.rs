@@ -49,12 +49,12 @@ const ARCHIVE_POLL: Duration = Duration::from_millis(200);
 pub trait Served: Send + Sync {
     /// Returns all rows of a view, with the vector and the time they were computed from. `schema` has the types that
     /// plain SQL gives the view's columns, for answers that arrive as text.
-    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>>;
+    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>>;
 }
 
 /// An answer of the served side.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ServedAnswer {
     pub vector: Vector,
     pub t: Micros,
     /// Asked with `as_of`: events after `t` do not count.
@@ -170,7 +170,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     })
 }
 
-async fn compare_rows(expected: &Expected, question: &plain::Plain, answer: &Answer) -> Result<compare::Compared> {
+async fn compare_rows(expected: &Expected, question: &plain::Plain, answer: &ServedAnswer) -> Result<compare::Compared> {
     let keys = expected.crowded(question, &answer.vector).await?;
     let is_crowded = keys.iter().any(|batch| batch.num_rows() > 0);
     let weights = if is_crowded { expected.weights(question, &answer.vector).await? } else { Vec::new() };

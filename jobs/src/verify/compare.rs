@@ -15,7 +15,7 @@ use types::{Error, Result};
 use super::plain::{MAY_BE_PAST, Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
-use super::{Answer, FailedCells};
+use super::{FailedCells, ServedAnswer};
 
 /// How many differences a report lists.
 const SHOWN: usize = 20;
@@ -60,7 +60,7 @@ pub struct Crowded {
 /// Compares an answer with the expected rows. Rows and columns may be in any order.
 pub async fn compare(
     columns: &[PlainColumn],
-    answer: &Answer,
+    answer: &ServedAnswer,
     mut expected: SendableRecordBatchStream,
     crowded: &Crowded,
     past: &[RecordBatch],
@@ -125,7 +125,7 @@ struct RowPair<'a> {
 
 impl ServedRows {
     /// Returns `None` if the columns themselves differ.
-    fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<ServedRows>> {
+    fn served(columns: &[PlainColumn], answer: &ServedAnswer, expected: &Schema, compared: &mut Compared) -> Result<Option<ServedRows>> {
         let keys: Vec<usize> = (0..columns.len()).filter(|index| columns[*index].is_key).collect();
         let fields: Vec<_> = expected.fields().iter().take(columns.len()).cloned().collect();
         let sort = keys.iter().map(|index| SortField::new(fields[*index].data_type().clone())).collect();
@@ -241,7 +241,7 @@ impl ServedRows {
         columns: &[PlainColumn],
         expected: &RecordBatch,
         seen: &mut [bool],
-        answer: &Answer,
+        answer: &ServedAnswer,
         compared: &mut Compared,
     ) -> Result<()> {
         let pairs = self.pairs(expected, seen, compared)?;

@@ -10,7 +10,7 @@ use types::redact::redacted_url;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
-use super::{Answer, FailedCells, Served};
+use super::{FailedCells, Served, ServedAnswer};
 
 mod json_rows;
 
@@ -53,13 +53,13 @@ impl HttpServed {
 }
 
 impl Served for HttpServed {
-    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+    fn answer<'a>(&'a self, view: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>> {
         Box::pin(self.ask(view, schema))
     }
 }
 
 impl HttpServed {
-    async fn ask(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
+    async fn ask(&self, view: &str, schema: &SchemaRef) -> Result<ServedAnswer> {
         let endpoint = format!("{}/v1/sql", self.url);
         let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
         let shown = redacted_url(&endpoint);
@@ -81,14 +81,14 @@ impl HttpServed {
     }
 }
 
-fn read(body: &[u8], schema: &SchemaRef) -> Result<Answer> {
+fn read(body: &[u8], schema: &SchemaRef) -> Result<ServedAnswer> {
     let wrong = |what: String| Error::corrupt(format!("the answer is not one of POST /v1/sql: {what}"));
     let response: Response = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
     let t = parse_timestamp(&response.meta.as_of)
         .map_err(|_| wrong(format!("meta.as_of is \"{}\", expected RFC 3339 with a zone", response.meta.as_of)))?;
     let rows: Vec<RecordBatch> = vec![json_rows::batch(&response.rows, schema)?];
     let failed = listed_errors(&response.meta.errors, schema)?;
-    Ok(Answer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, failed, without_nan: true })
+    Ok(ServedAnswer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, failed, without_nan: true })
 }
 
 /// Reads `meta.errors` of an answer. `schema` has the types of the keys.

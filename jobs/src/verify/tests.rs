@@ -24,10 +24,10 @@ pub(crate) const VIEW: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d', ev
     sum(amount) / count(*) AS mean FROM payments WHERE amount > 0 GROUP BY device";
 
 /// An answer that was prepared earlier.
-struct Fixed(Mutex<Answer>);
+struct Fixed(Mutex<ServedAnswer>);
 
 impl Served for Fixed {
-    fn answer<'a>(&'a self, _: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+    fn answer<'a>(&'a self, _: &'a str, _: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>> {
         Box::pin(async move { Ok(self.0.lock().unwrap().clone()) })
     }
 }
@@ -78,11 +78,11 @@ async fn values_past_a_limit_are_equal_where_both_sides_say_so() {
         sum(CASE WHEN amount > 0 THEN 4000000000000000000 ELSE 1 END) AS much FROM payments GROUP BY device";
     let world = filled(&[view]).await;
     let right = world.states_answer("few", NOW).await.unwrap();
-    let verify = async |answer: Answer| verify_view(&world.verifier, "few", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+    let verify = async |answer: ServedAnswer| verify_view(&world.verifier, "few", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
     let report = verify(right.clone()).await;
     assert!(report.is_equal(), "{report:#?}");
     assert!(report.past > 8 && report.past < 4 * 2 * report.rows, "{report:#?}");
-    let silent = verify(Answer { failed: Vec::new(), ..right.clone() }).await;
+    let silent = verify(ServedAnswer { failed: Vec::new(), ..right.clone() }).await;
     assert_eq!((silent.difference_count > 0, silent.past), (true, 0), "{silent:#?}");
     let mut loud = right;
     loud.failed[0].cells.push((0, "n_1h".into()));
@@ -143,10 +143,10 @@ async fn sequences_are_what_plain_sql_answers() {
 }
 
 /// An answer that was prepared earlier, and the schema that it was asked for.
-struct SchemaRecorder(Answer, Mutex<Option<SchemaRef>>);
+struct SchemaRecorder(ServedAnswer, Mutex<Option<SchemaRef>>);
 
 impl Served for SchemaRecorder {
-    fn answer<'a>(&'a self, _: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<Answer>> {
+    fn answer<'a>(&'a self, _: &'a str, schema: &'a SchemaRef) -> BoxFuture<'a, Result<ServedAnswer>> {
         Box::pin(async move {
             *self.1.lock().unwrap() = Some(schema.clone());
             Ok(self.0.clone())
@@ -263,7 +263,7 @@ async fn every_kind_of_wrong_answer_is_found() {
     let right = world.states_answer("velocity", NOW).await.unwrap();
     let rows = &right.rows[0];
     let verify = |rows: Vec<RecordBatch>, t: Micros| {
-        let served = Fixed(Mutex::new(Answer { rows, t, ..right.clone() }));
+        let served = Fixed(Mutex::new(ServedAnswer { rows, t, ..right.clone() }));
         let verifier = &world.verifier;
         async move { verify_view(verifier, "velocity", &served, NOW).await.unwrap() }
     };

@@ -18,7 +18,7 @@ use crate::frames::{Message, Target};
 use crate::login::Caller;
 use crate::problem::{IDLE_IN_TRANSACTION, PROTOCOL_VIOLATION, Problem, SHUTTING_DOWN};
 use crate::query::QueryEngine;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::startup::Stream;
 use crate::statement::Statement;
 
@@ -36,7 +36,7 @@ use socket::Socket;
 
 pub(crate) struct Connection {
     socket: Socket,
-    session: Session,
+    session: ClientSession,
     query_engine: QueryEngine,
     caller: Caller,
     cancel: CancelKey,
@@ -91,7 +91,7 @@ impl Connection {
     pub(crate) fn new(
         stream: Box<dyn Stream>,
         buffers: Buffers,
-        session: Session,
+        session: ClientSession,
         query_engine: QueryEngine,
         caller: Caller,
         cancel: CancelKey,

@@ -35,7 +35,7 @@ pub(crate) struct Description {
 }
 
 /// The rows of a statement, as they are made.
-pub(crate) struct Answer {
+pub(crate) struct StatementRows {
     pub(crate) schema: SchemaRef,
     pub(crate) types: Vec<WireType>,
     batches: SendableRecordBatchStream,
@@ -47,7 +47,7 @@ pub(crate) struct Answer {
 
 /// What a statement reads from, and when.
 #[derive(Clone)]
-pub(crate) struct Position {
+pub(crate) struct ReadFrom {
     /// That of a transaction.
     pub(crate) read_view: Option<ReadView>,
     pub(crate) as_of: Option<Micros>,
@@ -70,8 +70,8 @@ impl QueryEngine {
         Ok(Description { types: wire_types(&described.schema, &described.uuids), schema: described.schema, params })
     }
 
-    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, position: Position) -> Result<Answer> {
-        let Position { read_view, as_of } = position;
+    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
+        let ReadFrom { read_view, as_of } = from;
         if may_name_the_catalog(sql) {
             let for_names = match &read_view {
                 Some(read_view) => read_view.clone(),
@@ -79,15 +79,15 @@ impl QueryEngine {
             };
             if is_metadata(sql, &for_names) {
                 let batches = self.metadata.ask(sql, params, for_names).await?;
-                return Ok(Answer::new(batches.schema(), Vec::new(), batches, Turn::default()));
+                return Ok(StatementRows::new(batches.schema(), Vec::new(), batches, Turn::default()));
             }
         }
         let response = self.node.query_typed(read_view, sql, params, as_of).await?;
-        Ok(Answer::new(response.schema, response.uuids, response.batches, response.turn))
+        Ok(StatementRows::new(response.schema, response.uuids, response.batches, response.turn))
     }
 }
 
-impl Answer {
+impl StatementRows {
     fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Self {
         let types = wire_types(&schema, &uuids);
         Self { schema, types, batches, turn, batch: None, next: 0 }

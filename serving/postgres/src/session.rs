@@ -100,7 +100,7 @@ type Changed = BTreeMap<String, String>;
 
 /// One client's.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     /// What the client connected with, which RESET goes back to.
     defaults: Changed,
     current: Changed,
@@ -120,10 +120,10 @@ struct Transaction {
     read_view: Option<ReadView>,
 }
 
-impl Session {
+impl ClientSession {
     /// The session of a client that connected with these parameters. What it does not know is left out.
-    pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<Session, Problem> {
-        let mut session = Session::default();
+    pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<ClientSession, Problem> {
+        let mut session = ClientSession::default();
         session.current.insert("session_authorization".into(), user.to_owned());
         for (name, value) in parameters {
             let name = name.to_lowercase();

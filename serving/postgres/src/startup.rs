@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::cancel::{CancelKey, Cancels};
 use crate::frames::{Opening, opening, put};
 use crate::problem::{NOT_SUPPORTED, PROTOCOL_VIOLATION, Problem};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// A client that has not said who it is by then is let go.
 pub(crate) const STARTUP_TIME: Duration = Duration::from_secs(10);
@@ -163,8 +163,8 @@ fn client(minor: u16, parameters: Vec<(String, String)>) -> Result<Client, Probl
 }
 
 /// Answers a client's startup: it may ask now.
-pub(crate) fn welcome(client: &Client, key: &CancelKey, out: &mut BytesMut) -> Result<Session, Problem> {
-    let session = Session::begin(&client.user, &client.parameters)
+pub(crate) fn welcome(client: &Client, key: &CancelKey, out: &mut BytesMut) -> Result<ClientSession, Problem> {
+    let session = ClientSession::begin(&client.user, &client.parameters)
         .map_err(|problem| Problem::fatal(problem.state, "a parameter of the startup is not understood").because(&problem))?;
     let options: Vec<String> = client.parameters.iter().map(|(name, _)| name).filter(|name| name.starts_with("_pq_.")).cloned().collect();
     if client.minor > 0 || !options.is_empty() {

@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Returns the answer from a view's states at the committed vector.
-    pub(crate) async fn states_answer(&self, view: &str, t: Micros) -> Result<Answer> {
+    pub(crate) async fn states_answer(&self, view: &str, t: Micros) -> Result<ServedAnswer> {
         let state = state_of(self).await;
         let registry = Registry::load(&state, &self.verifier.functions).await?;
         let live = registry.served(view).unwrap();
@@ -124,7 +124,7 @@ impl World {
         let failed = failed_cells(&live.plan, failed)?.into_iter().collect();
         let found = arrow::array::BooleanArray::from(found);
         let rows = vec![arrow::compute::filter_record_batch(&batch, &found)?];
-        Ok(Answer { vector: state.vector(), t, as_of: false, rows, failed, without_nan: false })
+        Ok(ServedAnswer { vector: state.vector(), t, as_of: false, rows, failed, without_nan: false })
     }
 }
 

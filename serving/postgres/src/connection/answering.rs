@@ -14,7 +14,7 @@ use super::{Answered, Failure};
 use crate::copy::CopyFormat;
 use crate::login::Caller;
 use crate::problem::{Problem, QUERY_CANCELED};
-use crate::query::Answer;
+use crate::query::StatementRows;
 use crate::rows::RowFormat;
 
 /// When a statement ends that has not ended by itself.
@@ -103,7 +103,7 @@ fn cancelled() -> Problem {
 /// Sends rows, at most `max_rows` of them (0: all).
 pub(super) async fn send(
     socket: &mut Socket,
-    answer: &mut Answer,
+    answer: &mut StatementRows,
     sink: &mut Sink<'_>,
     max_rows: usize,
     limits: &Limits,

@@ -9,7 +9,7 @@ use super::answering::{self, Limits, Sent, Sink};
 use super::{Answered, Connection, RunningStatement};
 use crate::copy::{CopyFormat, copy};
 use crate::problem::{IN_FAILED_TRANSACTION, Problem};
-use crate::query::{Answer, Position};
+use crate::query::{ReadFrom, StatementRows};
 use crate::rows::RowFormat;
 use crate::statement::{Command, Statement};
 
@@ -27,15 +27,20 @@ impl Connection {
     }
 
     /// Plans a statement and begins it.
-    pub(super) async fn begin(&mut self, running: &RunningStatement<'_>, params: Vec<ScalarValue>, limits: &Limits) -> Answered<Answer> {
+    pub(super) async fn begin(
+        &mut self,
+        running: &RunningStatement<'_>,
+        params: Vec<ScalarValue>,
+        limits: &Limits,
+    ) -> Answered<StatementRows> {
         let node = self.query_engine.node.clone();
         let read_view = match self.session.in_transaction() {
             true => Some(self.session.read_view(|| node.read_view())?),
             false => None,
         };
-        let position = Position { read_view, as_of: self.session.as_of() };
+        let from = ReadFrom { read_view, as_of: self.session.as_of() };
         metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
-        let asking = self.query_engine.ask(&running.statement.sql, params, position);
+        let asking = self.query_engine.ask(&running.statement.sql, params, from);
         match limits.first(asking, &mut self.socket).await? {
             Ok(answer) => Ok(answer),
             Err(error) => Err(Problem::from(error).within(running.text, running.statement.start).into()),
@@ -45,7 +50,7 @@ impl Connection {
     pub(super) async fn send_all(
         &mut self,
         running: &RunningStatement<'_>,
-        mut answer: Answer,
+        mut answer: StatementRows,
         formats: Vec<i16>,
         limits: &Limits,
     ) -> Answered {

@@ -9,7 +9,7 @@ use super::prepared::Descriptions;
 use super::{Answered, Connection};
 use crate::columns::text_schema;
 use crate::problem::{Problem, warning};
-use crate::query::Answer;
+use crate::query::StatementRows;
 use crate::statement::Command;
 
 impl Connection {
@@ -93,7 +93,7 @@ impl Connection {
         self.complete(&format!("DISCARD {}", what.to_uppercase()))
     }
 
-    pub(super) fn shown(&self, command: &Command) -> Answered<Answer> {
+    pub(super) fn shown(&self, command: &Command) -> Answered<StatementRows> {
         let (names, columns): (Vec<&str>, Vec<Vec<String>>) = match command {
             Command::Show { name } => (vec![name.as_str()], vec![vec![self.session.get(name)?]]),
             _ => {
@@ -104,6 +104,6 @@ impl Connection {
         let schema = text_schema(&names);
         let columns = columns.into_iter().map(|column| Arc::new(StringArray::from(column)) as ArrayRef).collect();
         let batch = RecordBatch::try_new(schema.clone(), columns).map_err(types::Error::from)?;
-        Ok(Answer::of_texts(schema, Some(batch)))
+        Ok(StatementRows::of_texts(schema, Some(batch)))
     }
 }

@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
 use crate::problem::{PROTOCOL_VIOLATION, Problem};
-use crate::query::{Answer, Description};
+use crate::query::{Description, StatementRows};
 use crate::rows::{BINARY, TEXT};
 use crate::statement::{Command, Statement};
 
@@ -57,12 +57,12 @@ pub(super) struct Portal {
 
 pub(super) enum PortalProgress {
     NotBegun,
-    Begun(Box<Answer>),
+    Begun(Box<StatementRows>),
     Ended,
 }
 
 impl PortalProgress {
-    pub(super) fn begin(&mut self, answer: Answer) -> &mut Box<Answer> {
+    pub(super) fn begin(&mut self, answer: StatementRows) -> &mut Box<StatementRows> {
         *self = PortalProgress::Begun(Box::new(answer));
         match self {
             PortalProgress::Begun(answer) => answer,

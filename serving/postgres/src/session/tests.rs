@@ -3,9 +3,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn session() -> Session {
+fn session() -> ClientSession {
     let parameters = [("application_name", "test"), ("user", "ann"), ("TimeZone", "UTC"), ("client_encoding", "'utf-8'")];
-    Session::begin("ann", &parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
+    ClientSession::begin("ann", &parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
 }
 
 #[derive(Debug, Clone)]
@@ -135,8 +135,8 @@ fn a_transaction_waits_for_its_client_a_bounded_time() {
     assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
 }
 
-fn begun(options: &str) -> Result<Session, Problem> {
-    Session::begin("ann", &[("options".to_owned(), options.to_owned())])
+fn begun(options: &str) -> Result<ClientSession, Problem> {
+    ClientSession::begin("ann", &[("options".to_owned(), options.to_owned())])
 }
 
 #[test]

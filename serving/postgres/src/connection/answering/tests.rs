@@ -21,7 +21,7 @@ const ROWS: usize = 8_192;
 const ROW_BYTES: usize = 1 + 4 + 2 + 4 + 8;
 
 /// An answer of many batches, which counts those that were made.
-fn counted(made: &Arc<AtomicUsize>) -> Answer {
+fn counted(made: &Arc<AtomicUsize>) -> StatementRows {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
     let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
     let (schema, made) = (batch.schema(), made.clone());
@@ -29,7 +29,7 @@ fn counted(made: &Arc<AtomicUsize>) -> Answer {
         made.fetch_add(1, Ordering::SeqCst);
         Ok::<_, DataFusionError>(batch.clone())
     });
-    Answer::of_batches(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    StatementRows::of_batches(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
 #[tokio::test]
