@@ -10,7 +10,7 @@ use catalog::{
 };
 use committed::names::{live_names, no_view};
 use committed::registry::LiveView;
-use storage::{Joined, Manifest};
+use storage::{Manifest, MaterialisedJoin};
 use types::files::FileRecord;
 use types::tiles::{EdgesFrom, Floors, Micros, micros};
 use types::vector::Vector;
@@ -76,7 +76,7 @@ impl RunInputs {
 
 /// Returns the time of a run's join: that of the join before, if this process's clock is a little behind the one that
 /// made it. The tiers no longer have the edges that only an earlier join would count.
-fn not_before_join(t: Micros, joined: Option<&Joined>) -> Micros {
+fn not_before_join(t: Micros, joined: Option<&MaterialisedJoin>) -> Micros {
     let ahead = joined.map(|joined| joined.t).filter(|joined| *joined <= t.saturating_add(micros(CLOCKS_DIFFER)));
     ahead.map_or(t, |joined| joined.max(t))
 }

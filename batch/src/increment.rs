@@ -14,7 +14,7 @@ use std::sync::Arc;
 use catalog::{CatalogState, CheckpointRecord, RunRecord, SnapshotFiles, checkpoints_after};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
-use storage::{Joined, LeftOut, Manifest, Tier};
+use storage::{LeftOut, Manifest, MaterialisedJoin, Tier};
 use tracing::info;
 use types::failures::Failures;
 use types::tiles::{EdgesFrom, Micros};
@@ -157,7 +157,7 @@ struct TierOutput<'r> {
 struct NewTiers {
     tiers: Vec<Tier>,
     /// Of a linked view.
-    joined: Option<Joined>,
+    joined: Option<MaterialisedJoin>,
     /// The paths of files of the snapshot before that the new one has as well.
     carried_over: Vec<String>,
     /// Of a linked view: the local copies of the tiers, for the next run.

@@ -23,7 +23,7 @@ use engine::plan::{ColumnKind, ViewPlan};
 use engine::states::{FailedRows, SortedRun, StateRows, conform};
 use engine::walk::{EdgeLayers, SnapshotEdges};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, Manifest, ObjectStorage, read_bucket, read_file_as};
+use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Manifest, MaterialisedJoin, ObjectStorage, read_bucket, read_file_as};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use types::files::FileRecord;
@@ -68,7 +68,7 @@ pub(crate) struct Join {
 /// The result of a join.
 #[derive(Debug)]
 pub(crate) struct WrittenJoin {
-    pub(crate) joined: Joined,
+    pub(crate) joined: MaterialisedJoin,
     pub(crate) files: Vec<FileRecord>,
     /// The files of the join before that hold all that is to be carried over from them, and nothing else.
     pub(crate) carried_over: Vec<String>,
@@ -109,7 +109,7 @@ impl Join {
 
     /// The snapshot before and its join, where rows of it may be carried over: it has the same edges in as many parts,
     /// and no column changes with time alone.
-    fn followed<'m>(&self, before: &'m Manifest) -> Option<(&'m Manifest, &'m Joined)> {
+    fn followed<'m>(&self, before: &'m Manifest) -> Option<(&'m Manifest, &'m MaterialisedJoin)> {
         let plan = &self.view.plan;
         let joined = before.joined.as_ref().filter(|joined| joined.format == JOIN_FORMAT)?;
         let follows = before.stamp == plan.stamp
@@ -120,7 +120,7 @@ impl Join {
     }
 
     /// `changed` is `None` if it was too much.
-    fn changes(&self, state: &CatalogState, joined: &Joined, changed: Option<Changed>) -> Option<Changes> {
+    fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<Changed>) -> Option<Changes> {
         let Changed { near, far } = changed?;
         let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
         let lost = joined.files.iter().filter(|file| is_lost(state, &file.path)).map(|file| file.bucket).collect();
@@ -168,7 +168,7 @@ impl Join {
             .increment(carried as u64);
         let estimated = written.iter().any(|part| part.estimated);
         let mut join = WrittenJoin {
-            joined: Joined { format: JOIN_FORMAT, t: self.t, files: Vec::new(), rows: walked + carried, carried, estimated },
+            joined: MaterialisedJoin { format: JOIN_FORMAT, t: self.t, files: Vec::new(), rows: walked + carried, carried, estimated },
             files: Vec::new(),
             carried_over: Vec::new(),
         };

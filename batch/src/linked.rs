@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use committed::registry::LiveView;
-use storage::{Joined, Manifest, Tier};
+use storage::{Manifest, MaterialisedJoin, Tier};
 use types::Result;
 use types::tiles::Micros;
 
@@ -74,7 +74,7 @@ pub(crate) async fn join_recomputed(
 }
 
 /// Whether the rows of a view's join may have changed since it was written, with no event.
-pub(crate) fn is_join_due(view: &LiveView, joined: Option<&Joined>, t: Micros) -> bool {
+pub(crate) fn is_join_due(view: &LiveView, joined: Option<&MaterialisedJoin>, t: Micros) -> bool {
     let Some(links) = view.plan.links() else { return false };
     joined.is_none_or(|joined| changes_with_time(view, links, joined.t, t))
 }

@@ -15,7 +15,7 @@ use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
 use engine::states::{StateRows, bucket_of, levels, tiles};
 use engine::walk::{EdgeLayers, PartChunk, SnapshotEdges};
-use storage::Joined;
+use storage::MaterialisedJoin;
 use types::Result;
 use types::tiles::Micros;
 
@@ -47,7 +47,7 @@ pub(crate) struct Changes {
     /// Changed keys, by part.
     pub(super) near: Vec<HashSet<Vec<u8>>>,
     pub(super) far: HashSet<Vec<u8>>,
-    pub(super) joined: Joined,
+    pub(super) joined: MaterialisedJoin,
     /// The parts whose file of that join is damaged or gone.
     pub(super) lost: BTreeSet<u32>,
 }

@@ -34,7 +34,7 @@ use types::{Error, Result};
 /// ([`Manifest::deltas`]).
 pub const MANIFEST_FORMAT: u32 = 3;
 
-/// See [`Joined::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before.
+/// See [`MaterialisedJoin::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before.
 pub const JOIN_FORMAT: u32 = 2;
 
 /// The column after the view's own in a joined file: whether the row is an estimate.
@@ -92,7 +92,7 @@ pub struct Manifest {
     pub failures: Failures,
     /// The materialised join of a linked view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub joined: Option<Joined>,
+    pub joined: Option<MaterialisedJoin>,
 }
 
 /// Sorted state rows, spread over hash buckets of their keys.
@@ -116,7 +116,7 @@ pub struct LeftOut {
 
 /// A linked view's rows as of a snapshot's cut: the result of a scan of the view at `t`, over the snapshot's edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Joined {
+pub struct MaterialisedJoin {
     /// Incremented when walks return other results than before: rows of another format are not carried over.
     pub format: u32,
     pub t: Micros,

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use committed::registry::LiveView;
 use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
-use storage::{Joined, scan_files};
+use storage::{MaterialisedJoin, scan_files};
 use types::{Error, Result};
 
 use crate::query_context::QueryContext;
@@ -56,7 +56,7 @@ impl JoinedTable {
     }
 
     /// Never an empty table for a join that is not there: who exports it would not notice.
-    fn joined(&self) -> Result<&Joined> {
+    fn joined(&self) -> Result<&MaterialisedJoin> {
         let name = &self.live.name;
         let table = batch_name(name);
         let missing = |what: &str| lacks_snapshot(&table, name, what);

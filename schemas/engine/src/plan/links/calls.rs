@@ -7,7 +7,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, Expr};
 
 use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, strip_alias};
-use crate::plan::links::split::{Conjunct, Joined};
+use crate::plan::links::split::{Conjunct, StreamJoin};
 use crate::plan::links::{Both, PairRange, Side};
 use crate::plan::within;
 use crate::plan::written::{ColumnNames, sql_of};
@@ -46,7 +46,12 @@ pub(super) struct Parsed {
     pub(super) columns: Vec<Call<PairRange>>,
 }
 
-pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Parsed> {
+pub(super) fn parse(
+    aggregate: &Aggregate,
+    joined: &StreamJoin,
+    streams: &[Arc<StreamDefinition>],
+    precision: Option<Level>,
+) -> Result<Parsed> {
     let mut parsed = Parsed { calls: Vec::new(), columns: Vec::new() };
     for expr in &aggregate.aggr_expr {
         let Expr::AggregateFunction(function) = strip_alias(expr) else {
@@ -66,7 +71,7 @@ pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<Strea
 }
 
 struct Parser<'a> {
-    joined: &'a Joined,
+    joined: &'a StreamJoin,
     streams: &'a [Arc<StreamDefinition>],
     precision: Option<Level>,
 }

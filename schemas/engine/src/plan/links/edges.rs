@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, lit};
 use crate::plan::StateIndex;
 use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{Argument, LinkCall};
-use crate::plan::links::split::Joined;
+use crate::plan::links::split::StreamJoin;
 use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, Side};
 use crate::plan::written::{ColumnNames, sql_of};
 use types::columns::EVENT_TIME;
@@ -23,7 +23,7 @@ use table::{argument_column, flag_column};
 const SIDE: &str = "far_side";
 
 pub(super) struct Edges<'a> {
-    joined: &'a Joined,
+    joined: &'a StreamJoin,
     kind: EdgeKind,
     pub(super) layout: EdgeLayout,
     near_ends: Vec<Expr>,
@@ -56,7 +56,7 @@ enum PlacedOver {
 }
 
 impl<'a> Edges<'a> {
-    pub(super) fn for_join(joined: &'a Joined, calls: &[LinkCall], group_names: &[String], kind: EdgeKind) -> Result<Edges<'a>> {
+    pub(super) fn for_join(joined: &'a StreamJoin, calls: &[LinkCall], group_names: &[String], kind: EdgeKind) -> Result<Edges<'a>> {
         let (mut near_ends, mut far_ends) = (Vec::new(), Vec::new());
         let all_apart = || joined.apart.iter().chain(calls.iter().flat_map(|call| &call.apart));
         let arguments = calls.iter().filter_map(|call| match &call.argument {

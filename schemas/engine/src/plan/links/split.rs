@@ -13,7 +13,7 @@ use crate::plan::written::{ColumnNames, sql_of};
 use types::{Error, Result};
 
 /// A join of two streams, the side of the group keys first.
-pub(super) struct Joined {
+pub(super) struct StreamJoin {
     pub(super) near: JoinSide,
     pub(super) far: JoinSide,
     /// The group keys, as expressions over the near side.
@@ -38,7 +38,7 @@ pub(super) enum Conjunct {
     Apart(Both<Expr>),
 }
 
-pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
+pub(super) fn take_apart(aggregate: &Aggregate) -> Result<StreamJoin> {
     let mut conditions = Vec::new();
     let join = join_below(&aggregate.input, &mut conditions)?;
     if join.join_type != JoinType::Inner || has_join(&join.left) || has_join(&join.right) {
@@ -47,7 +47,7 @@ pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
     conditions.extend(join.filter.iter().flat_map(|filter| split_conjunction(filter)).cloned());
     conditions.extend(join.on.iter().map(|(left, right)| left.clone().eq(right.clone())));
     let side = |input: &Arc<LogicalPlan>| JoinSide { input: (**input).clone(), via: Vec::new(), conditions: Vec::new() };
-    let mut joined = Joined { near: side(&join.left), far: side(&join.right), groups: Vec::new(), apart: Vec::new() };
+    let mut joined = StreamJoin { near: side(&join.left), far: side(&join.right), groups: Vec::new(), apart: Vec::new() };
     for condition in &conditions {
         if condition.column_refs().is_empty() {
             // `WHERE false` excludes all events of both sides.
@@ -94,7 +94,7 @@ pub(in crate::plan) fn has_join(plan: &LogicalPlan) -> bool {
     found
 }
 
-impl Joined {
+impl StreamJoin {
     /// Returns the side whose columns an expression reads: near if it has no columns, `None` if it reads both.
     pub(super) fn side_of(&self, expr: &Expr) -> Option<Side> {
         let columns = expr.column_refs();

@@ -2,7 +2,7 @@
 //! most rows over.
 
 use basestream_tests::until;
-use storage::Joined;
+use storage::MaterialisedJoin;
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn apart() -> Vec<(usize, Event)> {
 }
 
 impl Installation {
-    fn joined(&self) -> Joined {
+    fn joined(&self) -> MaterialisedJoin {
         let snapshot = self.node.read_view().unwrap().view("v").unwrap().snapshot.clone().unwrap();
         snapshot.manifest.joined.clone().unwrap()
     }
