@@ -16,7 +16,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::principal::Principal;
-use crate::scram::{self, Keys};
+use crate::scram::{self, LoginKeys};
 use crate::token::{hash, random};
 
 /// How often to look whether the catalog moved: a token that was revoked is refused within a second.
@@ -35,7 +35,7 @@ struct Inner {
     /// Makes the salts of names that have no token: they look like those that have one, always the same.
     salt_key: [u8; 32],
     /// Keys that no password has, for those names: their logins take as long as others.
-    nobody: Keys,
+    nobody: LoginKeys,
     reads: Attempts,
 }
 
@@ -47,7 +47,7 @@ struct Known {
 
 struct Token {
     hash: [u8; 32],
-    scram: Keys,
+    scram: LoginKeys,
     record: TokenRecord,
     principal: Arc<Principal>,
 }
@@ -56,7 +56,7 @@ struct Token {
 pub struct ScramLogin {
     pub salt: Vec<u8>,
     pub iterations: u32,
-    keys: Keys,
+    keys: LoginKeys,
     token: Option<Arc<Token>>,
 }
 
@@ -64,7 +64,12 @@ impl Keyring {
     /// Creates a keyring without tokens.
     pub fn new() -> Result<Keyring> {
         let reads = Attempts::new("the tokens cannot be read from the catalog");
-        Ok(Keyring(Arc::new(Inner { known: RwLock::default(), salt_key: random()?, nobody: Keys::of_nobody(random()?, random()?), reads })))
+        Ok(Keyring(Arc::new(Inner {
+            known: RwLock::default(),
+            salt_key: random()?,
+            nobody: LoginKeys::of_nobody(random()?, random()?),
+            reads,
+        })))
     }
 
     /// Creates a keyring with the catalog's tokens.
@@ -178,7 +183,7 @@ impl Token {
         let hash = BASE64_STANDARD.decode(&record.hash).ok().and_then(|hash| hash.try_into().ok());
         let hash = hash.ok_or_else(|| Error::corrupt("the catalog holds a token whose hash cannot be read"))?;
         let principal = Arc::new(Principal::of_token(&record));
-        Ok(Token { hash, scram: Keys::read(&record.scram)?, record, principal })
+        Ok(Token { hash, scram: LoginKeys::read(&record.scram)?, record, principal })
     }
 }
 

@@ -42,17 +42,17 @@ pub fn proof_of_client(salted: &Key, auth_message: &[u8]) -> Key {
 
 /// The keys of the catalog as bytes.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct LoginKeys {
     pub(crate) salt: Vec<u8>,
     pub(crate) iterations: u32,
     stored_key: Key,
     server_key: Key,
 }
 
-impl Keys {
-    pub(crate) fn read(kept: &ScramKeys) -> Result<Keys> {
+impl LoginKeys {
+    pub(crate) fn read(kept: &ScramKeys) -> Result<LoginKeys> {
         let salt = BASE64_STANDARD.decode(&kept.salt).map_err(|_| unreadable("salt"))?;
-        Ok(Keys {
+        Ok(LoginKeys {
             salt,
             iterations: kept.iterations,
             stored_key: key("stored key", &kept.stored_key)?,
@@ -61,8 +61,8 @@ impl Keys {
     }
 
     /// Keys to which there is no password that anyone knows.
-    pub(crate) fn of_nobody(stored_key: Key, server_key: Key) -> Keys {
-        Keys { salt: Vec::new(), iterations: ITERATIONS.get(), stored_key, server_key }
+    pub(crate) fn of_nobody(stored_key: Key, server_key: Key) -> LoginKeys {
+        LoginKeys { salt: Vec::new(), iterations: ITERATIONS.get(), stored_key, server_key }
     }
 
     /// Checks a client's proof. Returns the server's signature, by which the client knows the server.

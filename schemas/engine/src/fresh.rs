@@ -40,7 +40,7 @@ pub use state::{Claim, Complete, LayerChange, Snapshot};
 pub use subscription::{LayerSubscription, SubscriptionChange};
 
 use observers::Observers;
-use state::State;
+use state::LayerList;
 use subscription::Subscribers;
 
 /// A version of a view. As JSON `["velocity", 2]`: nodes and workers of different releases send it to one another.
@@ -100,7 +100,7 @@ pub struct Fresh<S = StateRows> {
 
 #[derive(Debug)]
 struct Shared<S> {
-    state: State<S>,
+    state: LayerList<S>,
     subscribers: Subscribers<S>,
     observers: Observers<S>,
     /// Whether a node of this process reads the layers. It then releases what its vector has passed.
@@ -118,7 +118,7 @@ impl<S> Clone for Fresh<S> {
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
         let shared = Shared {
-            state: State::default(),
+            state: LayerList::default(),
             subscribers: Subscribers::default(),
             observers: Observers::default(),
             is_read: true,

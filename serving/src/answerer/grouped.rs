@@ -182,7 +182,7 @@ impl Grouped<'_> {
     /// All keys of one part, and what their rows are merged from.
     pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, part: u32) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
         let parts = scan_parts(source);
-        let of_part = if parts == 1 { Keys::All } else { Keys::OfPart { part, parts } };
+        let of_part = if parts == 1 { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
         let mut keys = KeyIndex::default();
         let mut pieces = Pieces::default();
         match source {
@@ -190,7 +190,7 @@ impl Grouped<'_> {
             StateSource::Layers { read_view, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
                     for PartRun { run, is_of_part } in snapshot.runs_of_part(part)? {
-                        let of_part = if is_of_part { Keys::All } else { Keys::OfPart { part, parts } };
+                        let of_part = if is_of_part { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
                         add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
                     }
                 }
@@ -290,7 +290,7 @@ impl<'a> KeyIndex<'a> {
 
 /// Which keys of some rows are scanned.
 #[derive(Clone, Copy)]
-enum Keys {
+enum ScannedKeys {
     All,
     /// Those that hash to one of several parts.
     OfPart {
@@ -299,16 +299,16 @@ enum Keys {
     },
 }
 
-impl Keys {
+impl ScannedKeys {
     fn contain(self, key: &[u8]) -> bool {
         match self {
-            Keys::All => true,
-            Keys::OfPart { part, parts } => bucket_of(key, parts) == part,
+            ScannedKeys::All => true,
+            ScannedKeys::OfPart { part, parts } => bucket_of(key, parts) == part,
         }
     }
 }
 
-fn add_all<'a>(chunks: &'a [StateRows], wanted: Keys, laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
+fn add_all<'a>(chunks: &'a [StateRows], wanted: ScannedKeys, laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
     for chunk in chunks {
         let encoded = chunk.keys();
         let mut from = 0;

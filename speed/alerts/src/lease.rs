@@ -16,7 +16,7 @@ use types::{Error, ErrorKind, Result, threads};
 use crate::decide::{ALERT_LEASE, alert_lease};
 
 /// The leases of one process.
-pub(crate) struct Leases {
+pub(crate) struct AlertLeases {
     catalog: Catalog,
     owner: String,
     ttl: Duration,
@@ -42,9 +42,9 @@ struct LeaseEntry {
     has_news: bool,
 }
 
-impl Leases {
-    pub(crate) fn new(catalog: Catalog, owner: String, ttl: Duration, clock: Clock) -> Arc<Leases> {
-        Arc::new(Leases { catalog, owner, ttl, clock, known: Mutex::default() })
+impl AlertLeases {
+    pub(crate) fn new(catalog: Catalog, owner: String, ttl: Duration, clock: Clock) -> Arc<AlertLeases> {
+        Arc::new(AlertLeases { catalog, owner, ttl, clock, known: Mutex::default() })
     }
 
     /// Renews the leases that are held, and reads those of others, until `stop`, on threads that no work keeps busy.
@@ -127,14 +127,14 @@ impl Leases {
 
 /// A lease that this process holds.
 pub(crate) struct HeldLease {
-    leases: Arc<Leases>,
+    leases: Arc<AlertLeases>,
     name: String,
     epoch: i64,
 }
 
 impl HeldLease {
     /// `None` while another process holds it. Otherwise also returns the time of the alert's last round.
-    pub(crate) async fn acquire(leases: &Arc<Leases>, alert: &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
+    pub(crate) async fn acquire(leases: &Arc<AlertLeases>, alert: &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
         let AlertVersion { name: alert, version } = alert;
         let (name, now) = (alert_lease(alert), (leases.clock)());
         if leases.known().of_others.get(&name).is_some_and(|expires_at| *expires_at > now) {

@@ -12,7 +12,7 @@ use tracing::warn;
 use types::{Result, threads};
 use uuid::Uuid;
 
-use crate::lease::Leases;
+use crate::lease::AlertLeases;
 use crate::outbox::put_out_left;
 use crate::{Alerts, runner};
 
@@ -27,7 +27,7 @@ impl Alerts {
     /// Runs the live alerts of the catalog until `stop`, each while this process holds its lease. Paused alerts are not
     /// run.
     pub async fn run(self, stop: CancellationToken) {
-        let leases = Leases::new(self.node.catalog().clone(), self.owner.clone(), self.lease, self.clock.clone());
+        let leases = AlertLeases::new(self.node.catalog().clone(), self.owner.clone(), self.lease, self.clock.clone());
         let kept = CancellationToken::new();
         // Runners that are stopping still need their leases.
         let stop_keeping = kept.clone().drop_guard();
@@ -59,7 +59,12 @@ impl Alerts {
         let _ = keeping.await;
     }
 
-    fn start(&self, version: AlertVersion, leases: &Arc<Leases>, stop: CancellationToken) -> (CancellationToken, AbortOnDropHandle<()>) {
+    fn start(
+        &self,
+        version: AlertVersion,
+        leases: &Arc<AlertLeases>,
+        stop: CancellationToken,
+    ) -> (CancellationToken, AbortOnDropHandle<()>) {
         let (alerts, leases, stopping) = (self.clone(), leases.clone(), stop.clone());
         let task = threads::SPEED.spawn(async move { runner::run(&alerts, &leases, &version, &stopping).await });
         (stop, AbortOnDropHandle::new(task))

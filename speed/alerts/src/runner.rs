@@ -15,7 +15,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::Alerts;
 use crate::evaluation::Evaluation;
-use crate::lease::{HeldLease, Leases};
+use crate::lease::{AlertLeases, HeldLease};
 use crate::log_ends::LogEnds;
 use crate::outbox::Outbox;
 use crate::waiting::ReadViewWait;
@@ -34,12 +34,12 @@ const WARN_AGAIN: u64 = 300;
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the alert until `stop`, whenever this process holds its lease.
-pub(crate) async fn run(alerts: &Alerts, leases: &Arc<Leases>, version: &AlertVersion, stop: &CancellationToken) {
+pub(crate) async fn run(alerts: &Alerts, leases: &Arc<AlertLeases>, version: &AlertVersion, stop: &CancellationToken) {
     run_until(alerts, leases, version, stop).await;
     alerts.stalled.clear(&version.name);
 }
 
-async fn run_until(alerts: &Alerts, leases: &Arc<Leases>, of_version: &AlertVersion, stop: &CancellationToken) {
+async fn run_until(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &AlertVersion, stop: &CancellationToken) {
     let (name, version) = (&*of_version.name, of_version.version);
     let mut failures: u64 = 0;
     while !stop.is_cancelled() {
@@ -74,7 +74,7 @@ async fn stopped_long_ago(stop: &CancellationToken) {
 }
 
 /// Runs the alert while this process holds its lease. Returns at once if another process holds it.
-async fn run_under_lease(alerts: &Alerts, leases: &Arc<Leases>, of_version: &AlertVersion, stop: &CancellationToken) -> Result<()> {
+async fn run_under_lease(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &AlertVersion, stop: &CancellationToken) -> Result<()> {
     let Some((alert, plan)) = planned(alerts, of_version)? else { return Ok(()) };
     // A process that cannot read the view leaves the alert to others.
     let view = readable_view(alerts, &plan.view.view).await?;

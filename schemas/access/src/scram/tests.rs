@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn the_example_of_the_rfc() {
     let salt = BASE64_STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
-    let keys = Keys::read(&keys("pencil", &salt)).unwrap();
+    let keys = LoginKeys::read(&keys("pencil", &salt)).unwrap();
     let auth_message = "n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
         s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
     let proof = BASE64_STANDARD.decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=").unwrap();
@@ -20,7 +20,7 @@ proptest! {
 
     #[test]
     fn any_other_proof_is_refused(flipped in 0..256usize, cut in 0..32usize) {
-        let keys = Keys::read(&keys("pencil", b"0123456789abcdef")).unwrap();
+        let keys = LoginKeys::read(&keys("pencil", b"0123456789abcdef")).unwrap();
         let mut proof = proof_of_client(&salted(b"pencil", b"0123456789abcdef", ITERATIONS), b"message");
         prop_assert!(keys.signature(b"message", &proof).is_some());
         prop_assert!(keys.signature(b"another", &proof).is_none());
@@ -34,7 +34,7 @@ proptest! {
 #[test]
 fn the_kept_keys_open_nothing() {
     let kept = keys("pencil", b"0123456789abcdef");
-    let keys = Keys::read(&kept).unwrap();
+    let keys = LoginKeys::read(&kept).unwrap();
     for stolen in [&kept.stored_key, &kept.server_key] {
         let stolen: Key = BASE64_STANDARD.decode(stolen).unwrap().try_into().unwrap();
         assert!(keys.signature(b"message", &stolen).is_none());

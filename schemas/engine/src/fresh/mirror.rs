@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use types::vector::Vector;
 
-use super::state::{Claim, Dropped, LayerChange, Snapshot, State};
+use super::state::{Claim, Dropped, LayerChange, LayerList, Snapshot};
 use super::{Fresh, FreshLayer};
 use crate::states::StateRows;
 
@@ -132,17 +132,17 @@ impl Applied {
 }
 
 /// A worker's number here.
-fn number<S>(owners: &mut BTreeMap<u64, u64>, state: &mut State<S>, owner: u64) -> u64 {
+fn number<S>(owners: &mut BTreeMap<u64, u64>, state: &mut LayerList<S>, owner: u64) -> u64 {
     *owners.entry(owner).or_insert_with(|| state.next_mirrored_owner())
 }
 
-fn take_over<S>(state: &mut State<S>, owner: u64, claims: Vec<Claim>, dropped: &mut Dropped<S>) -> Applied {
+fn take_over<S>(state: &mut LayerList<S>, owner: u64, claims: Vec<Claim>, dropped: &mut Dropped<S>) -> Applied {
     let (refused, claims): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(|claim| state.is_overtaken(owner, claim));
     dropped.extend(state.apply(owner, &LayerChange::TakenOver(claims)));
     if refused.is_empty() { Applied::Whole } else { Applied::Refused }
 }
 
-fn publish<S>(state: &mut State<S>, owner: u64, change: LayerChange<S>, dropped: &mut Dropped<S>) -> Applied {
+fn publish<S>(state: &mut LayerList<S>, owner: u64, change: LayerChange<S>, dropped: &mut Dropped<S>) -> Applied {
     if let LayerChange::Published { layer, .. } = &change
         && state.is_overtaken_layer(owner, layer)
     {

@@ -71,7 +71,7 @@ impl<S> Clone for LayerChange<S> {
 }
 
 #[derive(Debug)]
-pub(super) struct State<S> {
+pub(super) struct LayerList<S> {
     /// The layers with their owners.
     pub(super) layers: Vec<(u64, Arc<FreshLayer<S>>)>,
     /// The last owner number that was assigned.
@@ -81,7 +81,7 @@ pub(super) struct State<S> {
     complete_to: BTreeMap<PartitionId, Complete>,
 }
 
-impl<S> Default for State<S> {
+impl<S> Default for LayerList<S> {
     fn default() -> Self {
         Self { layers: Vec::new(), owners: 0, claims: BTreeMap::new(), complete_to: BTreeMap::new() }
     }
@@ -97,7 +97,7 @@ pub(super) fn is_mirrored(owner: u64) -> bool {
 /// Layers that are not in the list any more.
 pub(super) type Dropped<S> = Vec<(u64, Arc<FreshLayer<S>>)>;
 
-impl<S> State<S> {
+impl<S> LayerList<S> {
     pub(super) fn next_owner(&mut self) -> u64 {
         self.owners += 1;
         self.owners

@@ -67,7 +67,7 @@ pub fn differing(plan: &ViewPlan, a: &RecordBatch, b: &RecordBatch, is_compared:
     let mut found = Vec::new();
     for state in (0..plan.states.len()).map(StateIndex).filter(|state| is_compared(*state)) {
         let fields = |batch: &RecordBatch| batch.columns()[plan.state_columns(state)].to_vec();
-        let compared = State { state: plan.state(state), a: fields(a), b: fields(b) };
+        let compared = ComparedState { state: plan.state(state), a: fields(a), b: fields(b) };
         found.extend(compared.differing()?.into_iter().map(|row| Differing { row, state }));
     }
     found.sort_by_key(|differing| (differing.row, differing.state));
@@ -75,13 +75,13 @@ pub fn differing(plan: &ViewPlan, a: &RecordBatch, b: &RecordBatch, is_compared:
 }
 
 /// The fields of one state, of all rows of both sides.
-struct State<'s> {
+struct ComparedState<'s> {
     state: &'s StateExpr,
     a: Vec<ArrayRef>,
     b: Vec<ArrayRef>,
 }
 
-impl State<'_> {
+impl ComparedState<'_> {
     fn differing(&self) -> Result<Vec<usize>> {
         let unequal = |(a, b): &(&ArrayRef, &ArrayRef)| a.to_data() != b.to_data();
         if !self.a.iter().zip(&self.b).any(|pair| unequal(&pair)) {

@@ -16,22 +16,22 @@ const SWEEP_AFTER: Duration = Duration::from_secs(3600);
 
 /// The lock that shows that a consumer is alive.
 #[derive(Debug)]
-pub(super) struct Alive {
+pub(super) struct LiveInstance {
     folder: PathBuf,
     instance: String,
     _locked: File,
 }
 
-impl Alive {
+impl LiveInstance {
     /// Takes the lock. Call this before the consumer becomes a member, so that every member has a lock. `members` are
     /// the instances that are members already.
-    pub(super) fn begin(log_folder: &Path, instance: &str, members: &BTreeSet<String>) -> Result<Alive> {
+    pub(super) fn begin(log_folder: &Path, instance: &str, members: &BTreeSet<String>) -> Result<LiveInstance> {
         let folder = log_folder.join(FOLDER);
         let path = file_of(&folder, instance);
         let locked = std::fs::create_dir_all(&folder).and_then(|()| File::create(&path)).and_then(|file| file.lock().map(|()| file));
         let locked = locked.map_err(|error| Error::from(error).with("file", path.display()))?;
         sweep(&folder, members);
-        Ok(Alive { folder, instance: instance.to_owned(), _locked: locked })
+        Ok(LiveInstance { folder, instance: instance.to_owned(), _locked: locked })
     }
 
     /// True if the process of another consumer is gone. False for one without a file: its leases expire.

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Clock;
-use super::lease::Leases;
+use super::lease::PartitionLeases;
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::{Store, WalState};
 use crate::consumer::offsets_for;
@@ -36,7 +36,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Worker {
     pub(super) store: Arc<Store>,
-    pub(super) leases: Leases,
+    pub(super) leases: PartitionLeases,
     pub(super) topic_ids: BTreeMap<Arc<str>, i64>,
     pub(super) subscription: Subscription,
     pub(super) events: mpsc::Sender<LogEvent>,

@@ -4,7 +4,7 @@
 //! Each worker reads the same facts and computes its own fair share; a worker that holds more releases some, and one
 //! that holds less takes free ones. A lease lives [`LEASE`] and is renewed every [`RENEW_EVERY`]. Its epoch grows with
 //! every change of owner, so that a worker that slept through its lease notices. The leases of a worker whose process
-//! is gone ([`Alive`]) are free at once.
+//! is gone ([`LiveInstance`]) are free at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use super::alive::Alive;
+use super::alive::LiveInstance;
 use super::store::{Store, failed};
 use crate::TopicPartition;
 use types::Result;
@@ -100,17 +100,17 @@ fn fair_share(worker: &str, topic: &str, partitions: i32, members: Option<&BTree
 
 /// A worker's access to the leases of its group.
 #[derive(Debug, Clone)]
-pub(super) struct Leases {
+pub(super) struct PartitionLeases {
     pub(super) store: Arc<Store>,
     pub(super) group: String,
     pub(super) worker: String,
     /// Distinguishes this consumer from an earlier one of the same worker, which may still be leaving.
     pub(super) instance: String,
     pub(super) topics: BTreeMap<Arc<str>, i32>,
-    pub(super) alive: Arc<Alive>,
+    pub(super) alive: Arc<LiveInstance>,
 }
 
-impl Leases {
+impl PartitionLeases {
     /// Returns what this worker must do, without doing it.
     pub(super) async fn plan_now(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros) -> Result<Plan> {
         let mut read = self.store.readers().begin().await.map_err(failed)?;

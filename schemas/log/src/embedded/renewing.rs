@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Clock;
-use super::lease::{Leases, RENEW_EVERY};
+use super::lease::{PartitionLeases, RENEW_EVERY};
 use crate::TopicPartition;
 use types::threads;
 
@@ -36,7 +36,7 @@ struct Shared {
 
 impl Renewing {
     /// Renews this worker's membership and the partitions that it holds. It holds none yet.
-    pub(super) fn start(leases: Leases, clock: Clock) -> Renewing {
+    pub(super) fn start(leases: PartitionLeases, clock: Clock) -> Renewing {
         let shared = Arc::new(Mutex::new(Shared { held: HeldPartitions::new(), active: Instant::now() }));
         let task = threads::LEASES.spawn(renew(leases, clock, shared.clone()));
         Renewing { shared, task: AbortOnDropHandle::new(task) }
@@ -59,7 +59,7 @@ impl Renewing {
     }
 }
 
-async fn renew(leases: Leases, clock: Clock, shared: Arc<Mutex<Shared>>) {
+async fn renew(leases: PartitionLeases, clock: Clock, shared: Arc<Mutex<Shared>>) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
         let Some(held) = held_by_active(&shared) else { continue };

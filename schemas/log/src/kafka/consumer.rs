@@ -1,8 +1,8 @@
 //! One worker's consumer: a dedicated thread that polls, in a group that shares the partitions and stores no offsets.
 //!
-//! librdkafka calls [`Group::rebalance`] from `poll`, on the same thread, so events are delivered in the order in which
-//! they happened: records polled before a revoke are delivered before it. The thread waits if the worker is slow (a
-//! full queue, a reply). If it waits past `max.poll.interval.ms`, it loses its partitions and reports it.
+//! librdkafka calls [`ConsumerGroup::rebalance`] from `poll`, on the same thread, so events are delivered in the order
+//! in which they happened: records polled before a revoke are delivered before it. The thread waits if the worker is
+//! slow (a full queue, a reply). If it waits past `max.poll.interval.ms`, it loses its partitions and reports it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// A new leader may not know the end for a moment: the bounds for a start past it are queried again for this long.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Client = BaseConsumer<Group>;
+type Client = BaseConsumer<ConsumerGroup>;
 
 /// Why the consumer ends.
 enum End {
@@ -51,7 +51,7 @@ impl From<Error> for End {
 pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<Consumer> {
     let (events, receiver) = mpsc::channel(subscription.queue.max(1));
     let stop = CancellationToken::new();
-    let group = Group {
+    let group = ConsumerGroup {
         addresses: settings.addresses.clone(),
         topics: subscription.topics.clone(),
         worker: subscription.worker.clone(),
@@ -88,7 +88,7 @@ fn run(client: Client, stop: &CancellationToken) {
     drop(client);
 }
 
-fn consume(client: &Client, group: &Group, stop: &CancellationToken) -> Result<(), End> {
+fn consume(client: &Client, group: &ConsumerGroup, stop: &CancellationToken) -> Result<(), End> {
     let mut due = Instant::now();
     while !stop.is_cancelled() {
         if group.events.is_closed() {
@@ -125,7 +125,7 @@ fn consume(client: &Client, group: &Group, stop: &CancellationToken) -> Result<(
 
 /// The consumer's callbacks, and the state they share with its loop. Both run on the same thread; locks are never held
 /// while it waits.
-pub(super) struct Group {
+pub(super) struct ConsumerGroup {
     addresses: String,
     topics: Vec<Arc<str>>,
     worker: String,
@@ -136,7 +136,7 @@ pub(super) struct Group {
     reasons: Reasons,
 }
 
-impl ConsumerContext for Group {
+impl ConsumerContext for ConsumerGroup {
     fn rebalance(&self, client: &Client, code: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let sources = self.sources(partitions);
         let is_ended = lock(&self.ended).is_some();
@@ -153,7 +153,7 @@ impl ConsumerContext for Group {
     }
 }
 
-impl Group {
+impl ConsumerGroup {
     /// Gets the start offsets from the worker, and starts there. librdkafka requires an assignment in any case.
     fn take_over(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
         if sources.is_empty() {
@@ -339,7 +339,7 @@ impl Group {
     }
 }
 
-impl ClientContext for Group {
+impl ClientContext for ConsumerGroup {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         client::log(level, facility, message);
     }

@@ -7,18 +7,18 @@ use super::*;
 const TTL: Duration = Duration::from_micros(60);
 
 /// A process with a clock that the test sets.
-fn process(catalog: &Catalog, owner: &str, now: &Arc<AtomicI64>) -> Arc<Leases> {
+fn process(catalog: &Catalog, owner: &str, now: &Arc<AtomicI64>) -> Arc<AlertLeases> {
     let now = now.clone();
-    Leases::new(catalog.clone(), owner.into(), TTL, Arc::new(move || now.load(Ordering::Relaxed)))
+    AlertLeases::new(catalog.clone(), owner.into(), TTL, Arc::new(move || now.load(Ordering::Relaxed)))
 }
 
-async fn two_processes() -> (Arc<Leases>, Arc<Leases>, Arc<AtomicI64>) {
+async fn two_processes() -> (Arc<AlertLeases>, Arc<AlertLeases>, Arc<AtomicI64>) {
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
     let now = Arc::new(AtomicI64::new(1_000));
     (process(&catalog, "a", &now), process(&catalog, "b", &now), now)
 }
 
-async fn acquire(leases: &Arc<Leases>, alert: &str) -> Result<Option<HeldLease>> {
+async fn acquire(leases: &Arc<AlertLeases>, alert: &str) -> Result<Option<HeldLease>> {
     Ok(HeldLease::acquire(leases, &AlertVersion { name: alert.into(), version: 1 }).await?.map(|(held, _)| held))
 }
 
@@ -109,7 +109,7 @@ async fn the_leases_of_alerts_are_renewed_on_the_threads_for_leases() {
     let (clock, mut threads) = clock_noting_threads(|| 1_000);
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
     let stop = CancellationToken::new();
-    let keeping = Leases::new(catalog, "a".into(), TTL, clock).keep(stop.clone());
+    let keeping = AlertLeases::new(catalog, "a".into(), TTL, clock).keep(stop.clone());
     let thread = tokio::time::timeout(Duration::from_secs(60), threads.recv()).await.expect("timed out: nothing is renewed");
     assert_eq!(thread.as_deref(), Some("leases"));
     stop.cancel();

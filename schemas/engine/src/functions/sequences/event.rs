@@ -1,7 +1,7 @@
 //! One event of a sequence.
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
+pub(super) struct MarkedEvent {
     pub(super) time: i64,
     /// Bit n - 1 for condition n.
     pub(super) mask: u32,

@@ -28,7 +28,7 @@ use datafusion::common::{Result, exec_err};
 use types::sql_types::timestamp_type;
 
 use super::accumulate::{Collected, HeldBytes, group_number};
-use super::event::Event;
+use super::event::MarkedEvent;
 use super::funnel::Funnel;
 use super::numbers::{NumberReader, push, push_signed};
 use super::pattern::Pattern;
@@ -72,7 +72,7 @@ pub(super) struct Events {
     function: SequenceFunction,
     columns: EventColumns,
     places: Places,
-    events: Vec<Event>,
+    events: Vec<MarkedEvent>,
 }
 
 impl Events {
@@ -80,12 +80,12 @@ impl Events {
         Self { function, columns, places: Places::default(), events: Vec::new() }
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: MarkedEvent) {
         make_room(&mut self.events, 1);
         self.events.push(event);
     }
 
-    fn of_group(&self, group: u32) -> &[Event] {
+    fn of_group(&self, group: u32) -> &[MarkedEvent] {
         let from = self.events.partition_point(|event| event.group < group);
         let events = &self.events[from..];
         &events[..events.partition_point(|event| event.group == group)]
@@ -104,7 +104,7 @@ impl Collected for Events {
             return exec_err!("an aggregate of events got no times: expected a timestamp in column {time}");
         };
         let masks = masks(&columns[time + 1..][..conditions], times.len())?;
-        let position = Position::from_columns(&columns[time + 1 + conditions..])?;
+        let position = EventPositions::from_columns(&columns[time + 1 + conditions..])?;
         let keeps_all = self.function.needs_all();
         for (row, mask) in masks.into_iter().enumerate() {
             if times.is_null(row) || (mask == 0 && !keeps_all) || !counts(row) {
@@ -117,7 +117,7 @@ impl Collected for Events {
                 }
                 None => (time, self.places.number("", 0), 0),
             };
-            self.push(Event { time, mask, group: group_number(groups[row])?, event_time, offset, place });
+            self.push(MarkedEvent { time, mask, group: group_number(groups[row])?, event_time, offset, place });
         }
         Ok(())
     }
@@ -153,14 +153,14 @@ impl Collected for Events {
             };
             *offset = offset.wrapping_add(state.signed()?);
             let (place, offset) = (*place, *offset);
-            self.events.push(Event { time, mask, group, event_time, offset, place });
+            self.events.push(MarkedEvent { time, mask, group, event_time, offset, place });
         }
         state.end()
     }
 
     fn settle(&mut self) {
         let Self { events, places, .. } = self;
-        let in_order = |left: &Event, right: &Event| places.order(left, right);
+        let in_order = |left: &MarkedEvent, right: &MarkedEvent| places.order(left, right);
         if !events.is_sorted_by(|left, right| in_order(left, right) != Ordering::Greater) {
             events.sort_unstable_by(in_order);
         }
@@ -230,7 +230,7 @@ impl Collected for Events {
     }
 
     fn held_bytes(&self) -> HeldBytes {
-        let heap = self.events.capacity() * size_of::<Event>() + self.places.bytes;
+        let heap = self.events.capacity() * size_of::<MarkedEvent>() + self.places.bytes;
         HeldBytes { heap, states: self.events.len() * EVENT_BYTES as usize }
     }
 }
@@ -250,14 +250,14 @@ pub(super) fn masks(conditions: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
 }
 
 /// Where each row's event is: what orders events of the same time.
-struct Position {
+struct EventPositions {
     times: ArrayRef,
     sources: ArrayRef,
     partitions: ArrayRef,
     offsets: ArrayRef,
 }
 
-impl Position {
+impl EventPositions {
     fn from_columns(columns: &[ArrayRef]) -> Result<Option<Self>> {
         match columns {
             [] => Ok(None),
@@ -316,8 +316,8 @@ impl Places {
         self.last
     }
 
-    fn order(&self, left: &Event, right: &Event) -> Ordering {
-        let of_time = |event: &Event| (event.group, event.time, event.event_time);
+    fn order(&self, left: &MarkedEvent, right: &MarkedEvent) -> Ordering {
+        let of_time = |event: &MarkedEvent| (event.group, event.time, event.event_time);
         let by_place = || match left.place == right.place {
             true => Ordering::Equal,
             false => self.known[left.place as usize].cmp(&self.known[right.place as usize]),

@@ -9,7 +9,7 @@ use definitions::durations::parse_duration;
 use types::tiles::micros;
 
 use super::WINDOW_FUNNEL;
-use super::event::Event;
+use super::event::MarkedEvent;
 
 /// What a funnel asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Funnel {
     }
 
     /// The greatest number of conditions that a chain of these events passes.
-    pub(super) fn level(&self, events: &[Event]) -> i64 {
+    pub(super) fn level(&self, events: &[MarkedEvent]) -> i64 {
         let mut chains = Chains::new(self);
         for event in events {
             if chains.take(event) == After::Ends {
@@ -97,7 +97,7 @@ impl<'f> Chains<'f> {
         self.began.iter().take_while(|began| began.is_some()).count()
     }
 
-    fn take(&mut self, event: &Event) -> After {
+    fn take(&mut self, event: &MarkedEvent) -> After {
         let modes = self.funnel.modes;
         if modes.order && event.mask == 0 && self.began[0].is_some() {
             return After::Ends;

@@ -38,12 +38,12 @@ pub(super) enum Part {
 /// A condition on the time between two events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Distance {
-    pub(super) comparison: Comparison,
+    pub(super) comparison: TimeComparison,
     pub(super) micros: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum TimeComparison {
     LessOrEqual,
     Less,
     GreaterOrEqual,
@@ -56,11 +56,11 @@ impl Distance {
         let apart = i128::from(to) - i128::from(from);
         let wanted = i128::from(self.micros);
         match self.comparison {
-            Comparison::LessOrEqual => apart <= wanted,
-            Comparison::Less => apart < wanted,
-            Comparison::GreaterOrEqual => apart >= wanted,
-            Comparison::Greater => apart > wanted,
-            Comparison::Equal => apart == wanted,
+            TimeComparison::LessOrEqual => apart <= wanted,
+            TimeComparison::Less => apart < wanted,
+            TimeComparison::GreaterOrEqual => apart >= wanted,
+            TimeComparison::Greater => apart > wanted,
+            TimeComparison::Equal => apart == wanted,
         }
     }
 }
@@ -143,7 +143,7 @@ impl PatternReader<'_> {
     }
 
     fn distance(&mut self) -> Result<Distance> {
-        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
+        use TimeComparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
         let comparisons = [("<=", LessOrEqual), ("<", Less), (">=", GreaterOrEqual), (">", Greater), ("==", Equal)];
         let Some((_, comparison)) = comparisons.into_iter().find(|(text, _)| self.takes(text)) else {
             return self.refuse_here("one of <=, <, >=, > and ==");

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::event::Event;
-use super::pattern::{Comparison, Distance, Part, Pattern};
+use super::event::MarkedEvent;
+use super::pattern::{Distance, Part, Pattern, TimeComparison};
 
 /// The search for a pattern. May be used again and again.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ impl Search {
         Self { parts, begins: vec![false; count + 1], begins_next: vec![false; count + 1], open: vec![Open::No; count] }
     }
 
-    pub(super) fn matches(&mut self, events: &[Event]) -> bool {
+    pub(super) fn matches(&mut self, events: &[MarkedEvent]) -> bool {
         self.first_end(events, 0).is_some()
     }
 
     /// The number of matches that do not overlap: the search for each begins where the one before ended.
-    pub(super) fn count(&mut self, events: &[Event]) -> i64 {
+    pub(super) fn count(&mut self, events: &[MarkedEvent]) -> i64 {
         let (mut count, mut from) = (0, 0);
         while from < events.len()
             && let Some(end) = self.first_end(events, from)
@@ -55,7 +55,7 @@ impl Search {
     }
 
     /// Where the match ends that ends first, as the number of events before its end.
-    fn first_end(&mut self, events: &[Event], from: usize) -> Option<usize> {
+    fn first_end(&mut self, events: &[MarkedEvent], from: usize) -> Option<usize> {
         self.begins.fill(false);
         self.begins_next.fill(false);
         self.open.fill(Open::No);
@@ -77,7 +77,7 @@ impl Search {
     }
 
     /// Which parts may follow on those that may begin at this event, at the same event or at the next.
-    fn pass(&mut self, events: &[Event], at: usize) {
+    fn pass(&mut self, events: &[MarkedEvent], at: usize) {
         let event = &events[at];
         for number in 0..self.parts.len() {
             let begins = self.begins[number];
@@ -110,9 +110,9 @@ impl Search {
             let takes_none = match self.parts[number] {
                 Part::AnyNumber => true,
                 Part::Time(Distance { comparison, micros }) => match comparison {
-                    Comparison::LessOrEqual | Comparison::Less => true,
-                    Comparison::GreaterOrEqual => micros == 0,
-                    Comparison::Greater | Comparison::Equal => false,
+                    TimeComparison::LessOrEqual | TimeComparison::Less => true,
+                    TimeComparison::GreaterOrEqual => micros == 0,
+                    TimeComparison::Greater | TimeComparison::Equal => false,
                 },
                 Part::One { .. } => false,
             };
@@ -124,10 +124,10 @@ impl Search {
 impl Open {
     fn measure_from(&mut self, distance: Distance, time: i64) {
         match (distance.comparison, &mut *self) {
-            (Comparison::Equal, Open::FromAny(times)) => times.push_back(time),
-            (Comparison::Equal, _) => *self = Open::FromAny(VecDeque::from([time])),
+            (TimeComparison::Equal, Open::FromAny(times)) => times.push_back(time),
+            (TimeComparison::Equal, _) => *self = Open::FromAny(VecDeque::from([time])),
             // Events are in the order of time: the earliest is the one before.
-            (Comparison::GreaterOrEqual | Comparison::Greater, Open::From(_)) => {}
+            (TimeComparison::GreaterOrEqual | TimeComparison::Greater, Open::From(_)) => {}
             _ => *self = Open::From(time),
         }
     }
@@ -137,7 +137,7 @@ impl Open {
             Open::From(from) => distance.holds(*from, time),
             Open::FromAny(times) => {
                 // What is too long ago stays so.
-                let too_long_ago = Distance { comparison: Comparison::Greater, ..distance };
+                let too_long_ago = Distance { comparison: TimeComparison::Greater, ..distance };
                 while times.front().is_some_and(|from| too_long_ago.holds(*from, time)) {
                     times.pop_front();
                 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{inputs, lowered, merged, query, single, state_columns, try_lowered};
 use super::accumulate::Collected;
-use super::event::Event;
+use super::event::MarkedEvent;
 use super::*;
 use crate::states::merge::groups_accumulator;
 
@@ -14,8 +14,8 @@ mod naive;
 use naive::Piece;
 
 /// An event as the search and the funnel see it.
-pub(super) fn event(time: i64, mask: u32) -> Event {
-    Event { time, mask, group: 0, event_time: time, offset: 0, place: 0 }
+pub(super) fn event(time: i64, mask: u32) -> MarkedEvent {
+    MarkedEvent { time, mask, group: 0, event_time: time, offset: 0, place: 0 }
 }
 
 pub(super) fn state_of<C: Collected>(collected: &C, group: u32) -> Option<Vec<u8>> {

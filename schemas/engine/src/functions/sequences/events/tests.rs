@@ -16,7 +16,7 @@ fn filled() -> Events {
         (i64::MAX, 1, i64::MIN, "pay", 1, i64::MAX),
     ] {
         let place = events.places.number(source, partition);
-        events.push(Event { time, mask, group: 0, event_time, offset, place });
+        events.push(MarkedEvent { time, mask, group: 0, event_time, offset, place });
     }
     events.settle();
     events
@@ -48,7 +48,7 @@ fn a_state_is_laid_out_as_it_was() {
 fn the_places_of_other_groups_are_not_in_a_state() {
     let mut events = filled();
     let place = events.places.number("elsewhere", 9);
-    events.push(Event { time: 1, mask: 1, group: 1, event_time: 1, offset: 1, place });
+    events.push(MarkedEvent { time: 1, mask: 1, group: 1, event_time: 1, offset: 1, place });
     events.settle();
     assert_eq!(state_of(&events, 0).unwrap(), FIXTURE);
 }
@@ -79,7 +79,7 @@ fn an_event_takes_some_ten_bytes() {
     let place = events.places.number("payments", 3);
     for second in 0..1_000i64 {
         let time = 1_772_366_400_000_000 + second * 7_300_000;
-        events.push(Event { time, mask: 1, group: 0, event_time: time, offset: 1_000_000 + second * 57, place });
+        events.push(MarkedEvent { time, mask: 1, group: 0, event_time: time, offset: 1_000_000 + second * 57, place });
     }
     let bytes = state_of(&events, 0).unwrap().len();
     assert!(bytes < 10_000, "{bytes}");

@@ -6,7 +6,7 @@ fn level(window: &str, modes: &[&str], steps: &str, of: &[(i64, char)]) -> i64 {
     let funnel = Funnel::new(window, modes, steps.chars().count()).unwrap();
     let mask = |letter: char| steps.chars().enumerate().filter(|(_, step)| *step == letter).map(|(number, _)| 1 << number).sum();
     let events = of.iter().map(|(second, letter)| event(second * 1_000_000, mask(*letter)));
-    let kept: Vec<Event> = events.filter(|event| funnel.modes().order || event.mask != 0).collect();
+    let kept: Vec<MarkedEvent> = events.filter(|event| funnel.modes().order || event.mask != 0).collect();
     funnel.level(&kept)
 }
 
@@ -34,7 +34,7 @@ fn the_level_is_the_longest_chain_within_the_window() {
 fn an_event_may_be_several_steps_unless_once() {
     let masks = (1001..=1008).map(|number| [number <= 1007, number >= 1002, number <= 1006, number >= 1004]);
     let mask = |holds: [bool; 4]| holds.iter().enumerate().map(|(place, holds)| u32::from(*holds) << place).sum();
-    let events: Vec<Event> = masks.enumerate().map(|(second, holds)| event(second as i64 * 1_000_000, mask(holds))).collect();
+    let events: Vec<MarkedEvent> = masks.enumerate().map(|(second, holds)| event(second as i64 * 1_000_000, mask(holds))).collect();
     assert_eq!(Funnel::new("4s", &[], 4).unwrap().level(&events), 4);
     assert_eq!(level("10000s", &[], "eee", &[(2, 'e')]), 3);
     assert_eq!(level("10000s", &["strict_once"], "eee", &[(2, 'e')]), 1);

@@ -4,7 +4,7 @@ use super::super::tests::event;
 use super::*;
 
 /// Events of one condition each, by its number, at these seconds; 0 is an event that holds none of those asked for.
-fn events(of: &[(i64, u32)]) -> Vec<Event> {
+fn events(of: &[(i64, u32)]) -> Vec<MarkedEvent> {
     of.iter().map(|(second, condition)| event(second * 1_000_000, (1 << condition) >> 1)).collect()
 }
 
@@ -69,7 +69,7 @@ fn after_any_number_a_time_is_measured_from_where_that_ends() {
 #[test]
 fn the_work_is_events_times_parts() {
     let pattern = Pattern::parse("sequence_count", &format!("{}(?2)", "(?1)(?t<=1000000)".repeat(40)), 3).unwrap();
-    let of: Vec<Event> = (0..100_000).map(|second| event(second * 1_000_000, 1)).collect();
+    let of: Vec<MarkedEvent> = (0..100_000).map(|second| event(second * 1_000_000, 1)).collect();
     let begun = Instant::now();
     assert_eq!(Search::new(&pattern).count(&of), 0);
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
