@@ -3,12 +3,12 @@
 //! and failed runs are retried.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
+use engine::fresh::ViewVersion;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -212,10 +212,10 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
 }
 
 /// Returns the newest run of each view version.
-pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<(Arc<str>, u32), &RunRecord> {
-    let mut newest: BTreeMap<(Arc<str>, u32), &RunRecord> = BTreeMap::new();
+pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<ViewVersion, &RunRecord> {
+    let mut newest: BTreeMap<ViewVersion, &RunRecord> = BTreeMap::new();
     for run in state.runs.iter().filter(|run| run.started_at.is_some()) {
-        let known = newest.entry((run.view.clone(), run.version)).or_insert(run);
+        let known = newest.entry(ViewVersion::new(run.view.clone(), run.version)).or_insert(run);
         if run.started_at > known.started_at {
             *known = run;
         }

@@ -10,6 +10,7 @@ use committed::building::BuildProgress;
 use committed::lacking::{events_of, has_history};
 use committed::registry::{LiveView, Registry};
 use definitions::Schedule;
+use engine::fresh::ViewVersion;
 use types::Strategy;
 use types::tiles::Micros;
 
@@ -55,8 +56,8 @@ impl Due {
         self.since.saturating_add(self.events)
     }
 
-    pub(super) fn view_version(&self) -> (&str, u32) {
-        (&self.view, self.version)
+    pub(crate) fn view_version(&self) -> ViewVersion {
+        ViewVersion::new(self.view.clone(), self.version)
     }
 
     fn is_long(&self) -> bool {
@@ -83,7 +84,7 @@ pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -
 /// one per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes
 /// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
 pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
-    let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(|(_, due)| due.view_version()).collect();
+    let mut versions: BTreeSet<ViewVersion> = under_way.iter().map(|(_, due)| due.view_version()).collect();
     let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
     let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
     let mut places = most.saturating_sub(taken.len());
@@ -232,7 +233,7 @@ fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
 /// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the
 /// clock of the process that ran it was ahead. Its runs would else hide those that others began after them.
 fn newest_run<'s>(state: &'s CatalogState, view: &LiveView, now: Micros) -> Option<&'s RunRecord> {
-    let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied()?;
+    let newest = newest_runs(state).get(&view.view_version()).copied()?;
     let is_ahead = newest.started_at.max(newest.ended_at) > Some(now);
     let is_begun = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.started_at.is_some();
     if is_ahead { state.runs.iter().find(is_begun) } else { Some(newest) }

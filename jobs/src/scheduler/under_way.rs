@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::Arc;
 
+use engine::fresh::ViewVersion;
 use tokio::task::{Id, JoinSet};
 use tracing::error;
 
@@ -14,11 +14,11 @@ use super::{Due, RunSlot};
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
     /// The view version of each task.
-    versions: HashMap<Id, (Arc<str>, u32)>,
+    versions: HashMap<Id, ViewVersion>,
     /// Each with its place, which others may share.
     runs: Vec<(RunSlot, Due)>,
     next_place: RunSlot,
-    begun: BTreeSet<(Arc<str>, u32)>,
+    begun: BTreeSet<ViewVersion>,
     /// The task that rebuilds damaged states, which takes no place.
     rebuilding: Option<Id>,
 }
@@ -39,7 +39,7 @@ impl UnderWay {
 
     /// Whether a run of this view version began since [`UnderWay::forget_begun`].
     pub(super) fn has_begun(&self, due: &Due) -> bool {
-        self.begun.contains(&(due.view.clone(), due.version))
+        self.begun.contains(&due.view_version())
     }
 
     pub(super) fn is_rebuilding(&self) -> bool {
@@ -61,7 +61,7 @@ impl UnderWay {
     }
 
     pub(super) fn begin(&mut self, place: RunSlot, due: Due, run: impl Future<Output = ()> + Send + 'static) {
-        let version = (due.view.clone(), due.version);
+        let version = due.view_version();
         self.begun.insert(version.clone());
         self.runs.push((place, due));
         let task = self.tasks.spawn(run);
@@ -82,8 +82,8 @@ impl UnderWay {
         if self.rebuilding == Some(task) {
             self.rebuilding = None;
         }
-        let Some((view, version)) = self.versions.remove(&task) else { return };
-        self.runs.retain(|(_, run)| run.view_version() != (&*view, version));
+        let Some(version) = self.versions.remove(&task) else { return };
+        self.runs.retain(|(_, run)| run.view_version() != version);
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -2,12 +2,12 @@
 //! be used.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned};
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
+use engine::fresh::ViewVersion;
 use types::tiles::Micros;
 use uuid::Uuid;
 
@@ -77,11 +77,11 @@ fn failed(facts: &Facts, run: &RunRecord) -> Problem {
 
 /// The live versions whose newest comparison found differences. A later run that finds none ends the problem.
 fn differing(facts: &Facts) -> Vec<Problem> {
-    let mut newest: BTreeMap<(Arc<str>, u32), (&RunRecord, &Comparison)> = BTreeMap::new();
+    let mut newest: BTreeMap<ViewVersion, (&RunRecord, &Comparison)> = BTreeMap::new();
     let live = |run: &RunRecord| facts.state.live(DefinitionKind::View).any(|view| view.name == run.view && view.version == run.version);
     for run in facts.state.runs.iter().filter(|run| live(run)) {
         let Some(comparison) = run.comparison.as_ref().filter(|comparison| comparison.found().is_some()) else { continue };
-        let known = newest.entry((run.view.clone(), run.version)).or_insert((run, comparison));
+        let known = newest.entry(ViewVersion::new(run.view.clone(), run.version)).or_insert((run, comparison));
         if run.ended_at > known.0.ended_at {
             *known = (run, comparison);
         }
@@ -121,8 +121,7 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             continue;
         }
         let late = facts.now.saturating_sub(due.since);
-        let failed =
-            newest.get(&(due.view.clone(), due.version)).is_some_and(|run| run.status == RunStatus::Failed && run.attempt >= FAILURES);
+        let failed = newest.get(&due.view_version()).is_some_and(|run| run.status == RunStatus::Failed && run.attempt >= FAILURES);
         if late <= LATE_US || failed {
             continue;
         }
@@ -163,7 +162,7 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
         let defined =
             facts.state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version);
         let age = facts.now.saturating_sub(defined.map_or(facts.now, |definition| definition.created_at));
-        let newest = newest_runs(&facts.state).get(&(view.name.clone(), view.version)).copied();
+        let newest = newest_runs(&facts.state).get(&view.view_version()).copied();
         let running = newest.is_some_and(|run| run.status == RunStatus::Running);
         if age <= LATE_US || running {
             continue;
