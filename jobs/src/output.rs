@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use types::{Error, Result};
+use types::{Error, MessageForm, Result};
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,8 @@ impl Printer {
         print_line(&printed)
     }
 
-    /// Prints an error to standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
+    /// Prints an error to standard error: `error: ..` with a line for each fact, or `{"error": {..}}`. Diagnostics have
+    /// their severities themselves: `views/x.sql:3:14: error: ..`.
     pub(crate) fn print_error(self, error: &Error) {
         let text = if self.json { json!({ "error": error_json(error) }).to_string() } else { error_text(error) };
         // A failure to write to standard error cannot be reported anywhere.
@@ -117,7 +118,10 @@ pub fn one_line(cell: &str) -> String {
 }
 
 fn error_text(error: &Error) -> String {
-    let mut text = format!("error: {}", error.message());
+    let mut text = match error.message_form() {
+        MessageForm::Statement => format!("error: {}", error.message()),
+        MessageForm::Diagnostics => error.message().to_owned(),
+    };
     for (key, value) in error.context() {
         text.push_str(&format!("\n  {key}: {value}"));
     }
@@ -146,6 +150,14 @@ mod tests {
         assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
         assert_eq!(error_json(&error)["kind"], "input");
         assert_eq!(error_json(&error)["context"]["view"], "velocity");
+    }
+
+    #[test]
+    fn diagnostics_are_called_errors_once_whatever_they_are_about() {
+        let mistake = "views/a.sql:1:2: error: there is no column \"x\"";
+        let diagnostics = Error::diagnostics(mistake).with("project", "shop").copied();
+        assert_eq!(error_text(&diagnostics), format!("{mistake}\n  project: shop"));
+        assert_eq!(error_text(&Error::input(mistake)), format!("error: {mistake}"), "the text does not decide it");
     }
 
     #[test]

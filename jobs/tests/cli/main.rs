@@ -510,7 +510,11 @@ fn every_mistake_is_reported_with_its_place_and_exit_code_1() {
     assert!(stdout.contains("streams/orders.sql:7:") && stdout.contains("views/orders_by_customer.sql:"), "{stdout}");
     let json: Value = serde_json::from_slice(&project.run(&["check", "--json"]).stdout).unwrap();
     assert_eq!((&json["ok"], &json["diagnostics"][0]["severity"]), (&false.into(), &"error".into()));
-    assert_fails(&project.run(&["apply"]), 1, "streams/orders.sql:7:");
+    for command in ["plan", "apply"] {
+        let refused = project.run(&[command]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).starts_with("streams/orders.sql:7:"), "{}", text(&refused.stderr));
+    }
     assert!(!project.path().join("data").exists(), "nothing was opened for definitions with mistakes");
 }
 

@@ -85,7 +85,7 @@ impl Diagnostics {
     /// Returns an input error with the text of all diagnostics if any of them is an error.
     pub fn into_result(self) -> Result<()> {
         match self.has_errors() {
-            true => Err(Error::input(self.to_string())),
+            true => Err(Error::diagnostics(self.to_string())),
             false => Ok(()),
         }
     }

@@ -47,6 +47,15 @@ impl ErrorKind {
     }
 }
 
+/// What the message of an [`Error`] is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageForm {
+    /// A statement of what happened.
+    Statement,
+    /// A user's mistakes, line by line: each with its place and its own severity.
+    Diagnostics,
+}
+
 type ErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error: its kind, a factual message, key/value context, and its source.
@@ -54,6 +63,7 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
+    form: MessageForm,
     message: String,
     context: Vec<(&'static str, String)>,
     source: Option<ErrorSource>,
@@ -64,11 +74,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), context: Vec::new(), source: None }))
+        Self::in_form(MessageForm::Statement, kind, message.into())
+    }
+
+    fn in_form(form: MessageForm, kind: ErrorKind, message: String) -> Self {
+        Self(Box::new(Inner { kind, form, message, context: Vec::new(), source: None }))
     }
 
     pub fn input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Input, message)
+    }
+
+    /// Creates an input error whose message is the text of diagnostics, each with its place and severity.
+    pub fn diagnostics(text: impl Into<String>) -> Self {
+        Self::in_form(MessageForm::Diagnostics, ErrorKind::Input, text.into())
     }
 
     pub fn unauthenticated(message: impl Into<String>) -> Self {
@@ -123,6 +142,10 @@ impl Error {
         self.0.kind
     }
 
+    pub fn message_form(&self) -> MessageForm {
+        self.0.form
+    }
+
     /// Returns the message without context and source.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -154,7 +177,7 @@ impl Error {
     pub fn copied(&self) -> Error {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());
         let context = self.0.context.clone();
-        Self(Box::new(Inner { kind: self.0.kind, message: self.0.message.clone(), context, source }))
+        Self(Box::new(Inner { kind: self.0.kind, form: self.0.form, message: self.0.message.clone(), context, source }))
     }
 }
 

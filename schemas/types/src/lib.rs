@@ -28,6 +28,6 @@ mod transition;
 pub mod uuid_text;
 pub mod vector;
 
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, MessageForm, Result};
 pub use strategy::Strategy;
 pub use transition::TransitionKind;

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::*;
-use types::ErrorKind;
+use types::{ErrorKind, MessageForm};
 
 #[test]
 fn a_diagnostic_prints_its_place_its_message_and_its_help() {
@@ -25,7 +25,7 @@ fn only_errors_make_the_result_an_error() {
 
     diagnostics.push(Diagnostic::error(2, 1, "wrong"));
     let error = diagnostics.into_result().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!((error.kind(), error.message_form()), (ErrorKind::Input, MessageForm::Diagnostics));
     assert_eq!(error.to_string(), "1:1: warning: odd\n2:1: error: wrong");
 }
 

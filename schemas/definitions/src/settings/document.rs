@@ -90,7 +90,7 @@ impl Locator<'_> {
 }
 
 fn fail(diagnostic: Diagnostic) -> types::Error {
-    types::Error::input(Diagnostics(vec![diagnostic]).to_string())
+    types::Error::diagnostics(Diagnostics(vec![diagnostic]).to_string())
 }
 
 /// Sets the value at the path `keys`, replacing what is there. Returns what is wrong with the path.
