@@ -50,6 +50,7 @@ mod alerts;
 mod apart;
 mod connections;
 mod cursors;
+mod event_texts;
 mod events;
 mod guard;
 mod health;

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use engine::events::{Decoder, Event};
 use event_log::NewRecord;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use types::vector::{PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
 
 use super::App;
 use super::apart::apart;
+use super::event_texts::event_texts;
 use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
@@ -94,7 +94,8 @@ struct Decoded {
 
 fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
     let mut decoded = Decoded::default();
-    for (index, text) in texts(body)?.into_iter().enumerate() {
+    let texts = event_texts(body, "expected a JSON array of events, or one event per line")?;
+    for (index, text) in texts.into_iter().enumerate() {
         match decoder.decode(Some(text)) {
             Ok(event) => decoded.records.push(record_of(&event, text)),
             Err(error) => {
@@ -115,21 +116,5 @@ pub(super) fn record_of(event: &Event<'_>, text: &[u8]) -> NewRecord {
         partition_by: event.id().map(|id| Bytes::copy_from_slice(id.as_bytes())),
         value: Some(Bytes::copy_from_slice(text)),
         headers: Vec::new(),
-    }
-}
-
-/// The events of a body: the items of one JSON array, one object, or a line each.
-pub(super) fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
-    match body.first() {
-        None => Err(Error::input("the body is empty: expected a JSON array of events, or one event per line")),
-        Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
-                Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or one event per line"))
-            })?;
-            Ok(items.into_iter().map(|item| item.get().as_bytes()).collect())
-        }
-        Some(_) if serde_json::from_slice::<&RawValue>(body).is_ok() => Ok(vec![body]),
-        Some(_) => Ok(body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).collect()),
     }
 }

@@ -23,7 +23,8 @@ use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
-use super::events::{not_appended, record_of, texts};
+use super::event_texts::event_texts;
+use super::events::{not_appended, record_of};
 use super::input::{Body, Json, Name, json_bytes, parameters};
 use super::problem::Problem;
 use crate::node::Node;
@@ -266,13 +267,10 @@ fn summary(sink: &LiveSink) -> Value {
 
 /// The one event of a body, as it is appended.
 fn one_event(plan: &SinkPlan, body: &Body) -> Result<NewRecord> {
-    let expected = || format!("expected one JSON object of the columns of the stream \"{}\"", plan.stream.name);
-    if body.bytes.trim_ascii().is_empty() {
-        return Err(Error::input(format!("the body is empty: {}", expected())));
-    }
-    let events = texts(&body.bytes)?;
+    let expected = format!("expected one JSON object of the columns of the stream \"{}\"", plan.stream.name);
+    let events = event_texts(&body.bytes, &expected)?;
     let [text] = events.as_slice() else {
-        return Err(Error::input(format!("the body has {} events: {}", events.len(), expected())));
+        return Err(Error::input(format!("the body has {} events: {expected}", events.len())));
     };
     let decoder = Decoder::new(plan.stream.clone())?;
     let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event does not fit the stream: {error}")))?;

@@ -498,7 +498,9 @@ async fn events_are_appended_and_the_broken_ones_named() {
     assert_eq!(zipped.problem(), (400, "the body is compressed (Content-Encoding: gzip): expected it uncompressed".into()));
     let plain = client.send("POST", "/v1/streams/payments/events", "content-encoding: identity\r\n", good.as_bytes()).await;
     assert_eq!(plain.json()["accepted"], 1);
-    assert_eq!(client.post("/v1/streams/payments/events", "[{]").await.problem().0, 400);
+    let (status, mistake) = client.post("/v1/streams/payments/events", "[{\"id\": \"24\"}, {\"id\": ]").await.problem();
+    assert_eq!(status, 400);
+    assert!(mistake.ends_with("at $[1].id (line 1, column 23); expected a JSON array of events, or one event per line"), "{mistake}");
     assert_eq!(
         client.post("/v1/streams/nothing/events", "{}").await.problem(),
         (404, "there is no stream \"nothing\": expected one of payments".into())

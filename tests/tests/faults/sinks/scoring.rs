@@ -233,6 +233,7 @@ async fn answers_depend_on_what_is_asked_and_by_whom(served: &Served) {
         ("afte", admin, event_json("e2", 2), 404, "did you mean"),
         ("after", admin, "{}".to_owned(), 400, "the event does not fit the stream"),
         ("after", admin, format!("[{},{}]", event_json("a", 1), event_json("b", 1)), 400, "2 events: expected one JSON object"),
+        ("after", admin, "[{\"id\": ?}]".to_owned(), 400, "found '?}]' at $[0].id (line 1, column 9); expected one JSON object"),
         ("after", admin, " \n".to_owned(), 400, "the body is empty: expected one JSON object of the columns of the stream"),
         ("after?store=maybe", admin, event_json("e2", 2), 400, "expected true or false"),
         ("after?timeout_ms=0", admin, event_json("e2", 2), 400, "expected milliseconds"),
