@@ -14,18 +14,30 @@ pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// The same for a number with finer digits too, rounded down.
+/// The same for a number with finer digits too, rounded down. It may have any number of these.
 pub(super) fn floored(text: &str, scale: i64) -> Option<i128> {
     if let Some(exact) = scaled(text, scale) {
         return Some(exact);
     }
     let (negative, rest) = signed(text);
-    let (mantissa, power) = parts(rest)?;
-    let behind = u64::try_from(power.saturating_add(scale).checked_neg()?).ok()?;
-    let unit = u32::try_from(behind).ok().and_then(self::power);
-    let value = if negative { -mantissa } else { mantissa };
-    // No mantissa reaches a power of ten that 128 bits cannot hold.
-    Some(unit.map_or(-i128::from(negative), |unit| value.div_euclid(unit)))
+    let (digits, exponent) = without_exponent(rest)?;
+    let whole = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
+    // How many digits, from the first one, are not finer than the scale.
+    let kept = exponent.checked_add(scale)?.checked_add(i64::try_from(whole).ok()?)?;
+    let kept = usize::try_from(kept.max(0)).ok()?;
+    let (mut magnitude, mut seen, mut is_inexact) = (0i128, 0, false);
+    for (at, byte) in digits.iter().enumerate() {
+        match byte {
+            b'.' if at == whole => continue,
+            b'0'..=b'9' if seen < kept => magnitude = magnitude.checked_mul(10)?.checked_add(i128::from(byte - b'0'))?,
+            b'0'..=b'9' => is_inexact |= *byte != b'0',
+            _ => return None,
+        }
+        seen += 1;
+    }
+    // Without a finer digit it would have been exact, if it fitted.
+    let value = if negative { -magnitude - i128::from(is_inexact) } else { magnitude };
+    (seen > kept).then_some(value)
 }
 
 /// Whether a number is negative, and the rest of its text.
@@ -39,12 +51,17 @@ fn signed(text: &str) -> (bool, &[u8]) {
 
 /// Reads a number without a sign as `mantissa * 10^power`. `None` also for a mantissa that 128 bits cannot hold.
 fn parts(text: &[u8]) -> Option<(i128, i64)> {
-    let (digits, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
-        Some(at) => (&text[..at], exponent(&text[at + 1..])?),
-        None => (text, 0),
-    };
+    let (digits, exponent) = without_exponent(text)?;
     let (mantissa, power) = mantissa(digits)?;
     Some((mantissa?, exponent.saturating_add(power)))
+}
+
+/// Cuts a number's text before its exponent, which is 0 if there is none.
+fn without_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
+    match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => Some((&text[..at], exponent(&text[at + 1..])?)),
+        None => Some((text, 0)),
+    }
 }
 
 /// The fast path for most numbers: at most 19 digits, no exponent, and no finer than the scale. `None` for all other

@@ -321,7 +321,42 @@ fn typed() -> impl Strategy<Value = (ColumnType, ColumnValue<'static>, String)> 
     })
 }
 
+/// A time in each unit, before what is finer than a microsecond.
+fn in_units(time: Micros) -> [(TimeUnit, String); 4] {
+    let (sign, size) = (if time < 0 { "-" } else { "" }, time.unsigned_abs());
+    [
+        (TimeUnit::Seconds, format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000)),
+        (TimeUnit::Millis, format!("{sign}{}.{:03}", size / 1_000, size % 1_000)),
+        (TimeUnit::Micros, format!("{sign}{size}.")),
+        (TimeUnit::Nanos, format!("{sign}{}.", u128::from(size) * 1_000)),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn time_is_read_however_many_digits_its_number_has(time in -62_135_596_799_999_999..253_402_300_800_000_000i64, tail in "[0-9]{1,80}") {
+        let is_earlier = time < 0 && tail.contains(|digit: char| digit != '0');
+        for (unit, number) in in_units(time) {
+            let decoder = decoder_with(|stream| stream.columns[0].unit = Some(unit), &[]);
+            for quote in ["", "\""] {
+                let record = format!(r#"{{"ts":{quote}{number}{tail}{quote}}}"#);
+                let read = decoder.decode(Some(record.as_bytes())).map(|event| event.event_time());
+                prop_assert_eq!(read, Ok(time - i64::from(is_earlier)), "{}", record);
+            }
+        }
+    }
+
+    #[test]
+    fn double_is_the_nearest_however_many_digits_its_number_has(value in -1e30..1e30, more in "[0-9]{0,40}") {
+        // All digits of its exact value: a double of this size has at most 1,074 behind the point.
+        let exact = format!("{value:.1074}");
+        for json in [exact.clone(), format!("{exact}{more}"), format!("{exact}{more}e0")] {
+            prop_assert_eq!(read_one(ColumnType::Double, &json), Ok(ColumnValue::Double(value + 0.0)), "{}", json);
+        }
+        let decimal = read_one(ColumnType::Decimal { precision: 38, scale: 10 }, &format!("0.{}1", "0".repeat(38)));
+        prop_assert!(decimal.is_err(), "a decimal is never rounded");
+    }
+
     #[test]
     fn a_row_reads_back_from_its_json(row in proptest::collection::vec(typed(), 1..8)) {
         let types: Vec<ColumnType> = row.iter().map(|(column_type, ..)| column_type.clone()).collect();

@@ -29,10 +29,12 @@ fn a_finer_fraction_can_be_rounded_down() {
         ("-1", -3, -1),
         ("1e-999999999999", 6, 0),
         ("-1e-40", 0, -1),
+        ("-10.5e-1", 0, -2),
+        ("100e-2", 0, 1),
     ] {
         assert_eq!(floored(text, scale), Some(value), "{text}");
     }
-    for text in ["1e39", &"9".repeat(60), "", "1.2.3"] {
+    for text in ["1e39", &"9".repeat(60), &format!("{}.5", "9".repeat(60)), "", ".", "-", "1.2.3", "1.5e", "1.5x"] {
         assert_eq!(floored(text, 0), None, "{text}");
     }
 }
@@ -91,12 +93,33 @@ proptest! {
     }
 
     #[test]
+    fn digits_behind_the_scale_are_cut_off_however_many_they_are(
+        unscaled in any::<i128>(),
+        scale in 0usize..10,
+        zeros in 0usize..60,
+        tail in "[0-9]{0,60}",
+    ) {
+        let digits = format!("{:0width$}", unscaled.unsigned_abs(), width = scale + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        let sign = if unscaled < 0 { "-" } else { "" };
+        let tail = format!("{}{tail}", "0".repeat(zeros));
+        // Of a negative number the lower one is farther from zero.
+        let is_lower = unscaled < 0 && tail.contains(|digit: char| digit != '0');
+        let expected = unscaled.checked_sub(i128::from(is_lower));
+        prop_assume!(expected.is_some() && unscaled != i128::MIN);
+        prop_assert_eq!(floored(&format!("{sign}{whole}.{fraction}{tail}"), scale as i64), expected);
+        prop_assert_eq!(floored(&format!("{sign}{digits}{tail}e-{}", tail.len()), 0), expected);
+    }
+
+    #[test]
     fn any_text_is_read_or_refused(text in ".{0,40}", scale in -50i64..50) {
-        let _ = scaled(&text, scale);
+        let exact = scaled(&text, scale);
+        prop_assert!(exact.is_none() || floored(&text, scale) == exact);
     }
 
     #[test]
     fn any_text_of_number_characters_is_read_or_refused(text in "[-+0-9.eE]{0,60}", scale in -50i64..50) {
-        let _ = scaled(&text, scale);
+        let exact = scaled(&text, scale);
+        prop_assert!(exact.is_none() || floored(&text, scale) == exact);
     }
 }
