@@ -183,7 +183,7 @@ impl Follower {
     pub(crate) fn present(&self) -> Result<ReadView> {
         // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
         let current = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
-        let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
+        let loaded = current.clone().ok_or_else(not_loaded)?;
         let alone = || Chain::at(loaded.vector.clone());
         let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
         drop(current);
@@ -208,6 +208,11 @@ impl Follower {
 
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is loaded, without what is not committed. Errors: `Unavailable` before anything is.
+    pub(crate) fn expect_loaded(&self) -> Result<Arc<Loaded>> {
+        self.loaded().ok_or_else(not_loaded)
     }
 
     pub(crate) fn settings(&self) -> &NodeSettings {
@@ -239,6 +244,10 @@ impl Follower {
     fn lock_in_use(&self) -> std::sync::MutexGuard<'_, Vec<InUse>> {
         self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn not_loaded() -> Error {
+    Error::unavailable("the node has not loaded a catalog state yet: try again")
 }
 
 /// Empties a cache folder of what an earlier process left there.

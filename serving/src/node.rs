@@ -209,7 +209,8 @@ impl Node {
     /// A position that an answer is to count. Errors: `NotFound` for a stream that is not there, or that this principal
     /// may not know of.
     fn awaited<'a>(&'a self, position: &'a Vector) -> Result<AwaitedPosition<'a>> {
-        let registry = &self.read_view()?.loaded.registry;
+        let loaded = self.0.follower.expect_loaded()?;
+        let registry = &loaded.registry;
         let is_known = |stream: &Arc<str>| registry.streams.contains_key(stream) && self.may_know(registry, stream);
         match position.iter().find(|(partition, _)| !is_known(&partition.stream)) {
             Some((partition, _)) => {
@@ -224,7 +225,8 @@ impl Node {
         if may(&self.1, Action::Read, Object::System("partitions")) {
             return Ok(());
         }
-        let registry = &self.read_view()?.loaded.registry;
+        let loaded = self.0.follower.expect_loaded()?;
+        let registry = &loaded.registry;
         let known: Vec<Arc<str>> = registry.streams.keys().filter(|stream| self.may_know(registry, stream)).cloned().collect();
         *position = position.of_streams(&known);
         Ok(())
@@ -422,3 +424,6 @@ fn count_events(fresh: &Fresh, follower: &Follower, runtime: &QueryRuntime) -> A
     fresh.observe(&observer);
     observer
 }
+
+#[cfg(test)]
+mod tests;
