@@ -126,6 +126,12 @@ impl Log for KafkaLog {
         self.ask(move |cluster| cluster.bounds(&topic)).await
     }
 
+    /// By one request, where the bounds take two for each partition.
+    async fn partition_count(&self, topic: &str) -> Result<Option<u32>> {
+        let topic = topic.to_owned();
+        self.ask(move |cluster| cluster.partitions(&topic)).await
+    }
+
     async fn identity(&self, topic: &str) -> Result<String> {
         let topic = topic.to_owned();
         self.ask(move |cluster| cluster.identity(&topic)).await

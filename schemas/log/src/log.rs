@@ -21,6 +21,12 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Returns the bounds of each partition, in order; empty if there is no such topic.
     async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>>;
 
+    /// Returns how many partitions the topic has, numbered from 0; `None` if there is no such topic.
+    async fn partition_count(&self, topic: &str) -> Result<Option<u32>> {
+        let bounds = self.bounds(topic).await?;
+        Ok(u32::try_from(bounds.len()).ok().filter(|count| *count > 0))
+    }
+
     /// Returns a text that changes when the topic is recreated (the catalog refuses a log with another identity).
     async fn identity(&self, topic: &str) -> Result<String>;
 

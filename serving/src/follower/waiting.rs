@@ -117,8 +117,11 @@ impl Follower {
 }
 
 /// Returns how many partitions a topic has, if this is not one of them.
-async fn count_without(log: &dyn Log, topic: &str, partition: i32) -> Option<usize> {
-    let bounds = log.bounds(topic).await.ok()?;
-    let is_missing = !bounds.is_empty() && bounds.iter().all(|known| known.partition != partition);
-    is_missing.then_some(bounds.len())
+async fn count_without(log: &dyn Log, topic: &str, partition: i32) -> Option<u32> {
+    let count = log.partition_count(topic).await.ok()??;
+    let is_there = u32::try_from(partition).is_ok_and(|partition| partition < count);
+    (!is_there).then_some(count)
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,6 +199,7 @@ async fn unknown_topics_and_offsets_outside_are_named() {
     log.create_topic("events", 1).await.unwrap();
     log.append("events", numbered(0, 3)).await.unwrap();
     assert_eq!(log.bounds("nothing").await.unwrap(), []);
+    assert_eq!((log.partition_count("nothing").await.unwrap(), log.partition_count("events").await.unwrap()), (None, Some(1)));
     assert_eq!(log.append("nothing", numbered(0, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(log.subscribe(subscription("a", &["nothing"])).await.err().unwrap().kind(), ErrorKind::NotFound);
     assert_eq!(log.create_topic("", 1).await.unwrap_err().kind(), ErrorKind::Input);

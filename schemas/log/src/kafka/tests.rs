@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -56,6 +57,15 @@ async fn topics_and_offsets_that_are_not_there_are_named() {
     let error = log.read(&source("events", 0), Offset(4), 1).await.unwrap_err();
     assert!(error.to_string().contains("topic: events, partition: 0, offset: 4, the log has: 0..0"), "{error}");
     assert_eq!(log.read(&source("events", 9), Offset(0), 1).await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_counted_without_asking_for_their_bounds() {
+    let (brokers, log) = brokers(&[("events", 3)]);
+    assert_eq!(log.bounds("events").await.unwrap().len(), 3);
+    brokers.request_errors(RDKafkaApiKey::ListOffsets, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 12]);
+    assert_eq!(log.partition_count("events").await.unwrap(), Some(3));
+    assert!(log.bounds("events").await.is_err(), "bounds are refused");
 }
 
 /// Two clusters stand for one topic before and after it was made anew: its name is the same, its offsets reach as far.
