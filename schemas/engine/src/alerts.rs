@@ -28,7 +28,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::prelude::SessionContext;
-use definitions::{AlertDefinition, Diagnostic, Diagnostics};
+use definitions::{AlertDefinition, Diagnostics};
 use types::sql_types::timestamp_type;
 use types::tiles::{Level, Micros, TimeRange};
 use types::{Error, Result};
@@ -37,7 +37,8 @@ use crate::checked::physical;
 use crate::functions::Functions;
 use crate::parameters::UsedParameters;
 use crate::plan::{
-    ColumnKind, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep, unstable_function,
+    ColumnKind, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep,
+    unstable_function,
 };
 use crate::sinks::{AS_OF, Refused, SelectOwner, Sources, analysed, check_names};
 
@@ -239,14 +240,8 @@ fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<TimeRange> {
 
 /// An error at its place in the file, or at the beginning of the SELECT.
 fn at(alert: &AlertDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
-    let (line, column) = match span.map(|span| (span.start.line as usize, span.start.column.max(1) as usize)) {
-        Some((0 | 1, column)) => (alert.select_line, alert.select_column + column - 1),
-        Some((line, column)) => (alert.select_line + line - 1, column),
-        None => (alert.select_line, alert.select_column),
-    };
-    let diagnostic = Diagnostic::error(line, column, format!("alert \"{}\": {}", alert.name, error.message()));
-    let diagnostic = Diagnostic { help: error.fact("help").map(str::to_owned), ..diagnostic };
-    Diagnostics(vec![diagnostic.in_file(alert.origin.file.as_deref())])
+    let select = SelectPlace { line: alert.select_line, column: alert.select_column };
+    SelectOwner::Alert.diagnostics(&alert.name, &alert.origin, select.at_span(span), error)
 }
 
 #[cfg(test)]

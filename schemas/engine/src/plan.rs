@@ -44,6 +44,7 @@ mod lower;
 mod overflow;
 mod refuse;
 mod rewrite;
+mod select_place;
 mod session;
 pub(crate) mod tile_function;
 mod uuids;
@@ -56,6 +57,7 @@ pub(crate) use computable::{check_expressions, simplified_events, simplify_or_ke
 pub(crate) use hidden::{node_name, strip_casts};
 pub(crate) use links::check_on_types;
 pub use overflow::IntegersDoNotWrap;
+pub(crate) use select_place::SelectPlace;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use uuids::UuidColumns;
 pub(crate) use written::{ColumnNames, sql_of};

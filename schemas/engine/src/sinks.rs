@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use definitions::{Diagnostic, Diagnostics, SinkDefinition, StreamDefinition};
+use definitions::{Diagnostics, SinkDefinition, StreamDefinition};
 use types::sql_errors::constants_as_sql;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
@@ -34,7 +34,7 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, node_name, planning_session, simplify_or_keep,
+    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, node_name, planning_session, simplify_or_keep,
     unstable_function,
 };
 use crate::steps::Step;
@@ -338,14 +338,8 @@ pub(crate) fn check_names(output: &Schema) -> Result<()> {
 
 /// An error at its place in the file, or at the beginning of the SELECT.
 fn at(sink: &SinkDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
-    let (line, column) = match span {
-        Some(span) if span.start.line <= 1 => (sink.select_line, sink.select_column + (span.start.column.max(1) as usize) - 1),
-        Some(span) => (sink.select_line + span.start.line as usize - 1, span.start.column.max(1) as usize),
-        None => (sink.select_line, sink.select_column),
-    };
-    let diagnostic = Diagnostic::error(line, column, format!("sink \"{}\": {}", sink.name, error.message()));
-    let diagnostic = Diagnostic { help: error.fact("help").map(str::to_owned), ..diagnostic };
-    Diagnostics(vec![diagnostic.in_file(sink.origin.file.as_deref())])
+    let select = SelectPlace { line: sink.select_line, column: sink.select_column };
+    SelectOwner::Sink.diagnostics(&sink.name, &sink.origin, select.at_span(span), error)
 }
 
 #[cfg(test)]

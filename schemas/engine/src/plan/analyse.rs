@@ -287,9 +287,6 @@ fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
 }
 
 fn at_span(view: &ViewDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
-    let (line, column) = match span {
-        Some(span) => refuse::place(view, span.start.line, span.start.column),
-        None => (view.select_line, view.select_column),
-    };
+    let (line, column) = refuse::select_place(view).at_span(span);
     refuse::one(view, line, column, error.message())
 }

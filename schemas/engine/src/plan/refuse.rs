@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
+use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
 
@@ -49,10 +50,9 @@ pub(super) fn relations(query: &Query) -> Vec<String> {
     relations.0
 }
 
-/// Converts a position in the SELECT's text to a position in its file.
-pub(super) fn place(view: &ViewDefinition, line: u64, column: u64) -> (usize, usize) {
-    let (line, column) = (line.max(1) as usize, column.max(1) as usize);
-    if line == 1 { (view.select_line, view.select_column + column - 1) } else { (view.select_line + line - 1, column) }
+/// Where a view's SELECT begins in its file.
+pub(super) fn select_place(view: &ViewDefinition) -> SelectPlace {
+    SelectPlace { line: view.select_line, column: view.select_column }
 }
 
 /// Returns diagnostics with a single error.
@@ -73,7 +73,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn refuse(&mut self, at: &dyn SpannedAt, message: impl Into<String>, help: &str) {
         let start = at.start();
-        let (line, column) = place(self.view, start.0, start.1);
+        let (line, column) = select_place(self.view).at(start.0, start.1);
         self.found.push(diagnostic(self.view, line, column, &message.into()).help(help));
     }
 

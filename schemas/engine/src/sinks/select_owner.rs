@@ -1,5 +1,6 @@
 //! Errors about what a sink or an alert cannot read: they say what it can.
 
+use definitions::{Diagnostic, Diagnostics, Origin};
 use types::Error;
 use types::sql_errors::unknown_relation;
 use types::suggest::expected;
@@ -14,6 +15,17 @@ pub(crate) enum SelectOwner {
 }
 
 impl SelectOwner {
+    /// Returns an error of the sink or alert `name` as diagnostics.
+    pub(crate) fn diagnostics(self, name: &str, origin: &Origin, (line, column): (usize, usize), error: &Error) -> Diagnostics {
+        let owner = match self {
+            SelectOwner::Sink => "sink",
+            SelectOwner::Alert => "alert",
+        };
+        let diagnostic = Diagnostic::error(line, column, format!("{owner} \"{name}\": {}", error.message()));
+        let diagnostic = Diagnostic { help: error.fact("help").map(str::to_owned), ..diagnostic };
+        Diagnostics(vec![diagnostic.in_file(origin.file.as_deref())])
+    }
+
     /// Returns DataFusion's error about the SELECT, with what the project knows of a name that cannot be read.
     pub(crate) fn refused(self, error: Error, sources: Sources<'_>) -> Error {
         if error.message().starts_with("aggregate functions are not allowed in") {

@@ -42,7 +42,7 @@ impl Planner {
             Some(argument) => error.message().replace(CAST, &CAST.replace("..", argument)),
             None => error.message().to_owned(),
         };
-        let (line, column) = refuse::place(view, call.line, call.column);
+        let (line, column) = refuse::select_place(view).at(call.line, call.column);
         refuse::one(view, line, column, &message)
     }
 
