@@ -63,7 +63,7 @@ pub use node::Node;
 pub use query_runtime::CATALOG;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use scoring::{EventOutcome, RepeatedEvent, ScoreMeta, Scored, Scorer, StoredEvent};
-pub use sockets::{allowed_connections, tune_socket};
+pub use sockets::{ClientListener, allowed_connections, tune_socket};
 pub use sql::params as parameters;
 pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, array_items, parse_as_of, views_read};
 pub use value_errors::{OnValueError, ValueError};

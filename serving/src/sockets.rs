@@ -1,16 +1,83 @@
 //! What every protocol asks of the system for its connections.
 
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
-use types::open_files;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use types::{Error, Result, open_files};
 
 /// After this time without a byte, the system asks whether the other side is still there, and how often until it gives
 /// up.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
+/// After an error of the system (no file handles, say) nothing is accepted for this time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An address at which clients of a protocol connect. Connections made before [`ClientListener::accept`] wait.
+#[derive(Debug)]
+pub struct ClientListener {
+    listener: StdListener,
+    pub address: SocketAddr,
+    protocol: &'static str,
+}
+
+impl ClientListener {
+    /// Listens at `address` (port 0: any free one).
+    ///
+    /// Errors: `Unavailable` when it cannot be listened on.
+    pub fn bind(address: SocketAddr, protocol: &'static str) -> Result<ClientListener> {
+        let cannot = |error: std::io::Error| {
+            Error::unavailable(format!("cannot listen for {protocol} clients")).with("address", address).caused_by(error)
+        };
+        let listener = StdListener::bind(address).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        Ok(ClientListener { listener, address, protocol })
+    }
+
+    /// Answers connections until `stop`, at most `places` at a time; then waits for those that are being answered. A
+    /// connection without a place is closed, and `refused` called.
+    pub async fn accept<F>(self, places: usize, stop: &CancellationToken, answer: impl Fn(TcpStream) -> F, refused: impl Fn()) -> Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::from_std(self.listener)?;
+        let (places, tasks) = (Arc::new(Semaphore::new(places)), TaskTracker::new());
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    tracing::warn!(%error, "a {} connection was not accepted", self.protocol);
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                refused();
+                continue;
+            };
+            let answering = answer(socket);
+            tasks.spawn(async move {
+                answering.await;
+                drop(place);
+            });
+        }
+        drop(listener);
+        tasks.close();
+        tasks.wait().await;
+        Ok(())
+    }
+}
 
 /// Answers go out at once, and a client that has vanished (its machine lost power, say) is noticed within two minutes.
 pub fn tune_socket(socket: &TcpStream) {
@@ -32,7 +99,44 @@ pub fn allowed_connections(wanted: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_without_a_place_is_closed_and_one_with_a_place_is_waited_for() {
+        let listener = ClientListener::bind(([127, 0, 0, 1], 0).into(), "test").unwrap();
+        let (address, stop) = (listener.address, CancellationToken::new());
+        let (may_end, refusals) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let ended = may_end.clone();
+        let answer = move |mut socket: TcpStream| {
+            let ended = ended.clone();
+            async move {
+                socket.write_all(b"a").await.unwrap();
+                ended.acquire().await.unwrap().forget();
+            }
+        };
+        let (counted, stopped) = (refusals.clone(), stop.clone());
+        let refused = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let task = tokio::spawn(async move { listener.accept(1, &stopped, answer, refused).await });
+        let mut first = TcpStream::connect(address).await.unwrap();
+        assert_eq!(first.read_u8().await.unwrap(), b'a');
+        let mut second = TcpStream::connect(address).await.unwrap();
+        assert!(second.read_u8().await.is_err(), "the second client has no place");
+        assert_eq!(refusals.load(Ordering::Relaxed), 1);
+
+        stop.cancel();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!task.is_finished(), "the first client is not waited for");
+        may_end.add_permits(1);
+        task.await.unwrap().unwrap();
+    }
 
     #[tokio::test]
     async fn a_connection_asks_whether_its_client_is_still_there() {

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 
 use access::may_listen;
+use serving::ClientListener;
 use serving::http::{BoundListener, Protection, listen};
 use types::{Error, Result};
 
@@ -14,8 +15,8 @@ use crate::installation::Installation;
 /// What a process with a node listens with.
 pub(super) struct Listeners {
     pub(super) http: BoundListener,
-    pub(super) postgres: Option<postgres_wire::BoundListener>,
-    pub(super) flight: Option<flight_sql::BoundListener>,
+    pub(super) postgres: Option<ClientListener>,
+    pub(super) flight: Option<ClientListener>,
 }
 
 impl Listeners {

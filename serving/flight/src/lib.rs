@@ -35,5 +35,5 @@ mod status;
 mod tickets;
 
 pub use answering::META;
-pub use listen::{BoundListener, listen, serve};
+pub use listen::{listen, serve};
 pub use statements::AS_OF;

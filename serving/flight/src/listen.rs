@@ -2,7 +2,7 @@
 //! asks nothing at first, or no longer answers, is closed.
 
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serving::http::Protection;
-use serving::{Node, allowed_connections, tune_socket};
+use serving::{ClientListener, Node, allowed_connections, tune_socket};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::codegen::Service as _;
-use tracing::{debug, info, warn};
-use types::{Error, Result, threads};
+use tracing::{debug, info};
+use types::{Result, threads};
 
 use crate::login::caller;
 use crate::service::Service;
@@ -46,30 +44,16 @@ const HEADER_BYTES: u32 = 64 << 10;
 const MESSAGE_BYTES: usize = 4 << 20;
 /// What HTTP/2 names itself in TLS: gRPC clients accept nothing else.
 const ALPN: &[u8] = b"h2";
-/// After an error of the system (no file handles, say) nothing is accepted for this time.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// An address that is listened on. Connections made before [`serve`] wait.
-#[derive(Debug)]
-pub struct BoundListener {
-    listener: StdListener,
-    pub address: SocketAddr,
-}
 
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub fn listen(address: SocketAddr) -> Result<BoundListener> {
-    let cannot =
-        |error: std::io::Error| Error::unavailable("cannot listen for Flight SQL clients").with("address", address).caused_by(error);
-    let listener = StdListener::bind(address).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    Ok(BoundListener { listener, address })
+pub fn listen(address: SocketAddr) -> Result<ClientListener> {
+    ClientListener::bind(address, "Flight SQL")
 }
 
 /// Answers until `stop`; then answers under way are finished. The task is to be waited for.
-pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
+pub fn serve(node: Node, protection: &Protection, bound: ClientListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     let connection = Connection {
         calls: FlightServiceServer::new(Service::new(node)).max_decoding_message_size(MESSAGE_BYTES),
         authenticator: protection.authenticator.clone(),
@@ -78,36 +62,13 @@ pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: Ca
     };
     info!(address = %bound.address, tls = protection.tls.is_some(), "answering Flight SQL clients");
     // Everything a client asks is SQL: its connection is answered where that is.
-    threads::QUESTIONS.spawn(async move { accept(bound.listener, connection).await })
+    threads::QUESTIONS.spawn(async move { accept(bound, connection).await })
 }
 
-async fn accept(listener: StdListener, connection: Connection) -> Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let (places, tasks) = (Arc::new(Semaphore::new(allowed_connections(CONNECTIONS))), TaskTracker::new());
-    loop {
-        let accepted = tokio::select! {
-            () = connection.stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                warn!(%error, "a Flight SQL connection was not accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        // Without a place for another client it is closed here.
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            metrics::counter!("basestream_serving_flight_refused_total").increment(1);
-            continue;
-        };
-        tasks.spawn(connection.clone().answer(socket, place));
-    }
-    drop(listener);
-    tasks.close();
-    tasks.wait().await;
-    Ok(())
+async fn accept(bound: ClientListener, connection: Connection) -> Result<()> {
+    let stop = connection.stop.clone();
+    let refused = || metrics::counter!("basestream_serving_flight_refused_total").increment(1);
+    bound.accept(allowed_connections(CONNECTIONS), &stop, move |socket| connection.clone().answer(socket), refused).await
 }
 
 /// What a connection is answered with.
@@ -120,7 +81,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn answer(self, socket: TcpStream, _place: OwnedSemaphorePermit) {
+    async fn answer(self, socket: TcpStream) {
         let connections = metrics::gauge!("basestream_serving_flight_connections");
         connections.increment(1.0);
         let has_asked = Arc::new(AtomicBool::new(false));

@@ -38,7 +38,7 @@ mod session;
 mod startup;
 mod statement;
 
-pub use server::{BoundListener, listen, serve};
+pub use server::{listen, serve};
 
 /// The version that is reported to clients. It decides what they ask of the catalog.
 const SERVER_VERSION: &str = "15.0";

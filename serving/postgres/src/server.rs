@@ -1,24 +1,23 @@
 //! Accepts connections, and lets no more of them in than can be answered.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use access::tls::ServerTls;
 use access::{Action, Authenticator, Object, Principal, may};
 use bytes::BytesMut;
 use serving::http::Protection;
-use serving::{Node, allowed_connections, tune_socket};
+use serving::{ClientListener, Node, allowed_connections, tune_socket};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
-use types::{Error, Result, threads};
+use tracing::{debug, info};
+use types::{Result, threads};
 
 use crate::cancel::Cancels;
 use crate::connection::{Buffers, Connection};
@@ -33,33 +32,19 @@ use crate::startup::{CLOSE_TIME, Client, Greeted, STARTUP_TIME, Stream, Unwelcom
 const SOCKETS_PER_CLIENT: usize = 2;
 /// The metadata of this many principals that may not read every table is kept: their tables keep their OIDs.
 const MAX_LIMITED: usize = 64;
-/// After an error of the system (no file handles, say) nothing is accepted for this time.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// An address that is listened on. Connections made before [`serve`] wait.
-#[derive(Debug)]
-pub struct BoundListener {
-    listener: StdListener,
-    pub address: SocketAddr,
-}
 
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub fn listen(address: SocketAddr) -> Result<BoundListener> {
-    let cannot =
-        |error: std::io::Error| Error::unavailable("cannot listen for PostgreSQL clients").with("address", address).caused_by(error);
-    let listener = StdListener::bind(address).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    Ok(BoundListener { listener, address })
+pub fn listen(address: SocketAddr) -> Result<ClientListener> {
+    ClientListener::bind(address, "PostgreSQL")
 }
 
 /// Answers until `stop`; then what is being answered is finished, and clients that ask nothing are let go. The task is
 /// to be waited for.
 ///
 /// Errors: when the tables of PostgreSQL's catalog cannot be made.
-pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
+pub fn serve(node: Node, protection: &Protection, bound: ClientListener, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {
     let most = allowed_connections(SOCKETS_PER_CLIENT * node.limits().postgres_connections) / SOCKETS_PER_CLIENT;
     let server = Arc::new(Server {
         query_engine: QueryEngine { metadata: Metadata::new(node.clone())?, node },
@@ -73,7 +58,7 @@ pub fn serve(node: Node, protection: &Protection, bound: BoundListener, stop: Ca
     });
     info!(address = %bound.address, "answering PostgreSQL clients");
     // Everything a client asks is SQL: its connection is answered where that is.
-    Ok(threads::QUESTIONS.spawn(async move { server.accept(bound.listener).await }))
+    Ok(threads::QUESTIONS.spawn(async move { server.accept(bound).await }))
 }
 
 struct Server {
@@ -90,39 +75,20 @@ struct Server {
 }
 
 impl Server {
-    async fn accept(self: Arc<Self>, listener: StdListener) -> Result<()> {
-        let listener = TcpListener::from_std(listener)?;
-        let (sockets, tasks) = (Arc::new(Semaphore::new(SOCKETS_PER_CLIENT * self.most)), TaskTracker::new());
-        loop {
-            let accepted = tokio::select! {
-                () = self.stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            let socket = match accepted {
-                Ok((socket, _)) => socket,
-                Err(error) => {
-                    warn!(%error, "a PostgreSQL connection was not accepted");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            // Without room for another socket it is closed here.
-            let Ok(permit) = sockets.clone().try_acquire_owned() else { continue };
+    async fn accept(self: Arc<Self>, bound: ClientListener) -> Result<()> {
+        let answer = |socket: TcpStream| {
             let server = self.clone();
-            tasks.spawn(async move {
-                let ended = tokio::spawn(async move { server.answer(socket, permit).await }).await;
+            async move {
+                let ended = tokio::spawn(async move { server.answer(socket).await }).await;
                 if ended.is_err_and(|error| error.is_panic()) {
                     tracing::error!("a PostgreSQL connection panicked");
                 }
-            });
-        }
-        drop(listener);
-        tasks.close();
-        tasks.wait().await;
-        Ok(())
+            }
+        };
+        bound.accept(SOCKETS_PER_CLIENT * self.most, &self.stop, answer, || ()).await
     }
 
-    async fn answer(&self, socket: TcpStream, _permit: OwnedSemaphorePermit) {
+    async fn answer(&self, socket: TcpStream) {
         tune_socket(&socket);
         match self.let_in(socket).await {
             Ok((connection, _place)) => {
