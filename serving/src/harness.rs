@@ -31,6 +31,10 @@ use crate::follower::Follower;
 use crate::query_context::QueryContext;
 use crate::{Node, NodeSettings, ServingClock, WantedViews};
 
+mod silent_log;
+
+pub(crate) use silent_log::SilentLog;
+
 pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, \
     status TEXT NOT NULL) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device')";
 pub(crate) const VELOCITY: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d') AS SELECT device, count(*) AS n, sum(amount) AS amount, \

@@ -1,12 +1,10 @@
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use catalog::DefinitionKind;
-use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use serde_json::{Value, json};
-use types::vector::Offset;
 use types::{ErrorKind, Result};
 
-use crate::harness::{Harness, NOW, event};
+use crate::harness::{Harness, NOW, SilentLog, event};
 use crate::json::rows;
 use crate::{Node, views_read};
 
@@ -256,45 +254,10 @@ async fn the_catalog_can_be_asked() {
     assert_eq!(lines(&harness, "SELECT * FROM basestream.system.runs r JOIN public.totals t ON true").await.len(), 0);
 }
 
-/// A log that does not answer.
-#[derive(Debug)]
-struct Silent;
-
-fn silence<T>() -> Result<T> {
-    Err(types::Error::unavailable("the log does not answer"))
-}
-
-#[async_trait::async_trait]
-impl Log for Silent {
-    async fn create_topic(&self, _: &str, _: u32) -> Result<u32> {
-        silence()
-    }
-
-    async fn bounds(&self, _: &str) -> Result<Vec<PartitionBounds>> {
-        silence()
-    }
-
-    async fn identity(&self, _: &str) -> Result<String> {
-        silence()
-    }
-
-    async fn append(&self, _: &str, _: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
-        silence()
-    }
-
-    async fn read(&self, _: &TopicPartition, _: Offset, _: usize) -> Result<Fetched> {
-        silence()
-    }
-
-    async fn subscribe(&self, _: Subscription) -> Result<Consumer> {
-        silence()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_reported_while_the_log_does_not_answer() {
     let harness = Harness::filled().await;
-    harness.node.attach_log(std::sync::Arc::new(Silent));
+    harness.node.attach_log(std::sync::Arc::new(SilentLog::default()));
     assert_eq!(
         lines(&harness, "SELECT partition, next_offset, end_offset, lag FROM system.partitions").await,
         [
