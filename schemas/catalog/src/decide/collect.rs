@@ -20,7 +20,8 @@ use types::tiles::Micros;
 use types::uuid_text;
 use types::vector::Vector;
 
-/// The minimum time to keep a superseded snapshot: a query may have read the catalog just before, and pins only later.
+/// The minimum time to keep what readers of an earlier state may still read: a snapshot that was replaced or whose
+/// version was retired, or a superseded file. A query may have read the catalog just before, and pins only later.
 pub(crate) const GRACE: Duration = Duration::from_secs(10 * 60);
 
 /// What a collection would do.
@@ -78,10 +79,10 @@ pub fn collectable(state: &CatalogState, reads: &StreamsRead, retention: &BTreeM
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
     let (marked_for_deletion, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.marked_for_deletion);
     let mark_for_deletion = named.into_iter().filter(|file| match file.kind {
-        FileKind::Snapshot | FileKind::Manifest => need.is_superseded(file, &withdrawn),
+        FileKind::Snapshot | FileKind::Manifest => need.is_replaced_snapshot(file, &withdrawn),
         FileKind::States => need.is_published_everywhere(file),
         FileKind::Archive | FileKind::DeadLetters => need.is_past_retention(file),
-        FileKind::Superseded => need.is_left_behind(file),
+        FileKind::Superseded => need.is_superseded_and_unread(file),
     });
     CollectionPlan {
         revision: state.revision,
@@ -138,7 +139,7 @@ impl<'s> FileNeeds<'s> {
 
     /// True for a snapshot file whose run is neither in progress nor published, and that no pinned query can still
     /// read.
-    fn is_superseded(&self, file: &FileRecord, withdrawn: &HashSet<Uuid>) -> bool {
+    fn is_replaced_snapshot(&self, file: &FileRecord, withdrawn: &HashSet<Uuid>) -> bool {
         let Some(run) = file.run else { return false };
         if withdrawn.contains(&run) {
             return true;
@@ -210,8 +211,8 @@ impl<'s> FileNeeds<'s> {
         let grace_passed = retired_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
         let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
-        let is_left_behind = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
-        !is_live && grace_passed && !is_run_pending && (self.pins.iter().all(is_past) || is_left_behind)
+        let no_earlier_reader = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
+        !is_live && grace_passed && !is_run_pending && (self.pins.iter().all(is_past) || no_earlier_reader)
     }
 
     /// True if no reader of a state from before `time` is left. A long reader pins everything.
@@ -252,7 +253,7 @@ impl<'s> FileNeeds<'s> {
 
     /// True for a file whose rows are in another one now, if no reader of a state before that is left: what began
     /// before is done, and what every pin depends on begins after the file. (A pin that holds everything is at 0.)
-    fn is_left_behind(&self, file: &FileRecord) -> bool {
+    fn is_superseded_and_unread(&self, file: &FileRecord) -> bool {
         let (Some(switched_at), Some(checkpoint)) = (file.run.and_then(made_at), self.checkpoint_of(file)) else { return false };
         let grace_ends_at = switched_at.saturating_add(GRACE.as_micros() as Micros);
         let mut running = self.state.runs.iter().filter(|run| run.status == RunStatus::Running);
