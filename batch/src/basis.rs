@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionStatus};
 use committed::registry::LiveView;
-use storage::{Manifest, Tier};
+use storage::Manifest;
 use types::Strategy;
-use types::tiles::{EdgesFrom, Floors, Level, Micros, micros};
+use types::tiles::{CLOCKS_DIFFER, EdgesFrom, Floors, Level, Micros, micros};
 use types::vector::Vector;
 
 use crate::mode::RunMode;
-
-/// The clocks of processes may differ by this much.
-pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
 /// What a run makes its snapshot from.
 pub(crate) enum Basis {
@@ -117,25 +114,6 @@ pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -
     let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
     let before = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.start < cut.get(&gap.partition));
     before.count() as u64
-}
-
-/// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.
-///
-/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So
-/// each tier is larger than all newer ones together, there are few of them, and a row is written again only when its
-/// tier has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because
-/// what has expired in it takes room until then.
-pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
-    let bytes: Vec<i64> = tiers.iter().map(|tier| tier.bytes()).collect();
-    (0..bytes.len().saturating_sub(1)).find(|place| {
-        let newer: i64 = bytes[place + 1..].iter().sum();
-        if *place == 0 { newer.saturating_mul(2) >= bytes[0] } else { newer >= bytes[*place] }
-    })
-}
-
-/// Whether everything that a tier held when it was pruned may have expired by `t`.
-pub(crate) fn is_outlived(tier: &Tier, view: &LiveView, t: Micros) -> bool {
-    tier.pruned_at.zip(view.plan.oldest_kept(t)).is_some_and(|(pruned_at, oldest)| pruned_at < oldest)
 }
 
 /// Returns, per side, the later time: before it, some tier of a snapshot may have left out events.

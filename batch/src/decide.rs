@@ -1,5 +1,5 @@
-//! Decides what a run recomputes, what it reads, and what its publication changes. All are pure functions of a
-//! catalog state.
+//! Decides which version of a view a run recomputes, up to where it reads, and what its publication changes. All are
+//! pure functions of a catalog state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,9 @@ use committed::names::{live_names, no_view};
 use committed::registry::LiveView;
 use storage::{Manifest, MaterialisedJoin};
 use types::files::FileRecord;
-use types::tiles::{EdgesFrom, Floors, Micros, micros};
+use types::tiles::{CLOCKS_DIFFER, EdgesFrom, Floors, Micros, micros};
 use types::vector::Vector;
 use types::{Error, Result};
-
-use crate::basis::CLOCKS_DIFFER;
-use crate::layer::RunSettings;
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
 /// for it; then the one that is served.
@@ -85,22 +82,6 @@ fn not_before_join(t: Micros, joined: Option<&MaterialisedJoin>) -> Micros {
 fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> {
     let of_view = state.partitions.values().filter(|partition| streams.contains(&partition.id.stream));
     of_view.filter_map(|partition| partition.max_event_time).max()
-}
-
-/// Returns the number of buckets for states of this many events: a power of two, at most 256.
-pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
-    (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
-}
-
-/// From this many events in each on, buckets are worth being written in parallel.
-const PARALLEL_EVENTS: u64 = 65_536;
-
-/// Returns the number of buckets for a tier that is added to a snapshot of this many `parts`. A delta of a tenth of a
-/// snapshot has so few events that they would be sorted and written by one thread: it has a bucket for each, but no
-/// more than the snapshot has parts.
-pub(crate) fn delta_bucket_count(events: i64, settings: &RunSettings, parts: u32) -> u32 {
-    let in_parallel = (events.max(0) as u64 / PARALLEL_EVENTS).clamp(1, settings.thread_count() as u64).next_power_of_two();
-    bucket_count(events, settings.events_per_bucket).max(parts.min(in_parallel as u32))
 }
 
 /// Makes a version that was being built the served one in the same transaction. Its predecessor is kept for `keep_old`.

@@ -11,7 +11,8 @@ use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
-use crate::decide::{RunInputs, RunTime, bucket_count, version_to_run};
+use crate::bucket_count::bucket_count;
+use crate::decide::{RunInputs, RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};

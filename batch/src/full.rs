@@ -7,8 +7,8 @@ use types::Result;
 use types::files::FileRecord;
 
 use crate::attempt::{Attempt, NewSnapshot};
+use crate::bucket_count::bucket_count;
 use crate::bucket_partitioner::BucketRows;
-use crate::decide::bucket_count;
 use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::progress::EventsRead;

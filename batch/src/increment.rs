@@ -21,9 +21,10 @@ use types::tiles::{EdgesFrom, Micros};
 use types::{ErrorKind, Result};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
+use crate::basis::{greater, is_lost, later};
+use crate::bucket_count::delta_bucket_count;
 use crate::bucket_partitioner::BucketRows;
-use crate::decide::delta_bucket_count;
+use crate::due_tiers::{first_due, is_outlived};
 use crate::join::{CopiedTier, LocalTier};
 use crate::layer::RunContext;
 use crate::linked::{LinkedRun, is_join_due};
@@ -121,15 +122,6 @@ pub(crate) fn is_nothing_new(
 ) -> bool {
     let has_lost_part = before.joined.iter().flat_map(|joined| &joined.files).any(|file| is_lost(state, &file.path));
     checkpoints.is_empty() && !has_lost_part && !is_outlived(&before.base, view, t) && !is_join_due(view, before.joined.as_ref(), t)
-}
-
-/// The place of the oldest tier that a run at `t` merges with all newer ones; after the last tier if none is due.
-pub(crate) fn first_due(before: &Manifest, view: &LiveView, t: Micros) -> usize {
-    if is_outlived(&before.base, view, t) {
-        return 0;
-    }
-    let tiers: Vec<&Tier> = before.tiers().collect();
-    first_to_merge(&tiers).unwrap_or(tiers.len())
 }
 
 /// What the recomputation left out that is the base of all snapshots since.

@@ -37,11 +37,13 @@
 mod attempt;
 mod backtest;
 mod basis;
+mod bucket_count;
 mod bucket_partitioner;
 mod bucket_sort;
 mod compact;
 mod compare;
 mod decide;
+mod due_tiers;
 mod events;
 mod external_sort;
 mod from_checkpoints;

@@ -2,12 +2,11 @@
 //! pure functions of a catalog state.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of, checkpoints_after};
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
-use types::tiles::Micros;
+use types::tiles::{CLOCKS_DIFFER, Micros, micros};
 use types::vector::Vector;
 use uuid::Uuid;
 
@@ -16,9 +15,6 @@ use crate::registry::LiveView;
 /// A serving node computes the states of at most this many archived events for itself: about a second of work, for
 /// which every other view waits. A version that needs more is built by a run.
 pub const MAX_REBUILT_EVENTS: i64 = 500_000;
-
-/// The clocks of the process that defines a view and of a worker may differ by this much.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
 /// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were
 /// read.
@@ -57,7 +53,7 @@ pub fn split_lacking<'s>(
     known: &Lacking,
     checkpoints: Vec<&'s CheckpointRecord>,
 ) -> SplitCheckpoints<'s> {
-    let certain = defined_at(state, view).saturating_sub(CLOCKS_DIFFER.as_micros() as Micros);
+    let certain = defined_at(state, view).saturating_sub(micros(CLOCKS_DIFFER));
     let is_older = |checkpoint: &CheckpointRecord| {
         checkpoint.sealed_at() < certain && states_objects(state, checkpoint).all(|file| is_first(file, checkpoint))
     };

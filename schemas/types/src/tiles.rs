@@ -20,6 +20,9 @@ pub fn micros(length: Duration) -> Micros {
     Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
 }
 
+/// The clocks of two processes may differ by this much.
+pub const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
+
 /// The current time, passed in by the caller so that code that depends on it can be simulated.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
