@@ -7,7 +7,7 @@
 //! | `<view>__batch`, `<view>__speed` | the kept states: the snapshot's, and those after its cut |
 //! | `<linked view>__batch` | its join as of the snapshot's cut; the kept edges, of all layers, are `<linked view>__edges` |
 //! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then; `*` has no system columns |
-//! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover`, `view_errors`, `sinks` |
+//! | `system.*` | what the node knows of itself: one table for each of `system::SystemTable` |
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -407,3 +407,6 @@ fn handover(state: &CatalogState) -> Result<RecordBatch> {
         .truth("balanced", &rows, |(_, range)| Some(range.is_balanced()))
         .batch()
 }
+
+#[cfg(test)]
+mod tests;
