@@ -152,7 +152,7 @@ impl Installation {
 
     /// Returns where and how ids are remembered for deduplication.
     pub fn dedup(&self) -> speed::DedupSettings {
-        let folder = self.settings.cache_dir().join("dedup");
+        let folder = self.settings.ids_parent_dir().join("dedup");
         speed::DedupSettings { memory_bytes: to_usize(self.settings.speed.dedup_memory), folder }
     }
 

@@ -37,7 +37,7 @@ pub const FILE_NAME: &str = "basestream.toml";
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The folder of the file, which also holds `streams/` and `views/`. Absolute.
+    /// The folder of the file, which also holds `streams/`, `views/`, `sinks/`, `alerts/` and `parameters/`. Absolute.
     #[serde(skip)]
     pub project: PathBuf,
     pub storage: StorageSettings,
@@ -166,7 +166,7 @@ pub struct BatchSettings {
     /// time. Default: `30s`.
     #[serde(deserialize_with = "fields::duration")]
     pub lease: Duration,
-    /// How often the scheduler deletes files that are no longer needed. Default: `1m`.
+    /// How often the scheduler compacts the archive and deletes files that are no longer needed. Default: `1m`.
     #[serde(deserialize_with = "fields::duration")]
     pub collect_every: Duration,
 }
@@ -175,7 +175,8 @@ pub struct BatchSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerSettings {
-    /// The most batch runs at a time of one process. Each may use `batch.memory_limit` and `batch.threads`. Default: 1.
+    /// The most batch runs at a time of one process. Each has its part of `batch.memory_limit` and may use
+    /// `batch.threads`. Default: 1.
     #[serde(deserialize_with = "fields::workers")]
     pub max_concurrent_runs: u32,
     /// Where `basestream scheduler` answers `/healthz`, `/readyz` and `/metrics`, `host:port`. Default: absent or
@@ -191,12 +192,12 @@ pub struct ServingSettings {
     /// The address of the HTTP server, `host:port`. Default: `127.0.0.1:8080`.
     #[serde(deserialize_with = "fields::address")]
     pub http: String,
-    /// The address at which PostgreSQL clients are answered, `host:port`, of this machine. Default: absent or empty,
-    /// none.
+    /// The address at which PostgreSQL clients are answered, `host:port`; of this machine unless `auth.required` is
+    /// set. Default: absent or empty, none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub postgres: Option<String>,
-    /// The address at which Arrow Flight SQL clients are answered, `host:port`, of this machine. Default: absent or
-    /// empty, none.
+    /// The address at which Arrow Flight SQL clients are answered, `host:port`; of this machine unless `auth.required`
+    /// is set. Default: absent or empty, none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub flight: Option<String>,
     /// What nodes answer from: `stream`, also what workers of other processes have not committed yet, or `committed`.
@@ -222,7 +223,8 @@ pub struct ServingSettings {
     /// Default: `60s`.
     #[serde(deserialize_with = "fields::duration")]
     pub lease: Duration,
-    /// The folder for local copies of snapshots. Default: absent or empty, the system's temporary folder.
+    /// The folder for local copies of snapshots, what queries spill and remembered ids. Default: absent or empty, the
+    /// system's temporary folder; for remembered ids ([`Settings::ids_parent_dir`]) one of the project.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
     /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
@@ -335,8 +337,8 @@ impl Settings {
         lines
     }
 
-    /// Returns the folder of local copies: the configured one, or the project's.
-    pub fn cache_dir(&self) -> PathBuf {
+    /// Returns the folder in which remembered ids get one of their own: `serving.cache_dir`, or the project's.
+    pub fn ids_parent_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
     }
 }
