@@ -108,12 +108,7 @@ impl Cursors {
 
     fn room(&self, known: &Known, principal: &Principal) -> Result<()> {
         let of_principal = known.open.values().filter(|open| open.principal.name == principal.name).count();
-        if of_principal < self.0.per_principal && known.open.len() < MAX_OPEN {
-            return Ok(());
-        }
-        Err(Error::busy("too many answers in pages are open: read them to their end, or end them with DELETE /v1/sql/cursors/{cursor}")
-            .with("limit", "serving.limits.cursors_per_principal")
-            .with("open", of_principal))
+        has_room(of_principal, self.0.per_principal, known.open.len())
     }
 
     /// Answers the page that a cursor is for.
@@ -156,6 +151,20 @@ impl Cursors {
     fn end(&self, id: Uuid, why: &'static str) {
         self.0.end(id, why);
     }
+}
+
+/// Whether a principal that has `of_principal` answers open, of `per_principal` that it may have, may open one more
+/// beside the `open` ones of all. Only the bound for each can be set.
+fn has_room(of_principal: usize, per_principal: usize, open: usize) -> Result<()> {
+    if of_principal >= per_principal {
+        let message = "too many answers in pages are open: read them to their end, or end them with DELETE /v1/sql/cursors/{cursor}";
+        return Err(Error::busy(message).with("limit", "serving.limits.cursors_per_principal").with("open", of_principal));
+    }
+    if open >= MAX_OPEN {
+        let message = "all callers together have too many answers in pages open: ask again when some have ended";
+        return Err(Error::busy(message).with("open", open));
+    }
+    Ok(())
 }
 
 impl Inner {

@@ -4,6 +4,7 @@ use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::Role;
 use serde_json::{Value, json};
 
+use super::{MAX_OPEN, has_room};
 use crate::harness::{Harness, NOW, event};
 use crate::http::Protection;
 use crate::http::tests::{Client, Reply};
@@ -120,6 +121,14 @@ async fn of_one_principal_no_more_answers_are_open_than_may_be() {
     assert_eq!(first(&client, TEN, 10).await.status, 429, "how many rows it has is not known before");
     client.send("DELETE", &format!("/v1/sql/cursors/{open}"), "", b"").await;
     assert_eq!(first(&client, TEN, 4).await.status, 200);
+}
+
+#[test]
+fn a_refusal_names_the_setting_only_if_that_was_reached() {
+    let refused = |of_principal, open| has_room(of_principal, 16, open).err().map(|error| error.fact("limit").map(str::to_owned));
+    assert_eq!(refused(15, MAX_OPEN - 1), None);
+    assert_eq!(refused(16, MAX_OPEN), Some(Some("serving.limits.cursors_per_principal".to_owned())));
+    assert_eq!(refused(15, MAX_OPEN), Some(None), "no setting allows more of all principals");
 }
 
 /// One place for queries: an answer that waits for its reader must not take it.

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::http::table;
+use crate::http::tests::Client;
+use crate::limits::ServingLimits;
 
 fn parsed() -> Value {
     serde_json::from_str(DOCUMENT).unwrap()
@@ -49,6 +51,14 @@ fn each_operation_has_the_statuses_that_every_one_has_and_each_is_a_problem() {
         }
         assert!(operation["operationId"].is_string() && operation["summary"].is_string(), "{method} {path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_says_of_its_readiness_is_described() {
+    let client = Client::limited(ServingLimits::default()).await;
+    let ready = client.send("GET", "/readyz", "", b"").await.json();
+    let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
+    assert_eq!(names(&parsed()["components"]["schemas"]["Ready"]["properties"]), names(&ready));
 }
 
 #[test]
