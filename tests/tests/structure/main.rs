@@ -1,6 +1,6 @@
 //! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, the modules of
 //! each folder import one another in one direction, public items have one path and a use, links of pages lead
-//! somewhere, and comments are not too wide.
+//! somewhere, the reference names each metric, and comments are not too wide.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,6 +9,7 @@ mod crates;
 mod graph;
 mod items;
 mod links;
+mod metrics;
 mod modules;
 mod source;
 
