@@ -122,3 +122,6 @@ pub(crate) fn optional_time<S: Serializer>(at: &Option<Micros>, serializer: S) -
         None => serializer.serialize_none(),
     }
 }
+
+#[cfg(test)]
+mod tests;
