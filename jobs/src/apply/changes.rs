@@ -425,3 +425,6 @@ pub(super) fn last_version<'a>(state: &'a CatalogState, view: &'a str) -> Option
 pub(super) fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
     of_name(state, kind, name).map(|record| record.version).max()
 }
+
+#[cfg(test)]
+mod tests;
