@@ -9,12 +9,14 @@
 //! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then; `*` has no system columns |
 //! | `system.*` | what the node knows of itself: one table for each of `system::SystemTable` |
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use access::Principal;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
+use committed::registry::LiveStream;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -22,6 +24,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
 use engine::functions::typed_texts;
 use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
@@ -59,11 +62,16 @@ mod used;
 mod view;
 mod wildcards;
 
+use column_names::ToldApart;
+
 pub use array_text::array_items;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use running::{OUT_OF_TIME, Turn};
 pub use statement::{parse_as_of, views_read};
+
+/// A query is planned at most so many times with columns of one name told apart.
+const MOST_CLASHING_NAMES: usize = 16;
 
 /// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
@@ -307,12 +315,9 @@ async fn plan_over(
     text: QueryText<'_>,
     types: &[Option<DataType>],
 ) -> Result<PlannedQuery> {
-    let mut asked = statement::read(text.sql)?;
+    let asked = statement::read(text.sql)?;
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
-    wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
-    casts::rewrite(&mut asked.statement)?;
-    let told_apart = column_names::tell_apart(&mut asked.statement);
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
@@ -321,12 +326,51 @@ async fn plan_over(
     typed_texts().into_iter().for_each(|function| session.register_udf(function));
 
     let state = session.state();
-    let plan = params::plan(&state, text.sql, asked.statement, types).await?;
+    let streams = &context.read_view.loaded.registry.streams;
+    let (plan, told_apart) = plan_statement(&state, text.sql, asked.statement, types, streams).await?;
     statement::allow(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
     let plan = column_names::named(plan, &told_apart)?;
     Ok(PlannedQuery { session, state, context, plan, uuids, columns })
+}
+
+/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.
+async fn plan_statement(
+    state: &SessionState,
+    sql: &str,
+    statement: Statement,
+    types: &[Option<DataType>],
+    streams: &BTreeMap<Arc<str>, LiveStream>,
+) -> Result<(LogicalPlan, ToldApart)> {
+    let mut refusal = match params::plan(state, sql, rewritten(statement, streams)?, types).await {
+        Ok(plan) => return Ok((plan, ToldApart::default())),
+        Err(error) => error,
+    };
+    // The planner names one column at a time.
+    let mut clashing = BTreeSet::new();
+    while clashing.len() < MOST_CLASHING_NAMES
+        && let Some(name) = column_names::repeated_name(&refusal)
+        && clashing.insert(name)
+    {
+        let mut statement = rewritten(statement::read(sql)?.statement, streams)?;
+        let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
+        if told_apart.is_empty() {
+            break;
+        }
+        match params::plan(state, sql, statement, types).await {
+            Ok(plan) => return Ok((plan, told_apart)),
+            Err(error) => refusal = told_apart.explained(error),
+        }
+    }
+    Err(refusal)
+}
+
+/// The statement as the planner understands it.
+fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>) -> Result<Statement> {
+    wildcards::leave_out_system_columns(&mut statement, streams)?;
+    casts::rewrite(&mut statement)?;
+    Ok(statement)
 }
 
 /// Measures a query until its stream is dropped.

@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 24] = [
+const BY_MESSAGE: [(&str, &str); 25] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -60,6 +60,7 @@ const BY_MESSAGE: [(&str, &str); 24] = [
     ("there is no stream or view", "42P01"),
     ("there is no function", "42883"),
     ("two columns are called", "42701"),
+    ("several columns are called", "42702"),
     ("only queries are supported", READ_ONLY),
     ("division by zero", "22012"),
     ("a number is too large", OUT_OF_RANGE),

@@ -1,80 +1,354 @@
-//! The names of an answer's columns. DataFusion names a column without an alias after its expression, shows constants
-//! with their types, and refuses a SELECT with a column and the same one again, or cast: both have one name.
+//! The names of an answer's columns. DataFusion names a column without an alias after its expression, and shows
+//! constants with their types.
+//!
+//! It refuses a SELECT with several columns of one name, which SQL has: `n, n::text`, `n + 1, n + 1`, `n AS a, m AS a`,
+//! `v.*, n`. Such a statement is planned once more, with an alias of ours for each of them but the first, and the
+//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::IdentNormalizer;
-use datafusion::sql::sqlparser::ast::{self, Ident, SelectItem, SetExpr};
-use types::Result;
+use datafusion::sql::sqlparser::ast::{self, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, VisitorMut};
+use definitions::syntax::SyntaxNode;
 use types::sql_errors::constants_as_sql;
+use types::{Error, Result};
 
 use super::params::inner_mut;
 
-/// Gives an alias to each column that the SELECT has more than once, cast or not: `n, n::text`. Returns the columns'
-/// names by these aliases, for [`named`].
-pub(super) fn tell_apart(statement: &mut Statement) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    let Some(ast::Statement::Query(query)) = inner_mut(statement) else { return names };
-    let SetExpr::Select(select) = &mut *query.body else { return names };
-    let has_all = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
-    let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-    for (path, _) in select.projection.iter().filter_map(without_alias).filter_map(column) {
-        *counts.entry(path).or_default() += 1;
+/// How our aliases begin.
+const ALIAS: &str = "__column_";
+/// How DataFusion names what `unnest` makes.
+const UNNESTED: &str = "__unnest_placeholder";
+
+/// The name that several columns have, if that is the error.
+pub(super) fn repeated_name(error: &Error) -> Option<String> {
+    let message = error.message();
+    let rest = message.strip_prefix("two columns are called \"").and_then(|rest| rest.split_once("\": expected"));
+    let rest = rest.or_else(|| message.strip_prefix("the column \"")?.split_once("\" is in several of the tables"));
+    rest.map(|(name, _)| name.to_owned())
+}
+
+/// What [`tell_apart`] did.
+#[derive(Debug, Default)]
+pub(super) struct ToldApart {
+    /// By our aliases.
+    names: BTreeMap<String, HiddenName>,
+    /// The names that mean different columns.
+    ambiguous: BTreeSet<String>,
+}
+
+/// The name of a column in the place of which the plan has an alias of ours.
+#[derive(Debug)]
+enum HiddenName {
+    Written(String),
+    /// That of an expression without an alias, which the planner gives: its text, where the planner gives none.
+    OfExpression(String),
+}
+
+impl ToldApart {
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
-    let mut kept = BTreeSet::new();
-    for (index, item) in select.projection.iter_mut().enumerate() {
-        let Some(expr) = without_alias(item) else { continue };
-        let Some((path, is_cast)) = column(expr) else { continue };
-        let is_in_all = has_all && path.len() == 1;
-        if !is_in_all && (counts[&path] == 1 || (!is_cast && kept.insert(path.clone()))) {
-            continue;
+
+    /// The error of the statement as it was told apart: a name that is not found may be one that means several columns.
+    pub(super) fn explained(&self, error: Error) -> Error {
+        let name = error.message().strip_prefix("there is no column \"").and_then(|rest| rest.split_once('"'));
+        match name.filter(|(name, _)| self.ambiguous.contains(*name)) {
+            Some((name, _)) => ambiguous(name),
+            None => error,
         }
-        let alias = format!("__column_{index}");
-        names.extend(path.last().map(|name| (alias.clone(), name.clone())));
-        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', alias) };
     }
-    names
+
+    /// The columns' names by our aliases. `plan` has the expressions.
+    fn names_in(&self, plan: &LogicalPlan) -> Result<BTreeMap<String, String>> {
+        let mut of_expressions: BTreeMap<&str, String> = BTreeMap::new();
+        if self.names.values().any(|name| matches!(name, HiddenName::OfExpression(_))) {
+            plan.apply_with_subqueries(|node| {
+                if let LogicalPlan::Projection(projection) = node {
+                    for expr in &projection.expr {
+                        if let Expr::Alias(alias) = expr
+                            && let Some((hidden, _)) = self.names.get_key_value(&alias.name)
+                        {
+                            let (_, name) = alias.expr.qualified_name();
+                            if !name.ends_with(hidden.as_str()) && !name.contains(UNNESTED) {
+                                of_expressions.insert(hidden, name);
+                            }
+                        }
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let name = |(alias, name): (&String, &HiddenName)| {
+            let name = match name {
+                HiddenName::Written(name) => name.clone(),
+                HiddenName::OfExpression(text) => {
+                    of_expressions.get(alias.as_str()).map_or_else(|| text.clone(), |name| constants_as_sql(name))
+                }
+            };
+            (alias.clone(), name)
+        };
+        Ok(self.names.iter().map(name).collect())
+    }
 }
 
-fn without_alias(item: &SelectItem) -> Option<&ast::Expr> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => Some(expr),
-        _ => None,
+fn ambiguous(name: &str) -> Error {
+    Error::input(format!("several columns are called \"{name}\": expected different names (.. AS another) to refer to one of them"))
+}
+
+/// Gives aliases to columns of one name, in every SELECT of the statement. `clashing` are the names that the planner
+/// refused: columns of these names are also among those of a `*` beside them.
+///
+/// Errors: `Input` where ORDER BY names one of several columns.
+pub(super) fn tell_apart(statement: &mut Statement, clashing: &BTreeSet<String>) -> Result<ToldApart> {
+    let mut repeats = Repeats { clashing, told_apart: ToldApart::default(), depth: 0, outcome: Ok(()) };
+    if let Some(statement) = inner_mut(statement) {
+        let _ = statement.visit_mut(&mut repeats);
+    }
+    repeats.outcome.map(|()| repeats.told_apart)
+}
+
+struct Repeats<'a> {
+    clashing: &'a BTreeSet<String>,
+    told_apart: ToldApart,
+    /// How many queries are around what is visited.
+    depth: usize,
+    outcome: Result<()>,
+}
+
+impl VisitorMut for Repeats<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let is_outermost = self.depth == 0;
+        self.depth += 1;
+        let Query { body, order_by, .. } = query;
+        let ambiguous = self.body(body, is_outermost);
+        self.outcome = refuse_ambiguous(order_by.as_ref(), &ambiguous);
+        self.told_apart.ambiguous.extend(ambiguous);
+        if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
     }
 }
 
-/// The parts of a column's name, and whether it is cast; `None` for another expression.
-fn column(expr: &ast::Expr) -> Option<(Vec<String>, bool)> {
-    let resolved = |name: &Ident| IdentNormalizer::default().normalize(name.clone());
+impl Repeats<'_> {
+    /// Tells the columns of a query's body apart; its subqueries are visited by themselves. Returns the names that
+    /// nothing can refer to any more.
+    fn body(&mut self, body: &mut SetExpr, is_outermost: bool) -> BTreeSet<String> {
+        match body {
+            SetExpr::Select(select) => self.select(select, is_outermost),
+            // The names decide what belongs together.
+            SetExpr::SetOperation {
+                set_quantifier: SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName,
+                ..
+            } => BTreeSet::new(),
+            SetExpr::SetOperation { left, right, .. } => {
+                let mut ambiguous = self.body(left, is_outermost);
+                ambiguous.extend(self.body(right, is_outermost));
+                ambiguous
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    fn select(&mut self, select: &mut Select, is_outermost: bool) -> BTreeSet<String> {
+        let items: Vec<Option<Item>> = select.projection.iter().map(Item::from_item).collect();
+        let mut hidden = BTreeSet::new();
+        let mut ambiguous = BTreeSet::new();
+        let mut groups: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
+        for (index, item) in items.iter().enumerate() {
+            if let Some(item) = item {
+                groups.entry(&item.name).or_default().push(index);
+            }
+        }
+        for (name, group) in &groups {
+            let members: Vec<&Item> = group.iter().filter_map(|index| items[*index].as_ref()).collect();
+            let hides = hidden_in_group(&members, is_outermost);
+            if let Name::Output(name) = name
+                && hides.means_several
+            {
+                ambiguous.insert(name.clone());
+            }
+            hidden.extend(group.iter().zip(&hides.are_hidden).filter(|(_, is_hidden)| **is_hidden).map(|(index, _)| *index));
+        }
+        let has_wildcard = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+        if has_wildcard {
+            for (index, item) in items.iter().enumerate() {
+                let Some(Item { name: Name::Output(name), column, .. }) = item else { continue };
+                let is_column = column.as_ref().is_some_and(|column| is_outermost || !column.is_cast);
+                let clashes = self.clashing.contains(name);
+                // Something around a subquery may refer to any of its names.
+                if (is_outermost && is_column) || (clashes && (is_outermost || is_column)) {
+                    hidden.insert(index);
+                }
+                if is_outermost && clashes && !is_column {
+                    ambiguous.insert(name.clone());
+                }
+            }
+        }
+        for (index, (item, found)) in select.projection.iter_mut().zip(&items).enumerate() {
+            if let Some(found) = found
+                && hidden.contains(&index)
+            {
+                self.hide(item, found);
+            }
+        }
+        ambiguous
+    }
+
+    fn hide(&mut self, item: &mut SelectItem, found: &Item) {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return };
+        let alias = format!("{ALIAS}{}", self.told_apart.names.len());
+        let name = match &found.name {
+            Name::Output(name) => HiddenName::Written(name.clone()),
+            Name::Expression(_) => HiddenName::OfExpression(found.text.clone()),
+        };
+        // A copy of a deep expression takes much of the stack.
+        let expr = std::mem::replace(expr, ast::Expr::Identifier(Ident::new("")));
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias.as_str()) };
+        self.told_apart.names.insert(alias, name);
+    }
+}
+
+/// An item of a SELECT that is one column.
+struct Item {
+    name: Name,
+    text: String,
+    /// If it is a column without an alias.
+    column: Option<ColumnPath>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    /// An alias, or a column's own name.
+    Output(String),
+    /// The text of another expression, which has the same name with a cast and without.
+    Expression(String),
+}
+
+/// A column as it is written.
+struct ColumnPath {
+    parts: Vec<String>,
+    is_cast: bool,
+}
+
+impl ColumnPath {
+    fn from_expr(expr: &ast::Expr) -> Option<ColumnPath> {
+        match expr {
+            ast::Expr::Nested(expr) => ColumnPath::from_expr(expr),
+            ast::Expr::Cast { expr, .. } => ColumnPath::from_expr(expr).map(|column| ColumnPath { is_cast: true, ..column }),
+            ast::Expr::Identifier(name) => Some(ColumnPath { parts: vec![resolved(name)], is_cast: false }),
+            ast::Expr::CompoundIdentifier(parts) => Some(ColumnPath { parts: parts.iter().map(resolved).collect(), is_cast: false }),
+            _ => None,
+        }
+    }
+
+    /// Whether both may be the same column, with its table in front or without.
+    fn may_be(&self, other: &ColumnPath) -> bool {
+        self.parts.ends_with(&other.parts) || other.parts.ends_with(&self.parts)
+    }
+}
+
+impl Item {
+    fn from_item(item: &SelectItem) -> Option<Item> {
+        match item {
+            SelectItem::ExprWithAlias { expr, alias } => {
+                Some(Item { name: Name::Output(resolved(alias)), text: expr.to_string(), column: None })
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                let column = ColumnPath::from_expr(expr);
+                let name = match column.as_ref().and_then(|column| column.parts.last()) {
+                    Some(name) => Name::Output(name.clone()),
+                    None => Name::Expression(expression_text(expr)),
+                };
+                Some(Item { name, text: expr.to_string(), column })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The text of an expression without the casts and parentheses around it.
+fn expression_text(expr: &ast::Expr) -> String {
     match expr {
-        ast::Expr::Nested(expr) => column(expr),
-        ast::Expr::Cast { expr, .. } => column(expr).map(|(path, _)| (path, true)),
-        ast::Expr::Identifier(name) => Some((vec![resolved(name)], false)),
-        ast::Expr::CompoundIdentifier(parts) => Some((parts.iter().map(resolved).collect(), false)),
-        _ => None,
+        ast::Expr::Nested(inner) | ast::Expr::Cast { expr: inner, .. } => expression_text(inner),
+        other => other.to_string(),
     }
+}
+
+/// Which columns of one name get an alias of ours.
+struct HiddenInGroup {
+    are_hidden: Vec<bool>,
+    /// Whether the name meant different columns, and none of them keeps it.
+    means_several: bool,
+}
+
+fn hidden_in_group(members: &[&Item], is_outermost: bool) -> HiddenInGroup {
+    let count = members.len();
+    let columns: Option<Vec<&ColumnPath>> = members.iter().map(|item| item.column.as_ref()).collect();
+    match columns {
+        // Of different tables, several columns may have one name.
+        Some(columns) => {
+            let may_be = |at: usize, other: usize| other != at && columns[at].may_be(columns[other]);
+            let alike: Vec<Vec<usize>> = (0..count).map(|at| (0..count).filter(|other| may_be(at, *other)).collect()).collect();
+            let differs = |at: usize| !is_outermost && alike[at].iter().any(|other| columns[at].is_cast || columns[*other].is_cast);
+            let comes_later = |at: usize| columns[at].is_cast || alike[at].iter().any(|other| *other < at && !columns[*other].is_cast);
+            let are_hidden = (0..count).map(|at| !alike[at].is_empty() && (differs(at) || comes_later(at))).collect();
+            HiddenInGroup { are_hidden, means_several: (0..count).any(differs) }
+        }
+        None => {
+            let is_expression = matches!(members[0].name, Name::Expression(_));
+            let means_several = !is_expression && members.iter().any(|item| item.text != members[0].text);
+            HiddenInGroup { are_hidden: (0..count).map(|at| at > 0 || means_several).collect(), means_several }
+        }
+    }
+}
+
+/// Refuses an ORDER BY that names one of several columns.
+fn refuse_ambiguous(order_by: Option<&OrderBy>, names: &BTreeSet<String>) -> Result<()> {
+    let Some(OrderBy { kind: OrderByKind::Expressions(sorts), .. }) = order_by else { return Ok(()) };
+    for sort in sorts {
+        if let ast::Expr::Identifier(name) = &sort.expr
+            && names.contains(&resolved(name))
+        {
+            return Err(ambiguous(&resolved(name)));
+        }
+    }
+    Ok(())
+}
+
+/// A name as SQL resolves it: in lower case unless it is quoted.
+fn resolved(name: &Ident) -> String {
+    IdentNormalizer::default().normalize(name.clone())
 }
 
 /// Gives columns the names that SQL has for them: `3`, not `Int64(3)`. A column keeps DataFusion's name if another
 /// column already has the one from SQL. The columns that [`tell_apart`] renamed get their names back.
-pub(super) fn named(plan: LogicalPlan, told_apart: &BTreeMap<String, String>) -> Result<LogicalPlan> {
+pub(super) fn named(plan: LogicalPlan, told_apart: &ToldApart) -> Result<LogicalPlan> {
+    let hidden = told_apart.names_in(&plan)?;
     let columns = plan.schema().columns();
-    let name = |column: &str| told_apart.get(column).cloned().unwrap_or_else(|| constants_as_sql(column));
+    let name = |column: &str| hidden.get(column).cloned().unwrap_or_else(|| constants_as_sql(column));
     let names: Vec<String> = columns.iter().map(|column| name(&column.name)).collect();
-    let is_free = |at: usize| names.iter().filter(|name| **name == names[at]).count() == 1;
-    let may_change = |at: usize| told_apart.contains_key(&columns[at].name) || is_free(at);
-    let is_changed = |at: usize| columns[at].name != names[at] && may_change(at);
+    let is_hidden = |at: usize| hidden.contains_key(&columns[at].name);
+    let is_free = |at: usize| (0..names.len()).filter(|other| names[*other] == names[at] && !is_hidden(*other)).count() == 1;
+    let is_changed = |at: usize| columns[at].name != names[at] && (is_hidden(at) || is_free(at));
     if !(0..names.len()).any(is_changed) {
         return Ok(plan);
     }
     let shown = |at: usize| {
         let column = Expr::Column(columns[at].clone());
         let name = if is_changed(at) { &names[at] } else { &columns[at].name };
-        match told_apart.is_empty() {
+        match hidden.is_empty() {
             // Columns may have one name if they are of different tables.
             false => column.alias_qualified(Some(TableReference::bare(at.to_string())), name.as_str()),
             true if is_changed(at) => column.alias(name.as_str()),

@@ -373,8 +373,59 @@ async fn a_column_may_be_selected_again_and_cast() {
     let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
     assert!(described.schema.fields().iter().all(|field| field.name() == "n"), "{described:?}");
     assert!(plan(&harness, sql).await.contains("LookupExec: view="));
-    let refused = refusal(&harness, "SELECT n + 1, n + 1 FROM totals").await;
-    assert!(refused.contains("two columns are called \"totals.n + 1\""), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_one_name_are_answered_under_it() {
+    let harness = Harness::filled().await;
+    for (sql, expected) in [
+        ("SELECT n + 1, n + 1, (n + 1)::text FROM totals", r#"{"totals.n + 1":7,"totals.n + 1_2":7,"totals.n + 1_3":"7"}"#),
+        ("SELECT 3, 3", r#"{"3":3,"3_2":3}"#),
+        ("SELECT count(*), count(*) AS c, count(*) AS c FROM totals ORDER BY c", r#"{"count(*)":1,"c":1,"c_2":1}"#),
+        ("SELECT n AS a, amount AS a, 2 AS a FROM totals ORDER BY n", r#"{"a":6,"a_2":"125.75","a_3":2}"#),
+        ("SELECT n, totals.n, 7 AS b FROM totals ORDER BY n", r#"{"n":6,"n_2":6,"b":7}"#),
+        ("SELECT n + 1 AS amount, amount FROM totals", r#"{"amount":7,"amount_2":"125.75"}"#),
+        ("SELECT v.*, n, v.amount FROM totals v", r#"{"n":6,"amount":"125.75","n_2":6,"amount_2":"125.75"}"#),
+        ("SELECT *, n + 1 AS n, 1 AS amount FROM totals", r#"{"n":6,"amount":"125.75","n_2":7,"amount_2":1}"#),
+        ("SELECT n, n FROM totals UNION ALL SELECT 0, 0 FROM totals WHERE n < 0", r#"{"n":6,"n_2":6}"#),
+        ("SELECT * FROM (SELECT n, n, amount AS b, n AS b FROM totals) d", r#"{"n":6,"n_2":6,"b":"125.75","b_2":6}"#),
+        ("SELECT d.amount FROM (SELECT v.*, n FROM totals v) d WHERE d.amount > 0", r#"{"amount":"125.75"}"#),
+        ("WITH d AS (SELECT n AS a, n + 1 AS a, 5 AS b FROM totals) SELECT b, d.* FROM d", r#"{"b":5,"a":6,"a_2":7,"b_2":5}"#),
+        ("SELECT x, z FROM (SELECT n AS a, n + 1 AS a, n + 2 AS a FROM totals) AS d (x, y, z)", r#"{"x":6,"z":8}"#),
+        ("SELECT 1 AS one FROM totals WHERE n IN (SELECT c FROM (SELECT n AS c, n + 1, n + 1 FROM totals) d)", r#"{"one":1}"#),
+    ] {
+        assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
+    }
+    let sql = "SELECT n_1h + 1 AS a, n_1h AS a, $1 AS b, $1 AS b FROM velocity WHERE device = 'a'";
+    let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+    let names: Vec<&str> = described.schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!((names, described.params.len()), (vec!["a", "a", "b", "b"], 1));
+    let sql = "SELECT n_1h + 1, n_1h + 1, v.*, n_1h FROM velocity v WHERE device = 'a'";
+    assert!(plan(&harness, sql).await.contains("LookupExec: view="));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_different_columns_cannot_be_referred_to() {
+    let harness = Harness::filled().await;
+    for sql in [
+        "SELECT n AS a, amount AS a FROM totals ORDER BY a",
+        "SELECT *, n + 1 AS n FROM totals ORDER BY n",
+        "SELECT n AS a, amount AS a, count(*) AS c FROM totals GROUP BY a",
+        "SELECT d.a FROM (SELECT n AS a, amount AS a FROM totals) d",
+        "SELECT d.n FROM (SELECT n, n::text FROM totals) d",
+    ] {
+        let refused = refusal(&harness, sql).await;
+        assert!(refused.contains("several columns are called \""), "{sql}: {refused}");
+    }
+    for (sql, expected) in [
+        ("SELECT n, n, missing FROM totals", "there is no column \"missing\""),
+        ("SELECT n, n FROM totals ORDER BY missing", "there is no column \"missing\""),
+        ("SELECT n FROM totals a JOIN totals b ON a.n = b.n", "the column \"n\" is in several of the tables"),
+        ("SELECT d.n FROM (SELECT *, n + 1 AS n FROM totals) d", "the column \"n\" is in several of the tables"),
+    ] {
+        let refused = refusal(&harness, sql).await;
+        assert!(refused.contains(expected), "{sql}: {refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
