@@ -93,7 +93,7 @@ async def asyncpg_():
                          ("TEXT", ["x", "y z", None]), ("TIMESTAMPTZ", [at, None]), ("DATE", [datetime.date(2026, 2, 2)]), ("BYTEA", [b"\x00\xff"]),
                          ("NUMERIC(18,2)", [decimal.Decimal("0.01"), None]), ("INT", [])]:
         equal(f"asyncpg {array}[]", await connection.fetchval(f"SELECT $1::{array}[]", items), items)
-    equal("asyncpg UUID[]", await connection.fetchval("SELECT $1::uuid[]", [unit, None]), [str(unit), None])
+    equal("asyncpg UUID[]", await connection.fetchval("SELECT $1::uuid[]", [unit, None]), [unit, None])
     for column, value in [("unit", unit), ("day", datetime.date(2026, 2, 2)), ("amount", decimal.Decimal("0.01")), ("raw", b"\x00\xff"), ("ok", False), ("score", 0.125),
                           ("ts", at), ("order_id", "o1"), ("CAST(score * 8 AS SMALLINT)", 1), ("CAST(score * 8 AS INT)", 1), ("CAST(score * 8 AS BIGINT)", 1)]:
         found = await connection.fetchval(f"SELECT count(*) FROM orders WHERE order_id = 'o1' AND {column} = ANY($1)", [value])

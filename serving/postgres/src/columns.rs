@@ -1,5 +1,6 @@
 //! Arrow types as PostgreSQL's.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
@@ -8,6 +9,7 @@ use postgres_types::Type;
 
 /// Marks of the tables of `pg_catalog` (as arrow-pg reads them): an integer that is an OID, a text that is one byte.
 const OID_MARK: &str = "pg.oid_alias";
+const OID: &str = "oid";
 const CHAR_MARK: &str = "pg.char";
 
 /// How the values of a column, or the items of its lists, are written.
@@ -46,11 +48,18 @@ pub(crate) struct WireType {
 impl WireType {
     pub(crate) fn from_field(field: &Field, is_uuid: bool) -> WireType {
         let data_type = field.data_type();
-        if is_uuid && is_text(data_type) {
-            return WireType { kind: Kind::Uuid, is_list: false, modifier: -1 };
-        }
-        if *data_type == DataType::Int32 && field.metadata().get(OID_MARK).is_some_and(|mark| mark == "oid") {
-            return WireType { kind: Kind::Oid, is_list: false, modifier: -1 };
+        let is_oid = field.metadata().get(OID_MARK).is_some_and(|mark| mark == OID);
+        let special = |of: &DataType| match of {
+            of if is_uuid && is_text(of) => Some(Kind::Uuid),
+            DataType::Int32 if is_oid => Some(Kind::Oid),
+            _ => None,
+        };
+        let (item, is_list) = match data_type {
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => (item.data_type(), true),
+            other => (other, false),
+        };
+        if let Some(kind) = special(item) {
+            return WireType { kind, is_list, modifier: -1 };
         }
         if is_text(data_type) && field.metadata().contains_key(CHAR_MARK) {
             return WireType { kind: Kind::Char, is_list: false, modifier: -1 };
@@ -120,6 +129,19 @@ impl WireType {
             Kind::Numeric | Kind::Text | Kind::Bytes | Kind::Json => -1,
         }
     }
+}
+
+/// The same columns, of which these are marked as OIDs if they are integers.
+pub(crate) fn with_oids(schema: SchemaRef, columns: &BTreeSet<usize>) -> SchemaRef {
+    if columns.is_empty() {
+        return schema;
+    }
+    let marked = |(index, field): (usize, &Arc<Field>)| match columns.contains(&index) {
+        true => field.as_ref().clone().with_metadata(HashMap::from([(OID_MARK.to_owned(), OID.to_owned())])),
+        false => field.as_ref().clone(),
+    };
+    let fields: Vec<Field> = schema.fields().iter().enumerate().map(marked).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -209,6 +231,11 @@ mod tests {
             assert_eq!(WireType::from_field(&field, false).pg_type(), expected, "{data_type}");
         }
         assert_eq!(WireType::from_field(&Field::new("x", DataType::Utf8, true), true).pg_type(), Type::UUID);
+        assert_eq!(WireType::from_field(&Field::new("x", list(DataType::Utf8), true), true).pg_type(), Type::UUID_ARRAY);
+        assert_eq!(WireType::from_field(&Field::new("x", DataType::Int64, true), true).pg_type(), Type::INT8);
+        let integers = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", list(DataType::Int32), true)]);
+        let integers = with_oids(with_oids(Arc::new(integers), &BTreeSet::from([1])), &BTreeSet::new());
+        assert_eq!(wire_types(&integers, &[]).iter().map(WireType::pg_type).collect::<Vec<_>>(), [Type::INT4, Type::OID_ARRAY]);
         assert_eq!(WireType::from_field(&Field::new("x", DataType::Decimal128(18, 2), true), false).modifier, 1_179_654);
     }
 }

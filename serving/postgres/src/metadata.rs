@@ -43,7 +43,7 @@ mod functions;
 mod information;
 mod spellings;
 
-pub(crate) use spellings::oid_params;
+pub(crate) use spellings::{oid_columns, oid_params};
 
 /// The database that clients see, whatever they connect to.
 pub(crate) const DATABASE: &str = "basestream";
@@ -190,6 +190,7 @@ impl Metadata {
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
         spellings::without_absent(&mut statement);
+        spellings::with_type_names(&mut statement);
         let plan = parameters::plan(&self.0.session.state(), sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options

@@ -1,7 +1,7 @@
 //! A statement that has rows: what its columns and parameters are, and its rows. Views, streams and `system.*` are
 //! answered by the node, `pg_catalog` and `information_schema` by the metadata session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -14,8 +14,8 @@ use serving::{Node, ReadView, Turn};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::columns::{WireType, wire_types};
-use crate::metadata::{Metadata, oid_params};
+use crate::columns::{WireType, wire_types, with_oids};
+use crate::metadata::{Metadata, oid_columns, oid_params};
 use crate::rows::plain;
 
 /// What answers a statement.
@@ -57,9 +57,9 @@ impl QueryEngine {
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
     pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
-        let (described, oids) = match is_metadata(sql, &read_view) {
-            true => (self.metadata.describe(sql, &of_client, read_view).await?, oid_params(sql)),
-            false => (self.node.describe(read_view, sql, &of_client).await?, BTreeMap::new()),
+        let (described, oids, oid_columns) = match is_metadata(sql, &read_view) {
+            true => (self.metadata.describe(sql, &of_client, read_view).await?, oid_params(sql), oid_columns(sql)),
+            false => (self.node.describe(read_view, sql, &of_client).await?, BTreeMap::new(), BTreeSet::new()),
         };
         let oid_of = |(index, data_type): (usize, &DataType)| match (given.get(index), oids.get(&(index + 1))) {
             (Some(given), _) if *given != 0 => *given,
@@ -67,7 +67,8 @@ impl QueryEngine {
             _ => param_type(data_type, described.uuid_params.get(index).copied().unwrap_or_default()),
         };
         let params = described.params.iter().enumerate().map(oid_of).collect();
-        Ok(Description { types: wire_types(&described.schema, &described.uuids), schema: described.schema, params })
+        let schema = with_oids(described.schema, &oid_columns);
+        Ok(Description { types: wire_types(&schema, &described.uuids), schema, params })
     }
 
     pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
@@ -79,7 +80,8 @@ impl QueryEngine {
             };
             if is_metadata(sql, &for_names) {
                 let batches = self.metadata.ask(sql, params, for_names).await?;
-                return Ok(StatementRows::new(batches.schema(), Vec::new(), batches, Turn::default()));
+                let schema = with_oids(batches.schema(), &oid_columns(sql));
+                return Ok(StatementRows::new(schema, Vec::new(), batches, Turn::default()));
             }
         }
         let response = self.node.query_typed(read_view, sql, params, as_of).await?;
@@ -185,6 +187,27 @@ fn may_name_the_catalog(sql: &str) -> bool {
     ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).chain(&TYPES).any(|name| sql.contains(name))
 }
 
+/// Whether the tokens after `CAST(` end with `AS` and a type of the catalog, or an array of it.
+fn is_cast_of_catalog(tokens: &[Token]) -> bool {
+    let mut depth = 0;
+    let ends = |token: &Token| {
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        depth < 0
+    };
+    let inside = &tokens[..tokens.iter().position(ends).unwrap_or(tokens.len())];
+    let inside = inside.strip_suffix(&[Token::LBracket, Token::RBracket]).unwrap_or(inside);
+    match inside {
+        [.., Token::Word(of), Token::Word(name)] => {
+            of.value.eq_ignore_ascii_case("as") && TYPES.contains(&name.value.to_lowercase().as_str())
+        }
+        _ => false,
+    }
+}
+
 fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
     let Ok(mut tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return false };
     tokens.retain(|token| !matches!(token, Token::Whitespace(_)));
@@ -194,6 +217,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
         let is_of_catalog = match tokens.get(index + 1) {
             Some(Token::LParen) if FUNCTIONS.contains(&name.as_str()) => true,
             Some(Token::Period) if name == "information_schema" => true,
+            Some(Token::LParen) if name == "cast" => is_cast_of_catalog(&tokens[index + 2..]),
             _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
             _ => name.starts_with("pg_") || (word.quote_style.is_none() && KEYWORDS.contains(&name.as_str())),
         };
@@ -217,6 +241,8 @@ mod tests {
             "SELECT CAST('x' AS pg_catalog.text)",
             "SELECT 'per_device' :: regclass",
             "SELECT $1::oid, '{23}'::oid[]",
+            "SELECT CAST($1 AS oid)",
+            "SELECT cast(abs(a) AS OID[]) FROM v",
         ] {
             assert!(names_the_catalog(sql, is_ours) && may_name_the_catalog(sql), "{sql}");
         }
@@ -226,6 +252,7 @@ mod tests {
             "SELECT n FROM pg_bench -- pg_class",
             "SELECT \"current_user\" FROM v",
             "SELECT regclass, oid FROM v",
+            "SELECT CAST(a AS INT), (SELECT a AS oid) FROM v",
             "SELECT 1",
         ] {
             assert!(!names_the_catalog(sql, is_ours), "{sql}");

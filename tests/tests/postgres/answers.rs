@@ -239,6 +239,16 @@ async fn casts_to_types_of_postgresql_alone_are_answered() {
     let same = client.prepare("SELECT $1::uuid AS unit").await.unwrap();
     assert_eq!(same.columns()[0].type_(), &Type::UUID);
     assert_eq!(client.query_one(&same, &[&unit]).await.unwrap().get::<_, Uuid>(0), unit);
+    for (sql, expected) in [
+        ("SELECT $1::uuid[] AS units", vec![unit]),
+        ("SELECT array_agg(unit) AS units FROM events WHERE unit = ANY($1)", vec![unit]),
+        ("SELECT ARRAY[unit, unit] AS units FROM per_unit WHERE unit = ANY($1)", vec![unit, unit]),
+    ] {
+        let statement = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(statement.columns()[0].type_(), &Type::UUID_ARRAY, "{sql}");
+        let row = client.query_one(&statement, &[&[unit].as_slice()]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(row.get::<_, Vec<Uuid>>(0), expected, "{sql}");
+    }
     // What is said to be a text.
     let of_text = async |sql: &str, value: &str| {
         let statement = client.prepare_typed(sql, &[Type::TEXT]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

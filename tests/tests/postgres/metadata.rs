@@ -58,6 +58,13 @@ async fn parameters_that_are_cast_to_oids_are_oids() {
     assert_eq!(found.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["int8", "int4"]);
     let literals = texts(&client, "SELECT '23'::oid, '{23}'::oid[]").await.concat();
     assert_eq!(literals, [Some("23".to_owned()), Some("{23}".to_owned())]);
+    let cast = client.prepare("SELECT CAST($1 AS oid) AS a, 23::oid AS b").await.unwrap();
+    assert_eq!(cast.params(), [Type::OID]);
+    assert!(cast.columns().iter().all(|column| *column.type_() == Type::OID), "{cast:?}");
+    let row = client.query_one(&cast, &[&20u32]).await.unwrap();
+    assert_eq!([row.get::<_, u32>(0), row.get(1)], [20, 23]);
+    let types = texts(&client, "SELECT oid::regtype::text, 'int8'::regtype::text FROM pg_type WHERE typname = 'int4'").await.concat();
+    assert_eq!(types, [Some("integer".to_owned()), Some("bigint".to_owned())]);
     server.stop().await;
 }
 

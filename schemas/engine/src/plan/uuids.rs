@@ -27,6 +27,7 @@ const DEFAULT_SCHEMA: &str = "public";
 /// The function that `= ANY (..)` becomes, and the one that `ARRAY[..]` does.
 const ARRAY_HAS: &str = "array_has";
 const MAKE_ARRAY: &str = "make_array";
+const ARRAY_AGG: &str = "array_agg";
 
 /// Tables with columns that hold UUIDs.
 #[derive(Debug, Clone, Default)]
@@ -69,9 +70,9 @@ impl UuidColumns {
         respelled
     }
 
-    /// For each column of a plan's output, whether it holds UUIDs.
+    /// For each column of a plan's output, whether it holds UUIDs or lists of them.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<bool> {
-        (0..plan.schema().fields().len()).map(|index| self.hold(plan, index)).collect()
+        (0..plan.schema().fields().len()).map(|index| self.hold(plan, index) || self.hold_lists(plan, index)).collect()
     }
 
     /// For each column of a table, whether it holds UUIDs.
@@ -136,6 +137,40 @@ impl UuidColumns {
             | LogicalPlan::Limit(_)
             | LogicalPlan::Repartition(_)
             | LogicalPlan::Distinct(Distinct::All(_)) => plan.inputs().first().is_some_and(|input| self.hold(input, index)),
+            _ => false,
+        }
+    }
+
+    /// Whether this column of the plan's output holds lists of UUIDs: of columns that hold them, or of what is cast to
+    /// UUID.
+    fn hold_lists(&self, plan: &LogicalPlan, index: usize) -> bool {
+        match plan {
+            LogicalPlan::Projection(projection) => self.holds_list(&projection.input, &projection.expr[index]),
+            LogicalPlan::Aggregate(aggregate) => {
+                // GROUPING SETS has more columns than expressions.
+                let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+                let expr = match index.checked_sub(keys) {
+                    Some(value) => aggregate.aggr_expr.get(value),
+                    None => aggregate.group_expr.get(index),
+                };
+                expr.is_some_and(|expr| self.holds_list(&aggregate.input, expr))
+            }
+            LogicalPlan::Union(union) => union.inputs.iter().all(|input| self.hold_lists(input, index)),
+            LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(Distinct::All(_)) => plan.inputs().first().is_some_and(|input| self.hold_lists(input, index)),
+            _ => false,
+        }
+    }
+
+    fn holds_list(&self, input: &LogicalPlan, expr: &Expr) -> bool {
+        let is_item = |item: &Expr| self.hold_value(input, item);
+        match strip_alias(expr) {
+            Expr::Column(column) => input.schema().maybe_index_of_column(column).is_some_and(|index| self.hold_lists(input, index)),
+            Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY => !call.args.is_empty() && call.args.iter().all(is_item),
+            Expr::AggregateFunction(call) if call.func.name() == ARRAY_AGG => call.params.args.first().is_some_and(is_item),
             _ => false,
         }
     }

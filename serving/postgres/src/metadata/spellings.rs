@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use datafusion::sql::sqlparser::ast::{Expr, Statement};
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, SelectItem, SetExpr, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::syntax::SyntaxNode;
 use postgres_types::Type;
+
+const OID: &str = "oid";
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
 const SPELLINGS: [(&str, &str); 14] = [
@@ -98,13 +100,20 @@ pub(super) fn placeholders(sql: &str) -> BTreeSet<String> {
     tokens(sql).unwrap_or_default().into_iter().filter_map(placeholder).collect()
 }
 
-/// The parameters that a text casts to OIDs, `$1::oid` and `$1::oid[]`, with the types that they have for clients. To
-/// DataFusion they are integers.
+/// The parameters that a text casts to OIDs, `$1::oid`, `$1::oid[]` and `CAST($1 AS oid)`, with the types that they have
+/// for clients. To DataFusion they are integers.
 pub(crate) fn oid_params(sql: &str) -> BTreeMap<usize, Type> {
     let words = words(tokens(sql).unwrap_or_default());
     let param = |at: usize| {
-        let [Token::Placeholder(name), Token::DoubleColon, Token::Word(cast), after @ ..] = &words[at..] else {
-            return None;
+        let (name, cast, after) = match &words[at..] {
+            [Token::Placeholder(name), Token::DoubleColon, Token::Word(cast), after @ ..] => (name, cast, after),
+            [Token::Placeholder(name), Token::Word(of), Token::Word(cast), after @ ..] if of.value.eq_ignore_ascii_case("as") => {
+                let before = at.checked_sub(2).map(|start| &words[start..at]);
+                let is_cast = |word: &Token| matches!(word, Token::Word(word) if word.value.eq_ignore_ascii_case("cast"));
+                before.filter(|before| is_cast(&before[0]) && before[1] == Token::LParen)?;
+                (name, cast, after)
+            }
+            _ => return None,
         };
         let number = name.strip_prefix('$')?.parse::<usize>().ok()?;
         let is_array = matches!(after, [Token::LBracket, Token::RBracket, ..]);
@@ -112,6 +121,64 @@ pub(crate) fn oid_params(sql: &str) -> BTreeMap<usize, Type> {
         cast.value.eq_ignore_ascii_case("oid").then_some((number, described))
     };
     (0..words.len()).filter_map(param).collect()
+}
+
+/// The columns of a SELECT that are cast to OIDs or arrays of them, as far as there is no `*` before them.
+pub(crate) fn oid_columns(sql: &str) -> BTreeSet<usize> {
+    if !sql.to_lowercase().contains(OID) {
+        return BTreeSet::new();
+    }
+    let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap_or_default();
+    let [Statement::Query(query)] = statements.as_slice() else { return BTreeSet::new() };
+    let SetExpr::Select(select) = &*query.body else { return BTreeSet::new() };
+    let expr = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(is_cast_to_oid(expr)),
+        _ => None,
+    };
+    let casts = select.projection.iter().map_while(expr).enumerate();
+    casts.filter(|(_, is_oid)| *is_oid).map(|(index, _)| index).collect()
+}
+
+fn is_cast_to_oid(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(expr) => is_cast_to_oid(expr),
+        Expr::Cast { data_type, .. } => match data_type {
+            DataType::Array(ArrayElemTypeDef::SquareBracket(item, None)) => is_type(item, OID),
+            other => is_type(other, OID),
+        },
+        _ => false,
+    }
+}
+
+/// Whether a type has this name, in the catalog's schema or without one.
+fn is_type(data_type: &DataType, name: &str) -> bool {
+    let written = data_type.to_string().to_lowercase();
+    written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
+}
+
+/// What the parser makes of `'int4'::regtype`.
+const TYPE_OID: &str = "SELECT oid FROM pg_catalog.pg_type WHERE typname = ";
+
+/// Makes `x::regtype::text` the name of a type. To DataFusion it is the text of its OID.
+pub(super) fn with_type_names(statement: &mut Statement) {
+    let _ = statement.visit_expressions_mut(|expr| {
+        let Expr::Cast { expr: operand, data_type, .. } = &*expr else { return Ok(()) };
+        let is_type_oid = match &**operand {
+            Expr::Cast { data_type, .. } => is_type(data_type, "regtype"),
+            Expr::Subquery(query) => query.to_string().starts_with(TYPE_OID),
+            _ => false,
+        };
+        let is_text = ["text", "varchar", "character varying"].iter().any(|text| is_type(data_type, text));
+        if !is_type_oid || !is_text {
+            return Ok(());
+        }
+        // Of no length or precision.
+        let named = format!("format_type({operand}, -1)");
+        if let Ok(named) = Parser::new(&PostgreSqlDialect {}).try_with_sql(&named).and_then(|mut parser| parser.parse_expr()) {
+            *expr = named;
+        }
+        Ok(())
+    });
 }
 
 /// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them
@@ -202,7 +269,29 @@ mod tests {
     fn parameters_that_are_cast_to_oids_are_found() {
         let found = oid_params("SELECT '$4::oid', $1::int, $2 :: OID[] FROM pg_type WHERE oid = $3::oid OR oid = any($5)");
         assert_eq!(found, BTreeMap::from([(2, Type::OID_ARRAY), (3, Type::OID)]));
+        let found = oid_params("SELECT CAST($1 AS OID), cast ( $2 as oid[] ), CAST($3 AS INT), ($4 AS oid)");
+        assert_eq!(found, BTreeMap::from([(1, Type::OID), (2, Type::OID_ARRAY)]));
         assert!(oid_params("SELECT 'unfinished").is_empty());
+    }
+
+    #[test]
+    fn columns_that_are_cast_to_oids_are_found() {
+        let sql = "SELECT 1::oid, oid, (CAST(a AS pg_catalog.oid)) AS b, '{1}'::oid[], 1::oid + 1 FROM pg_class";
+        assert_eq!(oid_columns(sql), BTreeSet::from([0, 2, 3]));
+        assert_eq!(oid_columns("SELECT 1::oid, *, 2::oid FROM pg_class"), BTreeSet::from([0]));
+        assert!(oid_columns("SELECT 1").is_empty() && oid_columns("SELECT 'unfinished oid").is_empty());
+    }
+
+    #[test]
+    fn a_type_as_a_text_is_its_name() {
+        for (sql, expected) in [
+            ("SELECT a::regtype::text FROM t", "SELECT format_type(a::regtype, -1) FROM t"),
+            ("SELECT a::regtype, a::text, 1::regclass::text", "SELECT a::regtype, a::text, 1::regclass::text"),
+        ] {
+            let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+            with_type_names(&mut statements[0]);
+            assert_eq!(statements[0].to_string().to_lowercase(), expected.to_lowercase());
+        }
     }
 
     #[test]
