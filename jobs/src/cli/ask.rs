@@ -5,7 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use clap::{Args, value_parser};
 use committed::names::live_names;
 use committed::registry::{LiveView, Registry};
@@ -272,9 +273,13 @@ fn meta_text(meta: &Meta) -> String {
     text
 }
 
-/// Returns one row's values for display: as in JSON, but strings without quotes.
+/// Returns one row's values for display: as in JSON, but strings without quotes, and NaN and infinities as PostgreSQL
+/// writes them.
 fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
     let text = |column| -> Result<String> {
+        if let Some(name) = not_finite(column, row) {
+            return Ok(name.to_owned());
+        }
         let json = serving::json::value(column, row)?;
         Ok(match serde_json::from_str(json.get()) {
             Ok(serde_json::Value::String(text)) => text,
@@ -283,6 +288,21 @@ fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
         })
     };
     batch.columns().iter().map(text).collect()
+}
+
+/// The name of a number that JSON has not.
+fn not_finite(column: &ArrayRef, row: usize) -> Option<&'static str> {
+    let value = match column.data_type() {
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row),
+        DataType::Float32 => column.as_primitive::<Float32Type>().value(row).into(),
+        _ => return None,
+    };
+    match value {
+        _ if column.is_null(row) || value.is_finite() => None,
+        _ if value.is_nan() => Some("NaN"),
+        _ if value > 0.0 => Some("Infinity"),
+        _ => Some("-Infinity"),
+    }
 }
 
 fn read_standard_input() -> Result<String> {

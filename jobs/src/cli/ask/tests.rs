@@ -1,3 +1,4 @@
+use arrow::array::{Float32Array, Float64Array};
 use definitions::parse::parse_definitions;
 use definitions::settings::{Settings, Variables};
 use engine::functions::Functions;
@@ -23,4 +24,13 @@ async fn a_lookup_among_two_hundred_views_loads_the_one_that_it_asks_for() {
     let names: Vec<String> = loaded.views.keys().chain(loaded.building.keys()).map(|view| view.name.to_string()).collect();
     assert_eq!(names, ["of_7"]);
     assert!(loaded.failed.is_empty(), "{:?}", loaded.failed);
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_printed_as_postgresql_writes_them() {
+    let doubles: ArrayRef = Arc::new(Float64Array::from(vec![Some(f64::INFINITY), Some(f64::NEG_INFINITY), Some(f64::NAN), None]));
+    let reals: ArrayRef = Arc::new(Float32Array::from(vec![Some(1.5), Some(f32::NEG_INFINITY), Some(f32::NAN), None]));
+    let rows = RecordBatch::try_from_iter([("a", doubles), ("b", reals)]).unwrap();
+    let texts: Vec<String> = (0..4).map(|row| values_text(&rows, row).unwrap().join(" ")).collect();
+    assert_eq!(texts, ["Infinity 1.5", "-Infinity -Infinity", "NaN NaN", "NULL NULL"]);
 }
