@@ -41,6 +41,7 @@ use crate::value_errors::{OnValueError, ValueErrors};
 
 mod array_text;
 mod casts;
+mod checked_math;
 mod column_names;
 mod describe;
 mod equality;
@@ -323,7 +324,7 @@ async fn plan_over(
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
-    typed_texts().into_iter().for_each(|function| session.register_udf(function));
+    typed_texts().into_iter().chain(checked_math::functions().iter().cloned()).for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;

@@ -28,6 +28,9 @@ pub const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
 const NOT_ONE_TIME: &str = "a local time is not exactly one time in its zone, which changes its clock then: expected a time \
     with its offset, such as TIMESTAMPTZ '2026-10-25 02:30:00+01:00', or an offset as the zone, AT TIME ZONE '+01:00'";
 
+/// How the error for a date or a time begins that its type does not hold.
+pub const TIME_OUT_OF_RANGE: &str = "a date or a time is out of range";
+
 /// A place in the text of SQL. One that comes later is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SqlPlace {
@@ -59,9 +62,12 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => "division by zero".into(),
             ArrowError::CastError(text) if text == "Cannot cast timezone to different timezone" => NOT_ONE_TIME.into(),
+            ArrowError::ComputeError(text) if text == "Timestamp out of range" || text.starts_with("Date arithmetic overflow: ") => {
+                TIME_OUT_OF_RANGE.into()
+            }
             ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => match too_large(text) {
                 Some(number) => format!("a number is too large: {}", in_our_types(&number)),
-                None => in_our_types(text),
+                None => in_our_types(&without_prefixes(text)),
             },
             ArrowError::ArithmeticOverflow(text) => {
                 format!("a number is too large: {}", in_our_types(text.strip_prefix("Overflow happened on: ").unwrap_or(text)))

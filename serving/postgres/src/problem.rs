@@ -4,7 +4,7 @@ use committed::damage::with_help;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use serving::OUT_OF_TIME;
-use types::sql_errors::SqlPlace;
+use types::sql_errors::{SqlPlace, TIME_OUT_OF_RANGE};
 use types::{Error, ErrorKind};
 
 /// An error on its way to a client.
@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 25] = [
+const BY_MESSAGE: [(&str, &str); 30] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -64,6 +64,11 @@ const BY_MESSAGE: [(&str, &str); 25] = [
     ("only queries are supported", READ_ONLY),
     ("division by zero", "22012"),
     ("a number is too large", OUT_OF_RANGE),
+    ("cannot take square root", "2201F"),
+    ("zero raised to a negative power", "2201F"),
+    ("a negative number raised to a non-integer power", "2201F"),
+    ("cannot take logarithm", "2201E"),
+    (TIME_OUT_OF_RANGE, "22008"),
     ("cannot cast string", INVALID_TEXT),
     ("cannot cast value", INVALID_TEXT),
     ("invalid input syntax for type interval", "22007"),

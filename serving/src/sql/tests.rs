@@ -429,6 +429,27 @@ async fn a_name_of_different_columns_cannot_be_referred_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn functions_of_real_numbers_fail_where_those_of_postgresql_do() {
+    let harness = Harness::filled().await;
+    for (call, expected) in [
+        ("ln(0)", "cannot take logarithm of zero"),
+        ("ln(n - 7)", "cannot take logarithm of a negative number"),
+        ("log10(n - 6)", "cannot take logarithm of zero"),
+        ("log(2, -1)", "cannot take logarithm of a negative number"),
+        ("exp(1000)", "a number is too large: exp(1000)"),
+        ("pow(10, 60 * n)", "a number is too large: power(10, 360)"),
+        ("power(2 - n, 0.5)", "a negative number raised to a non-integer power yields a complex result"),
+        ("sqrt(n - 7)", "cannot take square root of a negative number"),
+    ] {
+        let refused = refusal(&harness, &format!("SELECT {call} FROM totals")).await;
+        assert!(refused.contains(expected) && !refused.contains("xecution error"), "{call}: {refused}");
+    }
+    let sql = "SELECT exp(-1000) AS a, log2(8) AS b, CASE WHEN n > 9 THEN ln(n - 9) END AS c, power(n, 2) AS d, \
+        ln(exp(CAST('Infinity' AS DOUBLE))) > 1 AS e, ln(CAST(NULL AS DOUBLE)) AS f FROM totals";
+    assert_eq!(lines(&harness, sql).await, [r#"{"a":0.0,"b":3.0,"c":null,"d":36.0,"e":true,"f":null}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let harness = Harness::filled().await;
     let sql =

@@ -113,6 +113,11 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     ] {
         assert_eq!(of_arrow(ArrowError::ComputeError(text.into())), format!("a number is too large: {expected}"));
     }
+    for text in ["Timestamp out of range", "Date arithmetic overflow: 20454 + 3600000 months"] {
+        assert_eq!(of_arrow(ArrowError::ComputeError(text.into())), "a date or a time is out of range");
+    }
+    let root = ArrowError::ComputeError("Execution error: cannot take square root of a negative number".into());
+    assert_eq!(of_arrow(root), "cannot take square root of a negative number");
     let factorial = DataFusionError::Execution("Overflow happened on FACTORIAL(25)".into());
     assert_eq!(Error::plain_message(&factorial), "a number is too large: factorial(25)");
     let repeated = of_arrow(ArrowError::CastError("Cannot cast timezone to different timezone".into()));
