@@ -14,6 +14,7 @@ pub mod settings;
 mod sink;
 mod stream;
 pub mod syntax;
+pub mod time_zones;
 mod view;
 
 pub use alert::AlertDefinition;

@@ -301,7 +301,7 @@ fn first_lower(text: String) -> String {
 
 /// Replaces Arrow's type names with those used in definitions.
 fn in_our_types(text: &str) -> String {
-    const OURS: [(&str, &str); 9] = [
+    const OURS: [(&str, &str); 10] = [
         ("LargeUtf8", "TEXT"),
         ("Utf8View", "TEXT"),
         ("Utf8", "TEXT"),
@@ -311,9 +311,31 @@ fn in_our_types(text: &str) -> String {
         ("Decimal128", "DECIMAL"),
         ("Boolean", "BOOLEAN"),
         ("Date32", "DATE"),
+        ("Date64", "DATE"),
     ];
-    let text = constants_as_sql(text).replace("Timestamp(µs, \"UTC\")", "TIMESTAMPTZ");
+    let text = times_in_our_types(&constants_as_sql(text));
     word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
+}
+
+/// Replaces the types of times, whose names have a unit in Arrow: `Timestamp(ns, "+TZ")`, `Time64(µs)`.
+fn times_in_our_types(text: &str) -> String {
+    const PARTS: [(&str, &str); 4] = [("Timestamp", "TIMESTAMP"), ("Time32", "TIME"), ("Time64", "TIME"), ("Duration", "INTERVAL")];
+    let mut text = text.to_owned();
+    for unit in ["s", "ms", "µs", "ns"] {
+        for (theirs, ours) in PARTS {
+            text = text.replace(&format!("{theirs}({unit})"), ours);
+        }
+        let zoned = format!("Timestamp({unit}, \"");
+        while let Some((before, rest)) = text.split_once(&zoned)
+            && let Some((_, after)) = rest.split_once("\")")
+        {
+            text = format!("{before}TIMESTAMPTZ{after}");
+        }
+    }
+    for unit in ["YearMonth", "DayTime", "MonthDayNano"] {
+        text = text.replace(&format!("Interval({unit})"), "INTERVAL");
+    }
+    text
 }
 
 /// Returns the text with `write` applied to each of its words (letters and digits).

@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
 /// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 30] = [
+const BY_MESSAGE: [(&str, &str); 31] = [
     ("the SQL is not understood", SYNTAX_ERROR),
     ("no query", SYNTAX_ERROR),
     ("more than one query", SYNTAX_ERROR),
@@ -79,6 +79,7 @@ const BY_MESSAGE: [(&str, &str); 30] = [
     ("LIMIT must be", "2201W"),
     ("OFFSET must be", "2201X"),
     ("as_of", INVALID_PARAMETER_VALUE),
+    ("the time zone", INVALID_PARAMETER_VALUE),
     ("the query names the parameter", "42P02"),
     ("not supported", NOT_SUPPORTED),
     ("found a text that is not UTF-8", "22021"),

@@ -1,14 +1,17 @@
-//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, and arrays as
-//! texts, `= ANY ('{a,b}')`. They are rewritten before a statement is planned.
+//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, arrays as texts,
+//! `= ANY ('{a,b}')`, times without seconds, and time zones in letters of any case. They are rewritten before a
+//! statement is planned.
 
 use std::ops::ControlFlow;
 
+use arrow::array::timezone::Tz;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, ObjectName, TypedString, Value,
 };
 use definitions::syntax::SyntaxNode;
+use definitions::time_zones;
 use engine::functions::{AS_JSON, AS_UUID};
 use types::{Error, Result};
 
@@ -22,7 +25,7 @@ const MOST_NESTED_CALLS: usize = 16;
 
 /// Rewrites the casts and array literals of a statement.
 ///
-/// Errors: `Input` for a literal that is no array.
+/// Errors: `Input` for a literal that is no array, and for a time zone that is not known.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     let mut nested_calls = 0;
@@ -43,6 +46,21 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 
 fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
+        Expr::Cast { kind, expr: operand, data_type: data_type @ DataType::Timestamp(..), array: false, format: None } => {
+            let cast = |text| {
+                let operand = Box::new(literal(Some(text)));
+                Expr::Cast { kind: kind.clone(), expr: operand, data_type: data_type.clone(), array: false, format: None }
+            };
+            Ok(text_of(operand).and_then(with_seconds).map(cast))
+        }
+        Expr::TypedString(typed @ TypedString { data_type: DataType::Timestamp(..), .. }) => {
+            let text = match &typed.value.value {
+                Value::SingleQuotedString(text) => with_seconds(text),
+                _ => None,
+            };
+            Ok(text.map(|text| Expr::TypedString(TypedString { value: Value::SingleQuotedString(text).into(), ..typed.clone() })))
+        }
+        Expr::AtTimeZone { timestamp, time_zone } => at_time_zone(timestamp, time_zone),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => cast(expr, data_type),
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => cast(&Expr::Value(value.clone()), data_type),
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
@@ -89,6 +107,28 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
         }
         _ => None,
     }
+}
+
+/// `2026-01-01 02:30` with seconds; `None` for a text that has them or is something else.
+fn with_seconds(text: &str) -> Option<String> {
+    const FORM: &[u8] = b"0000-00-00 00:00";
+    let (minutes, rest) = text.trim().split_at_checked(FORM.len())?;
+    let is_like = |(found, form): (u8, &u8)| match *form {
+        b'0' => found.is_ascii_digit(),
+        b' ' => matches!(found, b' ' | b'T' | b't'),
+        sign => found == sign,
+    };
+    let has_more_digits = rest.starts_with(|next: char| next == ':' || next.is_ascii_digit());
+    (minutes.bytes().zip(FORM).all(is_like) && !has_more_digits).then(|| format!("{minutes}:00{rest}"))
+}
+
+/// Spells the name of a zone as it is known. DataFusion takes any name where only the zone of an instant changes.
+fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
+    let Some(name) = text_of(time_zone).filter(|name| name.parse::<Tz>().is_err()) else { return Ok(None) };
+    let Some(known) = time_zones::known_name(name) else {
+        return Err(Error::input(format!("the time zone \"{name}\" is not known: {}", time_zones::expected(name))));
+    };
+    Ok(Some(Expr::AtTimeZone { timestamp: Box::new(timestamp.clone()), time_zone: Box::new(literal(Some(known.to_owned()))) }))
 }
 
 /// `left = ANY ('{a,b}')` is `left IN ('a', 'b')`, whose texts take the type of the left side.
@@ -171,8 +211,17 @@ mod tests {
             ("SELECT '{1,2}'::int[], '{}'::text[]", "SELECT CAST(ARRAY['1', '2'] AS INT[]), CAST(ARRAY[] AS TEXT[])"),
             ("SELECT 1 FROM v WHERE a = ANY ('{x,\"y z\"}')", "SELECT 1 FROM v WHERE a IN ('x', 'y z')"),
             ("SELECT 1 FROM v WHERE a <> ALL ('{x}')", "SELECT 1 FROM v WHERE a NOT IN ('x')"),
+            ("SELECT TIMESTAMP '2026-01-01 02:30'", "SELECT TIMESTAMP '2026-01-01 02:30:00'"),
+            ("SELECT '2026-01-01T02:30+01:00'::timestamptz", "SELECT '2026-01-01T02:30:00+01:00'::TIMESTAMPTZ"),
+            ("SELECT a AT TIME ZONE 'europe/berlin'", "SELECT a AT TIME ZONE 'Europe/Berlin'"),
         ] {
             assert_eq!(rewritten(sql).unwrap(), expected, "{sql}");
+        }
+        for same in [
+            "SELECT TIMESTAMP '2026-01-01 02:30:15', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01 0230', TIMESTAMP 'x'",
+            "SELECT a AT TIME ZONE '+01:00', a AT TIME ZONE 'UTC'",
+        ] {
+            assert_eq!(rewritten(same).unwrap(), same);
         }
         for same in ["SELECT a::INT, '{a}'", "SELECT a = ANY(b), a = ANY($1)", "SELECT CAST(a AS TEXT[])"] {
             assert_eq!(rewritten(same).unwrap(), same);
@@ -183,6 +232,8 @@ mod tests {
     fn what_is_no_array_and_what_nests_without_end_is_refused() {
         let error = rewritten("SELECT a = ANY ('x')").unwrap_err();
         assert!(error.message().starts_with("malformed array literal: \"x\""), "{error}");
+        let error = rewritten("SELECT a AT TIME ZONE 'Europe/Berlim'").unwrap_err();
+        assert_eq!(error.message(), "the time zone \"Europe/Berlim\" is not known: did you mean 'Europe/Berlin'?");
         let nested = |casts: usize| rewritten(&format!("SELECT a{}", "::uuid::text".repeat(casts)));
         assert!(nested(MOST_NESTED_CALLS).is_ok());
         assert!(nested(200).unwrap_err().message().starts_with("found more than 16 casts"));

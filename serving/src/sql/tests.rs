@@ -429,6 +429,13 @@ async fn a_name_of_different_columns_cannot_be_referred_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_time_may_be_without_seconds_and_its_zone_in_letters_of_any_case() {
+    let harness = Harness::filled().await;
+    let sql = "SELECT TIMESTAMP '2026-01-01 02:30' AT TIME ZONE 'europe/berlin' AS a, '2026-01-01 02:30+02'::timestamptz AS b";
+    assert_eq!(lines(&harness, sql).await, [r#"{"a":"2026-01-01T01:30:00Z","b":"2026-01-01T00:30:00Z"}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn functions_of_real_numbers_fail_where_those_of_postgresql_do() {
     let harness = Harness::filled().await;
     for (call, expected) in [

@@ -12,10 +12,9 @@ use super::options::{Entry, Options};
 use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
 use crate::keywords::{KeywordAsName, help, interval_as_name, keywords_as_names};
-use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
+use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition, time_zones};
 use types::Strategy;
 use types::sql_errors::parser_text;
-use types::suggest;
 use types::tiles::Level;
 
 const OPTIONS: [&str; 15] = [
@@ -284,11 +283,7 @@ fn timezone(options: &Options, problems: &mut Diagnostics) -> Option<Tz> {
     match name.parse::<Tz>() {
         Ok(timezone) => Some(timezone),
         Err(_) => {
-            let help = match suggest::nearest(name, chrono_tz::TZ_VARIANTS.iter().map(|known| known.name())) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => "expected a name such as 'Europe/Berlin' or 'UTC'".to_owned(),
-            };
-            problems.push(entry.value_at.error(format!("unknown time zone '{name}'")).help(help));
+            problems.push(entry.value_at.error(format!("unknown time zone '{name}'")).help(time_zones::expected(name)));
             None
         }
     }

@@ -80,6 +80,11 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
             "SELECT sku, count(*) FROM items",
             "the column \"sku\" is neither in GROUP BY nor inside an aggregate: expected it in one of them",
         ),
+        (
+            "SELECT to_char(true, '%Y')",
+            "found to_char(BOOLEAN, TEXT), expected to_char(DATE, TEXT) or to_char(TIME, TEXT) or to_char(TIMESTAMPTZ, TEXT) or \
+                to_char(TIMESTAMP, TEXT) or to_char(INTERVAL, TEXT)",
+        ),
         ("SELECT 1/0", "division by zero"),
     ];
     for (sql, expected) in cases {
