@@ -154,13 +154,17 @@ impl Connection {
             return Ok(message);
         }
         self.socket.flush_if_asked().await?;
-        let limit = self.session.idle_timeout();
+        let has_suspended_portal = self.portals.values().any(|portal| portal.progress.has_begun());
+        let limit = self.session.idle_timeout(has_suspended_portal);
         let next = timeout(limit.unwrap_or(Duration::MAX), self.socket.message());
         tokio::select! {
             () = stop.cancelled() => Ok(Err(Problem::fatal(SHUTTING_DOWN, "terminating connection: the server is stopping"))),
             next = next => match next {
                 Ok(message) => message,
-                Err(_) => Ok(Err(Problem::fatal(IDLE_IN_TRANSACTION, "terminating connection: a transaction did nothing for too long"))),
+                Err(_) => {
+                    let message = "terminating connection: a transaction or a suspended portal waited for too long";
+                    Ok(Err(Problem::fatal(IDLE_IN_TRANSACTION, message)))
+                }
             },
         }
     }

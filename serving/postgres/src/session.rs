@@ -11,8 +11,8 @@ use crate::SERVER_VERSION;
 use crate::problem::{INVALID_PARAMETER_VALUE, Problem, UNDEFINED_OBJECT};
 use crate::rows::Zone;
 
-/// A transaction that does nothing keeps the files of its read view: after this time it ends, unless the setting says
-/// so earlier.
+/// A transaction that does nothing keeps the files of its read view, and a suspended portal those of its query: after
+/// this time their session ends, unless the setting says so earlier.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
 
 /// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
@@ -210,9 +210,12 @@ impl ClientSession {
         duration(&self.text("statement_timeout")).filter(|timeout| !timeout.is_zero())
     }
 
-    /// How long the session may wait for its next message, if that is limited.
-    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
-        self.transaction.as_ref()?;
+    /// How long the session may wait for its next message. It is limited where it keeps files: in a transaction, and
+    /// for a portal with rows that were not asked for yet.
+    pub(crate) fn idle_timeout(&self, has_suspended_portal: bool) -> Option<Duration> {
+        if !self.in_transaction() && !has_suspended_portal {
+            return None;
+        }
         let asked = duration(&self.text("idle_in_transaction_session_timeout")).filter(|timeout| !timeout.is_zero());
         Some(asked.map_or(IDLE_IN_TRANSACTION, |asked| asked.min(IDLE_IN_TRANSACTION)))
     }

@@ -230,6 +230,30 @@ fn said_all(server: &Server, bytes: &[u8]) -> Vec<u8> {
     said
 }
 
+/// It keeps the files that its query reads, as a transaction does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_with_rows_left_ends_with_its_connection_without_a_transaction_too() {
+    let server = Server::filled().await;
+    let bytes = [
+        message(b"", b"\0\x03\0\0user\0raw\0options\0-c idle_in_transaction_session_timeout=50ms\0\0"),
+        message(b"P", b"\0SELECT id FROM events\0\0\0"),
+        message(b"B", b"\0\0\0\0\0\0\0\0"),
+        message(b"E", b"\0\0\0\0\x01"),
+        message(b"H", b""),
+    ];
+    let said = tokio::task::block_in_place(|| {
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        socket.write_all(&bytes.concat()).unwrap();
+        let mut said = Vec::new();
+        socket.read_to_end(&mut said).expect("timed out: the portal is kept");
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    assert!(said.contains("s\0\0\0\x04"), "the portal was not suspended: {said}");
+    assert!(said.contains("25P03"), "{said}");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_wants_encryption_is_answered_that_there_is_none() {
     let server = Server::start().await;

@@ -69,6 +69,11 @@ impl PortalProgress {
             _ => unreachable!("it was just begun"),
         }
     }
+
+    /// Whether it keeps what its query reads: some rows were asked for, and not all were sent.
+    pub(super) fn has_begun(&self) -> bool {
+        matches!(self, PortalProgress::Begun(_))
+    }
 }
 
 /// What statements are, by their text and the catalog's revision.

@@ -124,15 +124,16 @@ fn values_are_kept_in_one_spelling_or_refused() {
 }
 
 #[test]
-fn a_transaction_waits_for_its_client_a_bounded_time() {
+fn a_transaction_and_a_suspended_portal_wait_for_their_client_a_bounded_time() {
     let mut session = session();
-    assert_eq!(session.idle_timeout(), None);
+    assert_eq!(session.idle_timeout(false), None);
+    assert_eq!(session.idle_timeout(true), Some(IDLE_IN_TRANSACTION), "a suspended portal keeps files too");
     session.begin_transaction();
-    assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
+    assert_eq!(session.idle_timeout(false), Some(IDLE_IN_TRANSACTION));
     session.set("idle_in_transaction_session_timeout", Some("1s"), false).unwrap();
-    assert_eq!(session.idle_timeout(), Some(Duration::from_secs(1)));
+    assert_eq!(session.idle_timeout(false), Some(Duration::from_secs(1)));
     session.set("idle_in_transaction_session_timeout", Some("7d"), false).unwrap();
-    assert_eq!(session.idle_timeout(), Some(IDLE_IN_TRANSACTION));
+    assert_eq!(session.idle_timeout(false), Some(IDLE_IN_TRANSACTION));
 }
 
 fn begun(options: &str) -> Result<ClientSession, Problem> {
