@@ -15,6 +15,7 @@ use futures::future::try_join_all;
 use storage::{Manifest, ObjectStorage, Tier};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use types::threads::{self, Group};
 use types::{Error, Result};
 
 use buckets::CopiedBuckets;
@@ -64,7 +65,7 @@ impl SnapshotCopy {
         before: Option<&SnapshotCopy>,
     ) -> Result<Self> {
         let copy = Self::begin(storage, manifest, live, cache, before);
-        copy.fetch_all().await?;
+        fetch_all(&copy.all_buckets(), &threads::RUNS).await?;
         Ok(copy)
     }
 
@@ -148,27 +149,28 @@ impl SnapshotCopy {
         self.tiers.iter().find_map(|tier| tier.buckets.damage())
     }
 
-    /// Waits for the buckets of these encoded keys.
+    /// Waits for the buckets of these encoded keys, for a question: they are copied on the threads of questions, where
+    /// no batch run delays them.
     ///
     /// Errors: `Corrupt` where one is damaged, which [`SnapshotCopy::damage`] says from then on; others may pass.
     pub async fn fetch(&self, keys: &BinaryArray) -> Result<()> {
         let of_tiers = self.tiers.iter().map(|tier| {
             let wanted: BTreeSet<u32> = keys.iter().flatten().map(|key| tier.number_of(key)).collect();
-            tier.buckets.fetch(wanted)
+            tier.buckets.fetch(wanted, &threads::QUESTIONS)
         });
         try_join_all(of_tiers.collect::<Vec<_>>()).await.map(drop)
     }
 
     /// Waits for every bucket; likewise.
     pub async fn fetch_all(&self) -> Result<()> {
-        fetch_all(&self.all_buckets()).await
+        fetch_all(&self.all_buckets(), &threads::QUESTIONS).await
     }
 
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
     pub(crate) fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
         if !self.is_whole() && !self.is_followed.swap(true, Ordering::Relaxed) {
             let copy = background::Fetching { view: self.manifest.view.clone(), tiers: self.all_buckets(), dropped: self.dropped.clone() };
-            tokio::spawn(background::fetch_all(copy, damaged.clone(), stop.clone()));
+            threads::RUNS.spawn(background::fetch_all(copy, damaged.clone(), stop.clone()));
         }
     }
 
@@ -199,9 +201,9 @@ impl Drop for TierCopy {
     }
 }
 
-/// Waits for every bucket of these tiers.
-async fn fetch_all(tiers: &[Arc<CopiedBuckets>]) -> Result<()> {
-    try_join_all(tiers.iter().map(|tier| tier.fetch_all())).await.map(drop)
+/// Waits for every bucket of these tiers. What is not under way yet begins on these threads.
+async fn fetch_all(tiers: &[Arc<CopiedBuckets>], threads: &'static Group) -> Result<()> {
+    try_join_all(tiers.iter().map(|tier| tier.fetch_all(threads))).await.map(drop)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@
 //! | [`LOG`] | appends to the embedded log | 0 |
 //! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
 //! | [`CHECKPOINTS`] | writing a checkpoint's files, and merging large fresh layers: events do not wait for it | 5 |
-//! | [`QUESTIONS`] | lookups that take longer, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
+//! | [`QUESTIONS`] | lookups that take longer, copying what they wait for, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
 //! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a question | 9 |
-//! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
+//! | [`RUNS`] | batch runs, loading snapshots and copying what no question waits for, collecting files | 10 |
 //!
 //! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets,
 //! and the whole of an idle one. On other systems than Linux, where threads have no niceness, all are alike.

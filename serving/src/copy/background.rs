@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, threads};
 
 use super::buckets::CopiedBuckets;
 
@@ -46,7 +46,7 @@ pub(super) async fn fetch_all(copy: Fetching, damaged: Arc<Notify>, stop: Cancel
 
 async fn until_whole_or_damaged(copy: &Fetching) -> Result<()> {
     loop {
-        match super::fetch_all(&copy.tiers).await {
+        match super::fetch_all(&copy.tiers, &threads::RUNS).await {
             Err(error) if error.kind() != ErrorKind::Corrupt => again_later(&copy.view, &error).await,
             outcome => return outcome,
         }

@@ -13,6 +13,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use storage::{BucketFile, Manifest, ObjectStorage, Tier, read_bucket};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use types::threads::Group;
 use types::{Error, ErrorKind, Result, failpoint};
 
 /// This many buckets of a tier are fetched at once.
@@ -102,9 +103,10 @@ impl CopiedBuckets {
         self.local_bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) async fn fetch_all(self: &Arc<Self>) -> Result<()> {
+    /// Like [`CopiedBuckets::fetch`], of all of them.
+    pub(super) async fn fetch_all(self: &Arc<Self>, threads: &'static Group) -> Result<()> {
         if self.whole.get().is_none() {
-            self.fetch(0..self.slots.len() as u32).await?;
+            self.fetch(0..self.slots.len() as u32, threads).await?;
             let runs: Option<Vec<Arc<SortedRun>>> = self.slots.iter().map(|slot| slot.run.get().cloned()).collect();
             let runs = runs.ok_or_else(|| Error::internal("a bucket that was fetched is not there"))?;
             self.whole.get_or_init(|| runs);
@@ -112,21 +114,22 @@ impl CopiedBuckets {
         Ok(())
     }
 
-    pub(super) async fn fetch(self: &Arc<Self>, wanted: impl IntoIterator<Item = u32>) -> Result<()> {
+    /// Waits for these buckets. The fetch of one that nobody awaits yet begins on these threads.
+    pub(super) async fn fetch(self: &Arc<Self>, wanted: impl IntoIterator<Item = u32>, threads: &'static Group) -> Result<()> {
         let missing = wanted.into_iter().filter(|number| self.get(*number).is_none());
         // Collected first: a closure in the stream would make this future one that cannot be spawned.
-        let fetches: Vec<_> = missing.map(|number| self.clone().fetch_one(number)).collect();
+        let fetches: Vec<_> = missing.map(|number| self.clone().fetch_one(number, threads)).collect();
         futures::stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    async fn fetch_one(self: Arc<Self>, number: u32) -> Result<()> {
+    async fn fetch_one(self: Arc<Self>, number: u32, threads: &'static Group) -> Result<()> {
         let slot = self.slots.get(number as usize).ok_or_else(|| Error::internal("the tier has no such bucket"))?;
         let fetch = {
             let mut under_way = slot.under_way();
             if slot.run.get().is_some() {
                 return Ok(());
             }
-            under_way.get_or_insert_with(|| self.clone().begin(number)).clone()
+            under_way.get_or_insert_with(|| self.clone().begin(number, threads)).clone()
         };
         let outcome = fetch.clone().await;
         let mut under_way = slot.under_way();
@@ -137,8 +140,8 @@ impl CopiedBuckets {
     }
 
     /// On a task of its own: who waits may go away.
-    fn begin(self: Arc<Self>, number: u32) -> Fetch {
-        let task = tokio::spawn(async move {
+    fn begin(self: Arc<Self>, number: u32, threads: &'static Group) -> Fetch {
+        let task = threads.spawn(async move {
             let slot = &self.slots[number as usize];
             let loaded = tokio::select! {
                 () = self.given_up.cancelled() => Err(Error::unavailable("the copy of a snapshot was abandoned: try again")),

@@ -216,6 +216,23 @@ async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
     site.assert_all_are_answered(&started.node).await;
 }
 
+/// The runtime of a test stands for the one that answers HTTP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_question_waits_for_is_copied_by_the_threads_of_questions_and_the_rest_by_those_of_runs() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    ask(&started.node, &site.devices[0][0]).await.unwrap();
+    let (stop, run) = started.run();
+    until("the rest is copied", || started.copy().unwrap().is_whole()).await;
+    let threads: Vec<_> = (0..BUCKETS).map(|bucket| site.gate.threads(bucket)).collect();
+    assert_eq!(threads, [["questions"], ["runs"], ["runs"]]);
+    site.harness.snapshot("velocity").await;
+    until("the next one is copied", || (0..BUCKETS).all(|bucket| site.gate.reads(bucket) == 2)).await;
+    assert!((0..BUCKETS).all(|bucket| site.gate.threads(bucket)[1] == "runs"), "nobody asked for it");
+    stop.cancel();
+    run.await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rest_is_copied_by_itself_and_its_progress_is_reported() {
     let site = Site::new().await;

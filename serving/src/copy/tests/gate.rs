@@ -34,7 +34,8 @@ pub(super) struct Gate {
     inner: Arc<dyn ObjectStore>,
     /// By the number of the bucket, of any run.
     ways: watch::Sender<BTreeMap<u32, Way>>,
-    reads: Mutex<BTreeMap<u32, usize>>,
+    /// The name of the thread of each read.
+    reads: Mutex<BTreeMap<u32, Vec<String>>>,
 }
 
 impl Gate {
@@ -50,7 +51,12 @@ impl Gate {
 
     /// How often a bucket was asked for.
     pub(super) fn reads(&self, bucket: u32) -> usize {
-        self.reads.lock().unwrap().get(&bucket).copied().unwrap_or_default()
+        self.threads(bucket).len()
+    }
+
+    /// The names of the threads that asked for it.
+    pub(super) fn threads(&self, bucket: u32) -> Vec<String> {
+        self.reads.lock().unwrap().get(&bucket).cloned().unwrap_or_default()
     }
 
     async fn way(&self, bucket: u32) -> Way {
@@ -86,7 +92,8 @@ impl fmt::Display for Gate {
 impl ObjectStore for Gate {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let Some(bucket) = bucket_in(location) else { return self.inner.get_opts(location, options).await };
-        *self.reads.lock().unwrap().entry(bucket).or_default() += 1;
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.reads.lock().unwrap().entry(bucket).or_default().push(thread);
         match self.way(bucket).await {
             Way::Refused => Err(Error::Generic { store: "gate", source: "refused".into() }),
             Way::Damaged => damaged(self.inner.get_opts(location, options).await?).await,
