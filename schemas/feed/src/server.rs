@@ -40,6 +40,8 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// A node that does not answer such a question is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
+/// While nothing is sent to a node, it is looked this often whether its token still counts.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait after a connection could not be accepted.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 
@@ -169,12 +171,36 @@ impl Service {
         let later = later.map(move |change| sending.change(change));
         let stop = self.stop.clone();
         let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it is to begin again")) });
-        let counted = first.chain(layers).chain(later).chain(ended).map(move |sent| {
+        let authenticator = self.offer.authenticator.clone();
+        let allowed = move || match authenticator.is_still_valid(&principal) {
+            true => Ok(()),
+            false => Err(Error::unauthenticated("the token was revoked, or has expired")),
+        };
+        let counted = while_allowed(first.chain(layers).chain(later).chain(ended), allowed).map(move |sent| {
             let _permit = &permit;
             sent.inspect(sent_one).map_err(|error| status(&error))
         });
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
     }
+}
+
+/// The messages as long as who gets them may have them; then an error, and nothing more.
+fn while_allowed(
+    messages: impl Stream<Item = Result<FlightData>> + Send + 'static,
+    allowed: impl Fn() -> Result<()> + Send + 'static,
+) -> impl Stream<Item = Result<FlightData>> + Send + 'static {
+    stream::unfold(Some((Box::pin(messages), allowed)), |state| async move {
+        let (mut messages, allowed) = state?;
+        loop {
+            let next = tokio::time::timeout(LOOK_EVERY, messages.next()).await;
+            if let Err(error) = allowed() {
+                return Some((Err(error), None));
+            }
+            if let Ok(next) = next {
+                return next.map(|message| (message, Some((messages, allowed))));
+            }
+        }
+    })
 }
 
 /// Makes the messages of one subscriber.
@@ -322,3 +348,6 @@ impl FlightService for Service {
         unimplemented().map_err(|status| *status)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::Principal;
+use access::{Authenticator, Principal};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -33,7 +33,7 @@ use crate::node::Node;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// While nothing changes, a comment says that the server is still there.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Then a watcher has to ask again: rights that its token has lost do not last for ever. Browsers do so by themselves.
+/// Then a watcher has to ask again, which browsers do by themselves.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// `GET /v1/hot-keys`
@@ -42,7 +42,7 @@ pub(super) async fn hot_keys(
     Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let node = app.node.acting_for(principal);
+    let node = app.node.acting_for(principal.clone());
     if !accepts_events(&headers) {
         return apart(async move {
             let hot_keys: Vec<Value> = node.hot_keys()?.iter().map(as_json).collect();
@@ -57,6 +57,8 @@ pub(super) async fn hot_keys(
     recent(&node).await?;
     let watching = Watching {
         node,
+        authenticator: app.protection.authenticator.clone(),
+        principal,
         changes: Changes::default(),
         waiting: VecDeque::new(),
         looked: false,
@@ -71,6 +73,9 @@ pub(super) async fn hot_keys(
 /// One client that watches. It holds its place until it goes.
 struct Watching {
     node: Node,
+    /// Says whether the principal's credential still counts.
+    authenticator: Authenticator,
+    principal: Arc<Principal>,
     changes: Changes,
     /// What is not sent yet.
     waiting: VecDeque<HotKeyChange>,
@@ -88,9 +93,12 @@ fn events(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> +
 }
 
 impl Watching {
-    /// `None` at the end: of the server, or of the time that one request may watch.
+    /// `None` at the end: of the server, of the caller's rights, or of the time that one request may watch.
     async fn next(&mut self) -> Option<HotKeyChange> {
         loop {
+            if !self.authenticator.is_still_valid(&self.principal) {
+                return None;
+            }
             if let Some(change) = self.waiting.pop_front() {
                 return Some(change);
             }

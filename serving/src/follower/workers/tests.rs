@@ -156,6 +156,28 @@ async fn a_node_shows_its_token_where_one_is_required() {
     drop(served);
 }
 
+/// The worker does nothing meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_token_is_revoked_follows_no_more() {
+    let harness = Harness::filled().await;
+    let (role, created_by) = (Role::Reader, "me".into());
+    let new = NewToken { name: "node".into(), role, views: Vec::new(), streams: Vec::new(), created_by, expires_at: None };
+    let (token, record) = new_token(new, 0).unwrap();
+    let keyring = Keyring::new().unwrap();
+    keyring.set(vec![record]);
+    let required = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
+    let served = Served::start(&harness, "w", |offer| Offer { authenticator: required, ..offer }).await;
+    let apart = Apart::start(&harness, Credentials { token: Some(token), tls: None }).await;
+    apart.follows(1).await;
+    keyring.set(Vec::new());
+    let is_refused = |apart: &Apart| {
+        apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("revoked")))
+    };
+    apart.until("its stream ends", is_refused).await;
+    assert_eq!(apart.fresh.layers(), 0);
+    drop(served);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_encrypted_and_a_worker_of_another_authority_is_not_believed() {
     let harness = Harness::filled().await;

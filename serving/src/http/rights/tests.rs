@@ -299,6 +299,23 @@ async fn a_stream_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_watches_the_hot_keys_is_let_go_when_its_token_is_revoked() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Protected::new(&[]).await;
+    let token = server.token(Role::Reader, &["velocity"], &[], None);
+    let request = format!("GET /v1/hot-keys HTTP/1.0\r\nhost: localhost\r\naccept: text/event-stream\r\n{token}\r\n");
+    let mut connection = tokio::net::TcpStream::connect(server.client.address()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    connection.read_exact(&mut status).await.unwrap();
+    assert!(status.ends_with(b" 200"), "{}", String::from_utf8_lossy(&status));
+    server.keyring.set(Vec::new());
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut rest)).await;
+    ended.expect("timed out: the events go on").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hot_keys_are_those_of_views_that_a_token_may_read() {
     let server = Protected::new(&[]).await;
     let of_velocity = server.token(Role::Reader, &["velocity"], &[], None);
