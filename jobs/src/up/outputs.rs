@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::{Result, threads};
+use types::{Error, Result, threads};
 
 use super::layers;
 use super::parts::{Parts, Stage};
@@ -48,6 +48,7 @@ struct Keeping {
 
 struct Open {
     stop: CancellationToken,
+    /// The node, the alerts, and what follows workers of other processes.
     runs: JoinHandle<()>,
 }
 
@@ -71,6 +72,10 @@ impl Keeping {
             }
             tokio::select! {
                 () = stop.cancelled() => {}
+                error = failed(&mut self.open) => {
+                    self.withdraw();
+                    return Err(error);
+                }
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
@@ -116,12 +121,30 @@ impl Keeping {
     }
 
     async fn close(&mut self) {
-        let Some(open) = self.open.take() else { return };
-        self.shown.send_replace(None);
-        open.stop.cancel();
+        let Some(open) = self.withdraw() else { return };
         if let Err(error) = open.runs.await {
             warn!(%error, "the node for sinks and alerts ended abnormally");
         }
         self.fresh.set_read(false);
     }
+    /// From here on nobody is handed the node, and what runs beside it is asked to stop.
+    fn withdraw(&mut self) -> Option<Open> {
+        let open = self.open.take()?;
+        self.shown.send_replace(None);
+        open.stop.cancel();
+        Some(open)
+    }
 }
+
+/// Waits until what runs ends without being asked to: until then sinks would stall and alerts would be silent.
+async fn failed(open: &mut Option<Open>) -> Error {
+    let Some(open) = open else { return std::future::pending().await };
+    let error = Error::internal("the node for sinks and alerts ended abnormally");
+    match (&mut open.runs).await {
+        Ok(()) => error,
+        Err(ended) => error.caused_by(ended),
+    }
+}
+
+#[cfg(test)]
+mod tests;
