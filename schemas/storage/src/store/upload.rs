@@ -3,13 +3,14 @@
 //! `object_store`'s `BufWriter` covers only part of this. It overwrites when it puts a small object, while ours must be
 //! new or have the same content ([`ObjectStorage::put_new`]). One capacity is both its limit for a single request and
 //! its part size. If dropped halfway, it does not abort its parts, and a bucket bills them until they are aborted. It
-//! does not fsync a folder's files before their name exists.
+//! does not fsync a folder's files before their name exists. `WriteMultipart` does not abort the upload whose last part
+//! fails.
 
 use std::fs::File;
 
 use bytes::{Bytes, BytesMut};
 use crc32fast::Hasher;
-use object_store::{ObjectStoreExt, WriteMultipart};
+use object_store::ObjectStoreExt;
 
 use crate::known_file::about;
 use crate::local::PartialFile;
@@ -17,8 +18,9 @@ use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, object_path};
 use types::files::StoredObject;
 use types::{Error, Result};
 
-const PART_BYTES: usize = 8 * 1024 * 1024;
-const PARTS_IN_FLIGHT: usize = 4;
+mod parts;
+
+use parts::PartsUpload;
 
 /// An object being uploaded. If dropped without [`UploadWriter::finish`], it leaves nothing visible.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ enum Target {
     Local(Option<(File, PartialFile)>),
     /// So far small enough for one request.
     Buffered(BytesMut),
-    Parts(Option<WriteMultipart>),
+    Parts(Option<PartsUpload>),
 }
 
 impl UploadWriter {
@@ -81,7 +83,7 @@ impl UploadWriter {
             Target::Buffered(buffer) => {
                 let begun = std::mem::take(buffer).freeze();
                 let upload = self.storage.store.put_multipart(&object_path(&self.path)?).await.map_err(|error| about(error, &self.path))?;
-                self.target = Target::Parts(Some(WriteMultipart::new_with_chunk_size(upload, PART_BYTES)));
+                self.target = Target::Parts(Some(PartsUpload::new(upload)));
                 self.write_parts(begun).await?;
                 self.write_parts(content).await
             }
@@ -89,15 +91,11 @@ impl UploadWriter {
         }
     }
 
-    async fn write_parts(&mut self, mut content: Bytes) -> Result<()> {
+    async fn write_parts(&mut self, content: Bytes) -> Result<()> {
         let Target::Parts(Some(parts)) = &mut self.target else { return Err(broken(&self.path)) };
-        while !content.is_empty() {
-            let sent = parts.wait_for_capacity(PARTS_IN_FLIGHT).await;
-            if let Err(error) = sent {
-                self.give_up().await;
-                return Err(about(error, &self.path));
-            }
-            parts.put(content.split_to(content.len().min(PART_BYTES)));
+        if let Err(error) = parts.put(content).await {
+            self.give_up().await;
+            return Err(about(error, &self.path));
         }
         Ok(())
     }
@@ -125,12 +123,12 @@ impl UploadWriter {
             }
             Target::Parts(slot) => {
                 let parts = slot.as_mut().ok_or_else(|| broken(&self.path))?;
-                if let Err(error) = parts.wait_for_capacity(0).await {
+                if let Err(error) = parts.complete().await {
                     self.give_up().await;
                     return Err(about(error, &self.path));
                 }
-                let parts = slot.take().ok_or_else(|| broken(&self.path))?;
-                parts.finish().await.map_err(|error| about(error, &self.path))?;
+                // Nothing is left to abort.
+                *slot = None;
             }
         }
         Ok(stored)
@@ -167,7 +165,7 @@ impl Drop for UploadWriter {
     }
 }
 
-async fn abort_parts(parts: WriteMultipart, path: String) {
+async fn abort_parts(parts: PartsUpload, path: String) {
     if let Err(error) = parts.abort().await {
         tracing::warn!(file = %path, %error, "an unfinished upload was not aborted");
     }
@@ -185,3 +183,6 @@ async fn append_to_file(opened: (File, PartialFile), content: Bytes, path: &str)
 fn broken(path: &str) -> Error {
     Error::internal("an upload was used after it failed").with("file", path)
 }
+
+#[cfg(test)]
+mod tests;
