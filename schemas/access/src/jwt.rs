@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tracing::{info, warn};
@@ -23,10 +23,12 @@ use keys::{Configuration, Key};
 use verify::{Refusal, verify};
 
 const SECOND: Micros = 1_000_000;
-/// The issuer's keys are asked for again after this time.
-const KEYS_LAST: Micros = 3_600 * SECOND;
+/// The issuer's keys are asked for again after this time. Those that are known count meanwhile.
+const KEYS_LAST: Duration = Duration::from_secs(3_600);
+/// Where they were not asked for again in this time, they are before they count: the issuer may have withdrawn one.
+const KEYS_LAST_UNASKED: Duration = KEYS_LAST.saturating_mul(2);
 /// Between two questions to the issuer: what anyone can send causes no more.
-const ASK_AGAIN: Micros = 30 * SECOND;
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// What the issuer may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A larger answer is refused.
@@ -52,15 +54,15 @@ struct Inner {
     client: reqwest::Client,
     known: RwLock<Known>,
     /// One question at a time.
-    asking: Mutex<()>,
+    asking: Arc<Mutex<()>>,
 }
 
 /// What the issuer answered, and when it was asked.
 #[derive(Clone, Default)]
 struct Known {
     keys: Arc<Vec<Key>>,
-    answered_at: Option<Micros>,
-    asked_at: Option<Micros>,
+    answered_at: Option<Instant>,
+    asked_at: Option<Instant>,
 }
 
 impl Issuer {
@@ -71,19 +73,26 @@ impl Issuer {
         check_url(&settings.issuer)?;
         let client = reqwest::Client::builder().timeout(ANSWER_LIMIT).redirect(reqwest::redirect::Policy::none()).build();
         let client = client.map_err(|error| Error::internal("no HTTP client can be made").caused_by(error))?;
-        Ok(Issuer(Arc::new(Inner { settings, client, known: RwLock::default(), asking: Mutex::default() })))
+        Ok(Issuer(Arc::new(Inner { settings, client, known: RwLock::default(), asking: Arc::default() })))
     }
 
     /// Returns whose JWT it is.
     ///
     /// Errors: `Unauthenticated`; `Unavailable` while no key of the issuer is known.
     pub async fn principal(&self, jwt: &str, now: Micros) -> Result<Principal> {
+        self.principal_at(jwt, now, Instant::now()).await
+    }
+
+    /// `at` is the same time by a clock that nobody sets.
+    async fn principal_at(&self, jwt: &str, now: Micros, at: Instant) -> Result<Principal> {
         let known = self.known();
-        if known.answered_at.is_none_or(|answered_at| now - answered_at >= KEYS_LAST) {
-            self.ask_to_the_end(now).await;
+        if known.must_be_asked_for(at) {
+            self.ask_to_the_end(at).await;
+        } else if is_past(known.answered_at, KEYS_LAST, at) {
+            self.ask_in_background(at);
         }
         let mut verified = self.verify(jwt, now)?;
-        if verified == Err(Refusal::UnknownKey) && self.ask_to_the_end(now).await {
+        if verified == Err(Refusal::UnknownKey) && self.ask_to_the_end(at).await {
             verified = self.verify(jwt, now)?;
         }
         verified.map_err(|refusal| Error::unauthenticated(format!("the JWT is refused: {refusal}")))
@@ -99,31 +108,44 @@ impl Issuer {
 
     /// The same as `ask`, also if the caller leaves meanwhile: who hangs up and calls again asks the issuer no more
     /// often.
-    async fn ask_to_the_end(&self, now: Micros) -> bool {
+    async fn ask_to_the_end(&self, at: Instant) -> bool {
         let issuer = self.clone();
-        tokio::spawn(async move { issuer.ask(now).await }).await.unwrap_or(false)
+        tokio::spawn(async move { issuer.ask(at).await }).await.unwrap_or(false)
     }
 
-    /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now. Those
-    /// that are known stay while it does not answer.
-    async fn ask(&self, now: Micros) -> bool {
+    /// Asks the issuer for its keys, unless that is under way or was done a moment ago. Nobody waits for it.
+    fn ask_in_background(&self, at: Instant) {
+        let Ok(one_at_a_time) = self.0.asking.clone().try_lock_owned() else { return };
+        if is_past(self.known().asked_at, ASK_AGAIN, at) {
+            let issuer = self.clone();
+            tokio::spawn(async move {
+                issuer.ask_now(at).await;
+                drop(one_at_a_time);
+            });
+        }
+    }
+
+    /// Asks the issuer for its keys, unless it was asked a moment ago. Returns whether there may be others now.
+    async fn ask(&self, at: Instant) -> bool {
         let before = self.known().asked_at;
         let _one_at_a_time = self.0.asking.lock().await;
         let asked_at = self.known().asked_at;
         if asked_at != before {
             return true;
         }
-        if asked_at.is_some_and(|asked_at| now - asked_at < ASK_AGAIN) {
-            return false;
-        }
+        is_past(asked_at, ASK_AGAIN, at) && self.ask_now(at).await
+    }
+
+    /// Returns whether the issuer answered. The keys that are known stay while it does not.
+    async fn ask_now(&self, at: Instant) -> bool {
         let answer = self.read_keys().await;
         let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.asked_at = Some(now);
+        known.asked_at = Some(at);
         match answer {
             Ok(keys) => {
                 info!(issuer = self.0.settings.issuer, keys = keys.len(), "keys of the issuer read");
                 known.keys = Arc::new(keys);
-                known.answered_at = Some(now);
+                known.answered_at = Some(at);
                 true
             }
             Err(error) => {
@@ -164,6 +186,18 @@ impl Issuer {
     fn known(&self) -> Known {
         self.0.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+impl Known {
+    /// Whether a JWT has to wait for the issuer's answer.
+    fn must_be_asked_for(&self, at: Instant) -> bool {
+        self.answered_at.is_none() || is_past(self.asked_at, KEYS_LAST_UNASKED, at)
+    }
+}
+
+/// Whether it was this long before `at`, or never.
+fn is_past(time: Option<Instant>, duration: Duration, at: Instant) -> bool {
+    time.is_none_or(|time| at.saturating_duration_since(time) >= duration)
 }
 
 /// Keys that come over a connection which anyone can change are no keys.

@@ -1,4 +1,6 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -19,6 +21,8 @@ struct Fake {
     pair: Arc<EcdsaKeyPair>,
     ids: Arc<RwLock<Vec<&'static str>>>,
     asked: Arc<AtomicUsize>,
+    /// It takes requests and answers none.
+    is_silent: Arc<AtomicBool>,
 }
 
 impl Fake {
@@ -27,10 +31,15 @@ impl Fake {
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &SystemRandom::new()).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let fake = Fake { url, pair: Arc::new(pair), ids: Arc::default(), asked: Arc::default() };
+        let fake = Fake { url, pair: Arc::new(pair), ids: Arc::default(), asked: Arc::default(), is_silent: Arc::default() };
         let serving = fake.clone();
         tokio::spawn(async move {
+            let mut held = Vec::new();
             while let Ok((mut connection, _)) = listener.accept().await {
+                if serving.is_silent.load(Ordering::SeqCst) {
+                    held.push(connection);
+                    continue;
+                }
                 let mut request = vec![0; 4096];
                 let read = connection.read(&mut request).await.unwrap_or(0);
                 let body = serving.answer(&String::from_utf8_lossy(&request[..read]));
@@ -73,44 +82,98 @@ impl Fake {
     }
 }
 
+/// The process's clock, by which tokens expire, stands still: only the time since the last question counts for keys.
+struct Asking {
+    issuer: Issuer,
+    begun: Instant,
+}
+
+impl Asking {
+    fn of(fake: &Fake) -> Asking {
+        Asking { issuer: fake.issuer(), begun: Instant::now() }
+    }
+
+    async fn principal(&self, jwt: &str, after: Duration) -> Result<Principal> {
+        self.issuer.principal_at(jwt, 0, self.begun + after).await
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
 #[tokio::test]
 async fn keys_are_read_once_and_again_for_a_new_one_with_a_limit() {
     let fake = Fake::start().await;
     fake.has(&["one"]);
-    let issuer = fake.issuer();
-    assert_eq!(&*issuer.principal(&fake.token("one"), 0).await.unwrap().name, "oidc:ann");
-    assert!(issuer.principal(&fake.token("one"), SECOND).await.is_ok());
+    let asking = Asking::of(&fake);
+    assert_eq!(&*asking.principal(&fake.token("one"), seconds(0)).await.unwrap().name, "oidc:ann");
+    assert!(asking.principal(&fake.token("one"), seconds(1)).await.is_ok());
     assert_eq!(fake.asked(), 1);
 
     // The issuer changes its key: an unknown one is a reason to ask, and no more than one in half a minute.
     fake.has(&["one", "two"]);
-    for now in [2, 3, 29] {
-        assert_eq!(issuer.principal(&fake.token("two"), now * SECOND).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+    for after in [2, 3, 29] {
+        assert_eq!(asking.principal(&fake.token("two"), seconds(after)).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
     }
     assert_eq!(fake.asked(), 1);
-    assert!(issuer.principal(&fake.token("two"), ASK_AGAIN).await.is_ok());
+    assert!(asking.principal(&fake.token("two"), ASK_AGAIN).await.is_ok());
     for id in ["three", "four", "five"] {
-        assert!(issuer.principal(&fake.token(id), ASK_AGAIN + SECOND).await.is_err());
+        assert!(asking.principal(&fake.token(id), ASK_AGAIN + seconds(1)).await.is_err());
     }
     assert_eq!(fake.asked(), 2);
 
-    // A key that the issuer withdrew is out when they are read again.
+    // A key that the issuer withdrew is out once they are read again, for which nobody waits.
     fake.has(&["two"]);
-    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_err());
+    let withdrawn = async {
+        while asking.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(seconds(60), withdrawn).await.expect("timed out: the key counts");
     assert_eq!(fake.asked(), 3);
+}
+
+#[tokio::test]
+async fn keys_that_were_not_asked_for_again_for_long_are_before_they_count() {
+    let fake = Fake::start().await;
+    fake.has(&["one"]);
+    let asking = Asking::of(&fake);
+    assert!(asking.principal(&fake.token("one"), seconds(0)).await.is_ok());
+    fake.has(&["two"]);
+    assert!(asking.principal(&fake.token("one"), KEYS_LAST_UNASKED).await.is_err());
+    assert_eq!(fake.asked(), 2);
+}
+
+#[tokio::test]
+async fn while_the_issuer_hangs_who_has_a_known_key_does_not_wait() {
+    let fake = Fake::start().await;
+    fake.has(&["one"]);
+    let asking = Asking::of(&fake);
+    let token = fake.token("one");
+    assert!(asking.principal(&token, seconds(0)).await.is_ok());
+    fake.is_silent.store(true, Ordering::SeqCst);
+    for after in 0..3 {
+        let mut asked = pin!(asking.principal(&token, KEYS_LAST + seconds(after)));
+        let answer = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(answer, Poll::Ready(Ok(_))), "{after}: {answer:?}");
+        assert!(asking.issuer.0.asking.try_lock().is_err(), "the issuer is asked meanwhile");
+    }
 }
 
 #[tokio::test]
 async fn without_any_key_it_is_unavailable_and_with_some_they_stay() {
     let fake = Fake::start().await;
-    let issuer = fake.issuer();
+    let asking = Asking::of(&fake);
     // It has none that can be used.
-    assert_eq!(issuer.principal(&fake.token("one"), 0).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(asking.principal(&fake.token("one"), seconds(0)).await.unwrap_err().kind(), ErrorKind::Unavailable);
     fake.has(&["one"]);
-    assert_eq!(issuer.principal(&fake.token("one"), SECOND).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN).await.is_ok());
+    assert_eq!(asking.principal(&fake.token("one"), seconds(1)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(asking.principal(&fake.token("one"), ASK_AGAIN).await.is_ok());
     fake.has(&[]);
-    assert!(issuer.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_ok());
+    for after in [ASK_AGAIN + KEYS_LAST, ASK_AGAIN + KEYS_LAST_UNASKED] {
+        assert!(asking.principal(&fake.token("one"), after).await.is_ok());
+    }
 }
 
 #[tokio::test]
