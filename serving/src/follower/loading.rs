@@ -11,7 +11,6 @@ use committed::lacking::Lacking;
 use committed::registry::{LiveView, Registry};
 use engine::fresh::ViewVersion;
 use tracing::warn;
-use types::files::FileKind;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 
@@ -61,7 +60,7 @@ impl Follower {
         self.report(&state, &damaged).await;
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
-        show_dead_letters(&state);
+        show_dead_letters(before.as_deref().map(|before| &*before.state), &state);
         metrics::gauge!("basestream_serving_views_building").set(building.len() as f64);
         let loaded = Arc::new(Loaded { state, registry, vector: vector.clone(), views, building, failed });
         if loaded.is_postponed(budget.of_view) {
@@ -287,17 +286,22 @@ impl Loaded {
     }
 }
 
-/// How many dead letters each stream keeps.
-fn show_dead_letters(state: &CatalogState) {
-    let mut kept: BTreeMap<&Arc<str>, i64> = state.live(DefinitionKind::Stream).map(|stream| (&stream.name, 0)).collect();
-    for file in state.readable(FileKind::DeadLetters) {
-        if let Some(stream) = &file.subject {
-            *kept.entry(stream).or_default() += file.rows;
-        }
-    }
-    for (stream, rows) in kept {
+/// Shows how many dead letters each stream keeps.
+fn show_dead_letters(before: Option<&CatalogState>, state: &CatalogState) {
+    for (stream, rows) in kept_dead_letters(before, state) {
         metrics::gauge!("basestream_serving_dead_letters", "stream" => stream.to_string()).set(rows as f64);
     }
+}
+
+/// How many dead letters each stream keeps: none, where it is there no more and was there before.
+fn kept_dead_letters<'s>(before: Option<&'s CatalogState>, state: &'s CatalogState) -> BTreeMap<&'s Arc<str>, i64> {
+    let streams = before.into_iter().chain([state]).flat_map(|state| {
+        let live = state.live(DefinitionKind::Stream).map(|stream| &stream.name);
+        live.chain(state.files.dead_letters().keys())
+    });
+    let mut kept: BTreeMap<&Arc<str>, i64> = streams.map(|stream| (stream, 0)).collect();
+    kept.extend(state.files.dead_letters().iter().map(|(stream, rows)| (stream, *rows)));
+    kept
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use immutable_chunkmap::map::Map;
-use types::files::FileRecord;
+use types::files::{FileKind, FileRecord};
 use uuid::Uuid;
 
 use crate::records::{CheckpointRecord, Revision};
@@ -21,6 +21,7 @@ pub struct Files {
     by_path: Map<ByPath, Arc<FileRecord>, CHUNK>,
     /// The paths of each checkpoint's files: few.
     of_checkpoints: Map<Uuid, Arc<[ByPath]>, CHUNK>,
+    dead_letters: BTreeMap<Arc<str>, i64>,
 }
 
 impl Files {
@@ -34,6 +35,9 @@ impl Files {
         let known: BTreeSet<ByPath> = known.map(|(path, _)| path.clone()).collect();
         let known = Vec::from_iter(known);
         self.leave_checkpoints(&known);
+        for path in &known {
+            self.uncount(&path.0.path);
+        }
         self.by_path = self.by_path.remove_many(known);
     }
 
@@ -59,6 +63,29 @@ impl Files {
     pub fn of_checkpoint(&self, id: Uuid) -> impl Iterator<Item = &FileRecord> {
         let paths = self.of_checkpoints.get(&id).map_or(&[][..], |paths| paths);
         paths.iter().filter_map(|path| self.get(&path.0.path)).filter(move |file| file.checkpoint == Some(id))
+    }
+
+    /// Returns how many dead letters each stream keeps in files that may be read, of the streams that have some.
+    pub fn dead_letters(&self) -> &BTreeMap<Arc<str>, i64> {
+        &self.dead_letters
+    }
+
+    /// Adds a file's dead letters, as often as `times` says.
+    fn count(&mut self, file: &FileRecord, times: i64) {
+        let is_counted = file.kind == FileKind::DeadLetters && !file.marked_for_deletion;
+        let Some(stream) = file.subject.as_ref().filter(|_| is_counted) else { return };
+        let rows = self.dead_letters.entry(stream.clone()).or_default();
+        *rows += times * file.rows;
+        if *rows == 0 {
+            self.dead_letters.remove(stream);
+        }
+    }
+
+    /// Takes off what was counted of the file of this path, if there is one.
+    fn uncount(&mut self, path: &str) {
+        if let Some(file) = self.by_path.get(path).cloned() {
+            self.count(&file, -1);
+        }
     }
 
     /// Changes the list as a whole, which copies all of it.
@@ -101,6 +128,10 @@ impl Extend<FileRecord> for Files {
             (id, paths.into_iter().collect())
         });
         self.of_checkpoints = self.of_checkpoints.insert_many(grown.collect::<Vec<_>>());
+        for file in files.values() {
+            self.uncount(&file.path);
+            self.count(file, 1);
+        }
         self.by_path = self.by_path.insert_many(files);
     }
 }

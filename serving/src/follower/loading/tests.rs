@@ -1,3 +1,5 @@
+use types::files::{FileKind, FileRecord};
+
 use super::*;
 use crate::harness::Harness;
 
@@ -26,4 +28,28 @@ fn only_a_view_that_is_served_and_may_come_yet_keeps_the_state_before() {
             assert_eq!(OnFailure::decide(kind, is_served), OnFailure::ServeOthers, "{kind:?}");
         }
     }
+}
+
+#[test]
+fn a_stream_that_is_gone_keeps_no_dead_letters() {
+    let dead_letters = |stream: &str, rows| FileRecord {
+        path: format!("dead_letters/{stream}"),
+        kind: FileKind::DeadLetters,
+        checkpoint: None,
+        run: None,
+        subject: Some(stream.into()),
+        bytes: 1,
+        rows,
+        checksum: 0,
+        min_event_time: None,
+        max_event_time: None,
+        marked_for_deletion: false,
+    };
+    let state = |files: Vec<FileRecord>| CatalogState { files: files.into_iter().collect(), ..CatalogState::default() };
+    let (before, after) = (state(vec![dead_letters("gone", 3), dead_letters("stays", 1)]), state(vec![dead_letters("stays", 2)]));
+    let shown = |before, state| -> Vec<(String, i64)> {
+        kept_dead_letters(before, state).into_iter().map(|(stream, rows)| (stream.to_string(), rows)).collect()
+    };
+    assert_eq!(shown(None, &before), [("gone".to_owned(), 3), ("stays".to_owned(), 1)]);
+    assert_eq!(shown(Some(&before), &after), [("gone".to_owned(), 0), ("stays".to_owned(), 2)]);
 }

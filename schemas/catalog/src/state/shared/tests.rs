@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use types::files::FileKind;
 
 use super::*;
 
@@ -50,6 +49,31 @@ proptest! {
         for number in 0..6u8 {
             let expected = plain.values().filter(|file| file.checkpoint == Some(id(number)));
             prop_assert!(files.of_checkpoint(id(number)).eq(expected));
+        }
+    }
+}
+
+proptest! {
+    /// However files come, change and go, the count is what adding all of them up would be.
+    #[test]
+    fn dead_letters_are_counted_as_their_files_come_and_go(
+        steps in prop::collection::vec((0..9u8, 0..3u8, 0..4i64, any::<bool>(), any::<bool>(), any::<bool>()), 0..60),
+    ) {
+        let mut files = Files::default();
+        for (path, stream, rows, is_dead, marked_for_deletion, is_removed) in steps {
+            let kind = if is_dead { FileKind::DeadLetters } else { FileKind::Archive };
+            let subject = Some(format!("s{stream}").into());
+            let changed = FileRecord { kind, subject, rows, marked_for_deletion, ..file(path, None, 1) };
+            match is_removed {
+                true => files.remove([&*changed.path]),
+                false => files.extend([changed]),
+            }
+            let mut expected: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+            let counted = files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
+            for file in counted.filter(|file| file.rows > 0) {
+                *expected.entry(file.subject.clone().unwrap()).or_default() += file.rows;
+            }
+            prop_assert_eq!(files.dead_letters(), &expected);
         }
     }
 }
