@@ -6,11 +6,17 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use postgres_types::Type;
+use types::{Error, Result};
+
+use crate::problem::TOO_MANY_COLUMNS;
 
 /// Marks of the tables of `pg_catalog` (as arrow-pg reads them): an integer that is an OID, a text that is one byte.
 const OID_MARK: &str = "pg.oid_alias";
 const OID: &str = "oid";
 const CHAR_MARK: &str = "pg.char";
+
+/// Messages have the number of columns in 16 bits with a sign.
+const MAX_COLUMNS: usize = i16::MAX as usize;
 
 /// How the values of a column, or the items of its lists, are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +198,16 @@ fn modifier_of(data_type: &DataType) -> i32 {
 pub(crate) fn wire_types(schema: &Schema, uuids: &[bool]) -> Vec<WireType> {
     let is_uuid = |index: usize| uuids.get(index).copied().unwrap_or_default();
     schema.fields().iter().enumerate().map(|(index, field)| WireType::from_field(field, is_uuid(index))).collect()
+}
+
+/// The same of an answer that is to be sent.
+///
+/// Errors: `Limit` for more columns than a message can have.
+pub(crate) fn types_to_send(schema: &Schema, uuids: &[bool]) -> Result<Vec<WireType>> {
+    match schema.fields().len() {
+        found if found > MAX_COLUMNS => Err(Error::limit(TOO_MANY_COLUMNS).with("found", found).with("expected at most", MAX_COLUMNS)),
+        _ => Ok(wire_types(schema, uuids)),
+    }
 }
 
 /// A schema of texts.

@@ -47,6 +47,9 @@ pub(crate) const INVALID_BINARY: &str = "22P03";
 pub(crate) const OUT_OF_RANGE: &str = "22003";
 pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 
+/// How the message about more columns than a client can be sent begins.
+pub(crate) const TOO_MANY_COLUMNS: &str = "the answer has too many columns";
+
 /// The settings that limit memory.
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
@@ -178,6 +181,7 @@ fn state_of(error: &Error) -> &'static str {
         ErrorKind::Input => said.unwrap_or("42000"),
         ErrorKind::NotFound => said.unwrap_or("42P01"),
         ErrorKind::Limit if error.fact("limit").is_some_and(|limit| MEMORY_LIMITS.contains(&limit)) => OUT_OF_MEMORY,
+        ErrorKind::Limit if message.starts_with(TOO_MANY_COLUMNS) => "54011",
         ErrorKind::Limit => "54000",
         ErrorKind::Busy => INSUFFICIENT_RESOURCES,
         ErrorKind::Conflict => "40001",

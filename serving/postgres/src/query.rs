@@ -14,7 +14,7 @@ use serving::{Node, ReadView, Turn};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::columns::{WireType, wire_types, with_oids};
+use crate::columns::{WireType, types_to_send, wire_types, with_oids};
 use crate::metadata::{Metadata, oid_columns, oid_params};
 use crate::rows::plain;
 
@@ -68,7 +68,7 @@ impl QueryEngine {
         };
         let params = described.params.iter().enumerate().map(oid_of).collect();
         let schema = with_oids(described.schema, &oid_columns);
-        Ok(Description { types: wire_types(&schema, &described.uuids), schema, params })
+        Ok(Description { types: types_to_send(&schema, &described.uuids)?, schema, params })
     }
 
     pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
@@ -81,18 +81,18 @@ impl QueryEngine {
             if is_metadata(sql, &for_names) {
                 let batches = self.metadata.ask(sql, params, for_names).await?;
                 let schema = with_oids(batches.schema(), &oid_columns(sql));
-                return Ok(StatementRows::new(schema, Vec::new(), batches, Turn::default()));
+                return StatementRows::new(schema, Vec::new(), batches, Turn::default());
             }
         }
         let response = self.node.query_typed(read_view, sql, params, as_of).await?;
-        Ok(StatementRows::new(response.schema, response.uuids, response.batches, response.turn))
+        StatementRows::new(response.schema, response.uuids, response.batches, response.turn)
     }
 }
 
 impl StatementRows {
-    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Self {
-        let types = wire_types(&schema, &uuids);
-        Self { schema, types, batches, turn, batch: None, next: 0 }
+    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Result<Self> {
+        let types = types_to_send(&schema, &uuids)?;
+        Ok(Self { schema, types, batches, turn, batch: None, next: 0 })
     }
 
     /// One row of texts, or none.
@@ -105,7 +105,7 @@ impl StatementRows {
     /// The rows of these batches.
     #[cfg(test)]
     pub(crate) fn of_batches(batches: SendableRecordBatchStream) -> Self {
-        Self::new(batches.schema(), Vec::new(), batches, Turn::default())
+        Self::new(batches.schema(), Vec::new(), batches, Turn::default()).unwrap()
     }
 
     /// Leaves its place among the queries that run until more rows are asked for.
@@ -227,7 +227,25 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::physical_plan::EmptyRecordBatchStream;
+
     use super::*;
+    use crate::problem::Problem;
+
+    #[test]
+    fn an_answer_has_no_more_columns_than_a_message_counts() {
+        let answer = |columns: usize| {
+            let fields = (0..columns).map(|number| Field::new(number.to_string(), DataType::Int64, true));
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            let batches = Box::pin(EmptyRecordBatchStream::new(schema.clone()));
+            StatementRows::new(schema, Vec::new(), batches, Turn::default()).map(|rows| rows.types.len())
+        };
+        assert_eq!(answer(32_767).unwrap(), 32_767);
+        assert_eq!(Problem::from(answer(32_768).unwrap_err()).state, "54011");
+    }
 
     #[test]
     fn what_asks_the_catalog_is_told_from_what_asks_the_node() {
