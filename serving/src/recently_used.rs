@@ -50,8 +50,14 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentlyUsed<K, V> {
     #[must_use]
     pub(crate) fn put(&mut self, key: K, value: V, bytes: usize) -> Vec<V> {
         let mut gone = Vec::from_iter(self.remove(&key));
-        self.uses += 1;
         let bytes = bytes + size_of::<(K, Entry<V>)>();
+        if bytes > self.limit.bytes {
+            // All others would go for it, and then it would go itself.
+            self.reservation.resize(self.bytes);
+            gone.push(value);
+            return gone;
+        }
+        self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, key.clone());
         self.entries.insert(key, Entry { value, bytes, used: self.uses });
