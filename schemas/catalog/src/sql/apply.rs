@@ -1,5 +1,7 @@
 //! Carries out one commit inside one transaction.
 
+use std::collections::BTreeSet;
+
 use super::session::Session;
 use super::{
     alert, checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, parameter, partition, pause, removed, replay, run,
@@ -40,6 +42,7 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
     }
     check_transitions(commit)?;
     let applying = Applying { commit: commit.id, revision, now };
+    remove_many(session, &commit.remove, applying).await?;
     for removed in &commit.remove {
         remove(session, removed, applying).await?;
     }
@@ -103,33 +106,54 @@ async fn compact(session: &mut Session, compacted: &CheckpointRecord, of: &[Uuid
     let Applying { commit, revision, now } = applying;
     let list = serde_json::to_string(&of.iter().map(Uuid::to_string).collect::<Vec<_>>())?;
     file::supersede(session, &list, files, compacted.id, commit, revision).await?;
-    checkpoint::remove_all(session, &list, of.len()).await?;
+    checkpoint::remove_compacted(session, &list, of.len()).await?;
     removed::note_checkpoints(session, &list, revision, now).await?;
     removed::forget(session, now).await?;
     checkpoint::add_in_place(session, compacted, revision).await
 }
 
-async fn remove(session: &mut Session, remove: &Remove, applying: Applying) -> Result<()> {
+/// Removes or marks what the collector does by the thousand, in a few statements however much it is.
+async fn remove_many(session: &mut Session, removes: &[Remove], applying: Applying) -> Result<()> {
     let Applying { revision, now, .. } = applying;
+    let (mut marked, mut files, mut checkpoints) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for remove in removes {
+        match remove {
+            Remove::MarkForDeletion(path) => marked.insert(path.as_str()),
+            Remove::File(path) => files.insert(path.as_str()),
+            Remove::Checkpoint(id) => checkpoints.insert(id.to_string()),
+            _ => continue,
+        };
+    }
+    if !marked.is_empty() {
+        file::mark_for_deletion(session, &serde_json::to_string(&marked)?, revision).await?;
+    }
+    if !files.is_empty() {
+        let list = serde_json::to_string(&files)?;
+        file::remove(session, &list).await?;
+        removed::note_files(session, &list, revision, now).await?;
+    }
+    if !checkpoints.is_empty() {
+        let list = serde_json::to_string(&checkpoints)?;
+        checkpoint::remove(session, &list).await?;
+        removed::note_checkpoints(session, &list, revision, now).await?;
+    }
+    if files.is_empty() && checkpoints.is_empty() {
+        return Ok(());
+    }
+    removed::forget(session, now).await
+}
+
+async fn remove(session: &mut Session, remove: &Remove, applying: Applying) -> Result<()> {
     match remove {
-        Remove::MarkForDeletion(path) => file::mark_for_deletion(session, path, revision).await,
-        Remove::File(path) => {
-            file::remove(session, path).await?;
-            removed::note_file(session, path, revision, now).await?;
-            removed::forget(session, now).await
-        }
+        // See `remove_many`.
+        Remove::MarkForDeletion(_) | Remove::File(_) | Remove::Checkpoint(_) => Ok(()),
         Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
-        Remove::Checkpoint(id) => {
-            checkpoint::remove(session, *id).await?;
-            removed::note_checkpoint(session, *id, revision, now).await?;
-            removed::forget(session, now).await
-        }
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
         Remove::Worker { name } => worker::remove(session, name).await,
         Remove::Damage(path) => damage::remove(session, path).await,
         Remove::AlertTransitions { alert, version, before, most } => alert::forget(session, alert, *version, *before, *most).await,
-        Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most, revision).await,
+        Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most, applying.revision).await,
         Remove::Pause { kind, name } => pause::remove(session, *kind, name).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
     }

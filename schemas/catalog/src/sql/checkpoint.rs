@@ -104,19 +104,20 @@ pub(super) async fn exists(session: &mut Session, id: Uuid) -> Result<bool> {
     Ok(session.row("SELECT id FROM checkpoint WHERE id = $1", values![id]).await?.is_some())
 }
 
-/// Removes a checkpoint and its ranges.
-pub(super) async fn remove(session: &mut Session, id: Uuid) -> Result<()> {
-    session.execute("DELETE FROM checkpoint WHERE id = $1", values![id]).await.map(drop)
-}
-
-/// Removes checkpoints and their ranges in one statement. `list` is a JSON array of their `count` ids.
-pub(super) async fn remove_all(session: &mut Session, list: &str, count: usize) -> Result<()> {
+/// Removes checkpoints and their ranges, in one statement however many they are, and returns how many there were.
+/// `list` is a JSON array of their ids.
+pub(super) async fn remove(session: &mut Session, list: &str) -> Result<usize> {
     let sql = match session {
         Session::Sqlite(_) => "DELETE FROM checkpoint WHERE id IN (SELECT value FROM json_each($1))",
         Session::Postgres(_) => "DELETE FROM checkpoint WHERE id IN (SELECT json_array_elements_text($1::json))",
     };
-    let removed = session.execute(sql, values![list]).await?;
-    if removed as usize == count {
+    session.execute(sql, values![list]).await.map(|removed| removed as usize)
+}
+
+/// The same for checkpoints that another one takes the place of: a conflict unless all of the `count` are there.
+pub(super) async fn remove_compacted(session: &mut Session, list: &str, count: usize) -> Result<()> {
+    let removed = remove(session, list).await?;
+    if removed == count {
         return Ok(());
     }
     Err(Error::conflict("a checkpoint that is compacted is not in the catalog (any more)").with("expected", count).with("found", removed))

@@ -25,6 +25,15 @@ pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
     session.execute("DELETE FROM damage WHERE path = $1", values![path]).await.map(drop)
 }
 
+/// The same for several files, in one statement. `list` is a JSON array of their paths.
+pub(super) async fn remove_all(session: &mut Session, list: &str) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => "DELETE FROM damage WHERE path IN (SELECT value FROM json_each($1))",
+        Session::Postgres(_) => "DELETE FROM damage WHERE path IN (SELECT json_array_elements_text($1::json))",
+    };
+    session.execute(sql, values![list]).await.map(drop)
+}
+
 fn record(row: &Row) -> Result<DamageRecord> {
     Ok(DamageRecord {
         path: row.text("path")?,

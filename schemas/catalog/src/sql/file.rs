@@ -146,9 +146,14 @@ pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<
     Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
 }
 
-/// Returns the first of `paths` that is marked for deletion. Such files are few, as they are deleted soon.
+/// Returns the first of `paths` that is marked for deletion, in one statement however many files are.
 pub(super) async fn first_marked_for_deletion<'p>(session: &mut Session, paths: &'p [String]) -> Result<Option<&'p String>> {
-    let rows = session.rows("SELECT path FROM file WHERE doomed = 1", values![]).await?;
+    let list = serde_json::to_string(paths)?;
+    let sql = match session {
+        Session::Sqlite(_) => "SELECT path FROM file WHERE doomed = 1 AND path IN (SELECT value FROM json_each($1))",
+        Session::Postgres(_) => "SELECT path FROM file WHERE doomed = 1 AND path IN (SELECT json_array_elements_text($1::json))",
+    };
+    let rows = session.rows(sql, values![list.as_str()]).await?;
     let marked: BTreeSet<String> = rows.iter().map(|row| row.text("path")).collect::<Result<_>>()?;
     Ok(paths.iter().find(|path| marked.contains(*path)))
 }
@@ -176,14 +181,24 @@ pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> 
     Ok(session.row(sql, values![path]).await?.is_some())
 }
 
-pub(super) async fn mark_for_deletion(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
-    session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await?;
-    damage::remove(session, path).await
+/// Marks files for deletion, in a few statements however many they are. `list` is a JSON array of their paths.
+pub(super) async fn mark_for_deletion(session: &mut Session, list: &str, revision: Revision) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => "UPDATE file SET doomed = 1, revision = $1 WHERE path IN (SELECT value FROM json_each($2))",
+        Session::Postgres(_) => "UPDATE file SET doomed = 1, revision = $1 WHERE path IN (SELECT json_array_elements_text($2::json))",
+    };
+    session.execute(sql, values![revision, list]).await?;
+    damage::remove_all(session, list).await
 }
 
-pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
-    session.execute("DELETE FROM file WHERE path = $1", values![path]).await?;
-    damage::remove(session, path).await
+/// Removes the rows of files, in a few statements however many they are. `list` is a JSON array of their paths.
+pub(super) async fn remove(session: &mut Session, list: &str) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => "DELETE FROM file WHERE path IN (SELECT value FROM json_each($1))",
+        Session::Postgres(_) => "DELETE FROM file WHERE path IN (SELECT json_array_elements_text($1::json))",
+    };
+    session.execute(sql, values![list]).await?;
+    damage::remove_all(session, list).await
 }
 
 pub(super) fn marked_for_deletion_conflict(path: &str) -> Error {

@@ -35,25 +35,14 @@ pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<R
     Ok(removed)
 }
 
-pub(super) async fn note_checkpoint(session: &mut Session, id: Uuid, revision: Revision, now: Micros) -> Result<()> {
-    note(session, CHECKPOINT, &id.to_string(), revision, now).await
-}
-
-pub(super) async fn note_file(session: &mut Session, path: &str, revision: Revision, now: Micros) -> Result<()> {
-    note(session, FILE, path, revision, now).await
-}
-
-/// Lists checkpoints in one statement, however many there are. `list` is a JSON array of their ids.
+/// Lists checkpoints, in one statement however many they are. `list` is a JSON array of their ids.
 pub(super) async fn note_checkpoints(session: &mut Session, list: &str, revision: Revision, now: Micros) -> Result<()> {
-    let sql = match session {
-        Session::Sqlite(_) => {
-            "INSERT INTO removed (kind, name, revision, removed_at) SELECT 'checkpoint', value, $1, $2 FROM json_each($3)"
-        }
-        Session::Postgres(_) => {
-            "INSERT INTO removed (kind, name, revision, removed_at) SELECT 'checkpoint', json_array_elements_text($3::json), $1, $2"
-        }
-    };
-    session.execute(sql, values![revision, now, list]).await.map(drop)
+    note(session, CHECKPOINT, list, revision, now).await
+}
+
+/// Lists files, in one statement however many they are. `list` is a JSON array of their paths, each of them once.
+pub(super) async fn note_files(session: &mut Session, list: &str, revision: Revision, now: Micros) -> Result<()> {
+    note(session, FILE, list, revision, now).await
 }
 
 /// Forgets what was removed long ago: readers of earlier states see it by `meta.removed_revision`.
@@ -66,8 +55,17 @@ pub(super) async fn forget(session: &mut Session, now: Micros) -> Result<()> {
     meta::forget_removals(session, revision).await
 }
 
-async fn note(session: &mut Session, kind: &str, name: &str, revision: Revision, now: Micros) -> Result<()> {
-    let sql = "INSERT INTO removed (kind, name, revision, removed_at) VALUES ($1, $2, $3, $4)
-        ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, removed_at = excluded.removed_at";
-    session.execute(sql, values![kind, name, revision, now]).await.map(drop)
+async fn note(session: &mut Session, kind: &str, list: &str, revision: Revision, now: Micros) -> Result<()> {
+    let sql = match session {
+        // Without a condition SQLite takes the conflict for that of a join.
+        Session::Sqlite(_) => {
+            "INSERT INTO removed (kind, name, revision, removed_at) SELECT $1, value, $2, $3 FROM json_each($4) WHERE true
+            ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, removed_at = excluded.removed_at"
+        }
+        Session::Postgres(_) => {
+            "INSERT INTO removed (kind, name, revision, removed_at) SELECT $1, json_array_elements_text($4::json), $2, $3
+            ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, removed_at = excluded.removed_at"
+        }
+    };
+    session.execute(sql, values![kind, revision, now, list]).await.map(drop)
 }

@@ -101,9 +101,21 @@ macro_rules! query {
     }};
 }
 
+#[cfg(test)]
+tokio::task_local! {
+    /// How many statements a test's task has run.
+    pub(super) static STATEMENTS: std::cell::Cell<usize>;
+}
+
+fn count_statement() {
+    #[cfg(test)]
+    let _ = STATEMENTS.try_with(|count| count.set(count.get() + 1));
+}
+
 impl Session {
     /// Runs one statement and returns how many rows it affected.
     pub(super) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64> {
+        count_statement();
         match self {
             Session::Sqlite(tx) => query!(Sqlite, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
             Session::Postgres(tx) => query!(Postgres, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
@@ -121,6 +133,7 @@ impl Session {
     }
 
     pub(super) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>> {
+        count_statement();
         match self {
             Session::Sqlite(tx) => {
                 query!(Sqlite, sql, values).fetch_all(&mut **tx).await.map(|rows| rows.into_iter().map(Row::Sqlite).collect())

@@ -1,5 +1,6 @@
 //! The fence: compare-and-advance, expectations, and commits that are recognised.
 
+use std::cell::Cell;
 use std::task::Poll;
 use types::files::FileRecord;
 use types::vector::{Offset, Vector};
@@ -7,6 +8,7 @@ use types::vector::{Offset, Vector};
 use futures::future::join_all;
 
 use super::*;
+use crate::sql::session::STATEMENTS;
 use types::files::ObjectName;
 
 on_every_engine!(
@@ -18,6 +20,7 @@ on_every_engine!(
     a_position_of_another_log_is_refused,
     a_cut_that_goes_back_is_refused,
     a_name_marked_for_deletion_is_refused,
+    many_files_and_checkpoints_go_in_as_many_statements_as_two,
     a_name_that_was_given_up_is_refused,
     a_run_that_was_closed_is_not_closed_again_and_does_not_publish,
     a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing,
@@ -150,6 +153,38 @@ async fn a_name_marked_for_deletion_is_refused(test: &TestCatalog) {
     assert_eq!(state.files, Files::from_iter([FileRecord { bytes: 11, marked_for_deletion: true, ..file("a") }, file("b")]));
     test.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
     assert_eq!(test.catalog.state().await.unwrap().files, Files::from_iter([file("b")]));
+}
+
+/// The collector takes thousands at a time, and all other commits wait for it.
+async fn many_files_and_checkpoints_go_in_as_many_statements_as_two(test: &TestCatalog) {
+    let statements = async |count: usize| {
+        let checkpoints: Vec<CheckpointRecord> = (0..count).map(|_| checkpoint(Vec::new())).collect();
+        let paths: Vec<String> = checkpoints.iter().map(|checkpoint| format!("archive/{}", checkpoint.id)).collect();
+        let files = paths.iter().zip(&checkpoints).map(|(path, of)| Add::File(FileRecord { checkpoint: Some(of.id), ..file(path) }));
+        let damages = paths
+            .iter()
+            .map(|path| Add::Damage(DamageRecord { path: path.clone(), error: "x".into(), found_by: "node".into(), found_at: 3 }));
+        let added = checkpoints.iter().cloned().map(Add::Checkpoint).chain(files).chain(damages).collect();
+        test.catalog.commit(adds(added)).await.unwrap();
+        assert_eq!(test.catalog.state().await.unwrap().damages.len(), count);
+        let marked: Vec<Remove> = paths.iter().cloned().map(Remove::MarkForDeletion).collect();
+        let gone: Vec<Remove> =
+            paths.iter().cloned().map(Remove::File).chain(checkpoints.iter().map(|of| Remove::Checkpoint(of.id))).collect();
+        let counted = async {
+            test.catalog.commit(Commit { remove: marked, ..Commit::default() }).await.unwrap();
+            let state = test.catalog.state().await.unwrap();
+            assert!(state.damages.is_empty() && state.files.iter().filter(|file| file.marked_for_deletion).count() == count);
+            test.catalog.commit(Commit { remove: gone, ..Commit::default() }).await.unwrap();
+            STATEMENTS.with(Cell::get)
+        };
+        let counted = STATEMENTS.scope(Cell::new(0), counted).await;
+        let state = test.catalog.state().await.unwrap();
+        assert!(state.files.is_empty() && state.checkpoints.is_empty());
+        counted
+    };
+    let of_two = statements(2).await;
+    assert!(of_two > 0);
+    assert_eq!(statements(300).await, of_two);
 }
 
 async fn an_unmet_version_or_revision_is_a_conflict(test: &TestCatalog) {
