@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use backon::{ExponentialBuilder, Retryable};
 use uuid::Uuid;
 
-use self::apply::{Applied, apply};
+use self::apply::{Applied, apply, apply_under};
 use self::engine::Engine;
 use self::session::Session;
 use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
@@ -136,14 +136,8 @@ impl Catalog {
         if commit.id.is_nil() {
             commit.id = Uuid::new_v4();
         }
-        let delays = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay(Duration::from_secs(2))
-            .without_max_times()
-            .with_total_delay(Some(RETRY))
-            .with_jitter();
         (|| self.commit(commit.clone()))
-            .retry(delays)
+            .retry(delays())
             .when(|error| error.kind() == ErrorKind::Unavailable)
             .notify(|error, delay| tracing::warn!(%error, delay_ms = delay.as_millis() as u64, "retrying a catalog commit"))
             .await
@@ -170,6 +164,19 @@ impl Catalog {
         }
     }
 
+    /// Decides on the present state and commits what was decided, in one transaction that is ordered with all commits:
+    /// nothing comes in between, however often others commit. `None`: there is nothing to commit. All of them wait for
+    /// the decision.
+    ///
+    /// Errors: those of the decision, and those of [`Catalog::commit`].
+    pub async fn commit_decided<T>(&self, decide: impl FnOnce(&CatalogState) -> Result<(T, Option<Commit>)>) -> Result<T> {
+        let outcome = self.within_limit(Box::pin(self.commit_decided_now(decide))).await;
+        self.writes.note(&outcome);
+        let (outcome, after) = outcome?;
+        after.map_or(Ok(()), failpoint::hit)?;
+        Ok(outcome)
+    }
+
     /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all
     /// commits. Returns the state at that point and the run as stored: `Running`, with that state's vector as its cut.
     pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(Arc<CatalogState>, RunRecord)> {
@@ -178,14 +185,15 @@ impl Catalog {
 
     /// Asks for a run of a view's version, which a scheduler carries out. A run that waits already is returned again.
     pub async fn request_run(&self, view: &Arc<str>, version: u32) -> Result<RunRecord> {
-        let state = self.state().await?;
-        let is_waiting = |run: &&RunRecord| run.view == *view && run.version == version && run.status == RunStatus::Requested;
-        if let Some(waiting) = state.runs.iter().find(is_waiting) {
-            return Ok(waiting.clone());
+        let run = &RunRecord::requested(view.clone(), version);
+        // Most of what the transaction reads is known then, and who asks again and again takes no lock.
+        if let (waiting, None) = requested(&*self.state().await?, run) {
+            return Ok(waiting);
         }
-        let run = RunRecord::requested(view.clone(), version);
-        self.commit_with_retry(Commit { id: Uuid::now_v7(), add: vec![Add::Run(run.clone())], ..Commit::default() }).await?;
-        Ok(run)
+        (|| self.commit_decided(move |state| Ok(requested(state, run))))
+            .retry(delays())
+            .when(|error| error.kind() == ErrorKind::Unavailable)
+            .await
     }
 
     /// Returns all that `ingest` remembers under fingerprints that begin so, in no particular order.
@@ -262,6 +270,19 @@ impl Catalog {
         }
     }
 
+    /// Also returns the failpoint after what was committed.
+    async fn commit_decided_now<T>(
+        &self,
+        decide: impl FnOnce(&CatalogState) -> Result<(T, Option<Commit>)>,
+    ) -> Result<(T, Option<&'static str>)> {
+        let mut session = Box::pin(self.engine.write()).await?;
+        match decided(&mut session, self.last_state().as_ref(), decide).await {
+            Ok((outcome, None)) => session.rollback().await.map(|()| (outcome, None)),
+            Ok((outcome, Some(commit))) => session.finish(Ok((outcome, commit.failpoints().map(|(_, after)| after)))).await,
+            Err(error) => session.finish(Err(error)).await,
+        }
+    }
+
     async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(Arc<CatalogState>, RunRecord)> {
         let mut session = Box::pin(self.engine.write()).await?;
         let begun = begin(&mut session, run, expect, self.last_state().as_ref()).await;
@@ -284,6 +305,45 @@ impl Catalog {
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Catalog").field("url", &self.shown).field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// How long, and how often, what the database did not answer is tried again.
+fn delays() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(Duration::from_secs(2))
+        .without_max_times()
+        .with_total_delay(Some(RETRY))
+        .with_jitter()
+}
+
+/// Returns the requested run of the same view version, or this one with the commit that requests it.
+fn requested(state: &CatalogState, run: &RunRecord) -> (RunRecord, Option<Commit>) {
+    let is_waiting = |known: &&RunRecord| known.view == run.view && known.version == run.version && known.status == RunStatus::Requested;
+    match state.runs.iter().find(is_waiting) {
+        Some(waiting) => (waiting.clone(), None),
+        None => (run.clone(), Some(Commit { id: Uuid::now_v7(), add: vec![Add::Run(run.clone())], ..Commit::default() })),
+    }
+}
+
+/// Decides on the state of the last commit and carries out what was decided. Returns that commit too, if it changed
+/// anything.
+async fn decided<T>(
+    session: &mut Session,
+    last: Option<&Arc<CatalogState>>,
+    decide: impl FnOnce(&CatalogState) -> Result<(T, Option<Commit>)>,
+) -> Result<(T, Option<Commit>)> {
+    let revision = meta::next_revision(session).await?;
+    let state = state::read(session, last).await?;
+    // It was read under the revision that this transaction took.
+    let state = CatalogState { revision: revision - 1, ..CatalogState::clone(&state) };
+    let (outcome, commit) = decide(&state)?;
+    let Some(commit) = commit else { return Ok((outcome, None)) };
+    commit.failpoints().map_or(Ok(()), |(before, _)| failpoint::hit(before))?;
+    match apply_under(session, revision, &commit, now_us()).await? {
+        Applied::Before(_) => Ok((outcome, None)),
+        Applied::Now(_) => Ok((outcome, Some(commit))),
     }
 }
 

@@ -31,6 +31,11 @@ struct Applying {
 /// Takes the next revision, detects a commit that has already happened, checks the expectations, then writes.
 pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -> Result<Applied> {
     let revision = meta::next_revision(session).await?;
+    apply_under(session, revision, commit, now).await
+}
+
+/// The same under a revision that the transaction has taken.
+pub(super) async fn apply_under(session: &mut Session, revision: Revision, commit: &Commit, now: Micros) -> Result<Applied> {
     if !commit.id.is_nil() {
         if let Some(before) = meta::revision_of(session, commit.id).await? {
             return Ok(Applied::Before(before));

@@ -26,6 +26,8 @@ on_every_engine!(
     a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing,
     a_skipped_run_moves_the_published_cut,
     an_unmet_version_or_revision_is_a_conflict,
+    a_decision_is_made_on_the_state_that_its_commit_follows,
+    a_run_that_waits_is_requested_once,
     a_version_whose_archive_was_decoded_again_commits_no_more,
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
@@ -212,6 +214,34 @@ async fn an_unmet_version_or_revision_is_a_conflict(test: &TestCatalog) {
     let next = test.catalog.commit(expects(Expect::Revision(revision))).await.unwrap();
     assert_eq!(next, revision + 1);
     conflict(test.catalog.commit(expects(Expect::Revision(revision))).await);
+}
+
+async fn a_decision_is_made_on_the_state_that_its_commit_follows(test: &TestCatalog) {
+    test.catalog.state().await.unwrap();
+    let another = test.another().await;
+    another.commit(checkpoint_of(0, 10)).await.unwrap();
+    let before = another.state().await.unwrap();
+    let decide = |state: &CatalogState| Ok((state.clone(), Some(expects(Expect::Revision(state.revision)))));
+    assert_eq!(test.catalog.commit_decided(decide).await.unwrap(), *before);
+    assert_eq!(test.catalog.revision().await.unwrap(), before.revision + 1);
+    let nothing = |state: &CatalogState| Ok((state.revision, None));
+    assert_eq!(test.catalog.commit_decided(nothing).await.unwrap(), before.revision + 1);
+    let refused = |_: &CatalogState| Ok(((), Some(checkpoint_of(5, 20))));
+    conflict(test.catalog.commit_decided(refused).await);
+    assert_eq!(test.catalog.state().await.unwrap().revision, before.revision + 1);
+}
+
+async fn a_run_that_waits_is_requested_once(test: &TestCatalog) {
+    let mut askers = Vec::new();
+    for _ in 0..6 {
+        askers.push(test.another().await);
+    }
+    let asked = askers.into_iter().map(|asker| tokio::spawn(async move { asker.request_run(&"v".into(), 1).await.unwrap() }));
+    let runs: Vec<RunRecord> = join_all(asked).await.into_iter().map(|joined| joined.unwrap()).collect();
+    let state = test.catalog.state().await.unwrap();
+    assert_eq!(state.runs.len(), 1);
+    assert!(runs.iter().all(|run| run.id == state.runs[0].id));
+    assert_ne!(test.catalog.request_run(&"v".into(), 2).await.unwrap().id, state.runs[0].id);
 }
 
 async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCatalog) {
