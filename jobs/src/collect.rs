@@ -18,11 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::files::{ObjectName, folder_of_run};
 use types::tiles::{Clock, Micros};
-use types::{ErrorKind, Result, failpoint};
+use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
-/// How often a round is retried because a commit came in between.
-const ATTEMPTS: usize = 20;
+/// How much one transaction marks or deletes: all other commits wait for it.
+const MOST: usize = 2_000;
+/// How often marks are decided outside of their transaction: a commit in between refuses them.
+const ATTEMPTS: usize = 3;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// After this many rounds (an hour, unless `batch.collect_every` is set) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
@@ -116,8 +119,8 @@ pub async fn collect_left_by_runs(
     Ok(deleted)
 }
 
-/// Runs one round and returns what it did. Marking is refused if anything was committed since the state was read. Where
-/// commits are frequent it is retried at once, with the definitions already loaded.
+/// Runs one round and returns what it did: it deletes what is marked, or else marks what is no longer needed, in as
+/// many transactions as that takes.
 ///
 /// `event_clock`: answers follow the greatest event time, and so does the age of what is archived. While no event comes
 /// no window moves, and nothing that counts becomes old.
@@ -128,46 +131,108 @@ pub async fn collect(
     clock: &Clock,
     event_clock: bool,
 ) -> Result<CollectionPlan> {
-    let mut registry = None;
-    let mut attempt = 1;
-    loop {
-        match collect_once(catalog, storage, functions, clock, event_clock, &mut registry).await {
-            Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => attempt += 1,
-            outcome => return outcome,
+    Round { catalog, storage, functions, clock, event_clock, most: MOST, registry: None }.run().await
+}
+
+/// A round of the collector.
+struct Round<'a> {
+    catalog: &'a Catalog,
+    storage: &'a ObjectStorage,
+    functions: &'a Functions,
+    clock: &'a Clock,
+    event_clock: bool,
+    /// How much one transaction marks or deletes.
+    most: usize,
+    /// The definitions as they were last: what takes longest to load.
+    registry: Option<Registry>,
+}
+
+impl Round<'_> {
+    async fn run(mut self) -> Result<CollectionPlan> {
+        let mut done = CollectionPlan::default();
+        let mut deletes = None;
+        loop {
+            let (state, plan) = self.plan().await?;
+            let part = match *deletes.get_or_insert(!plan.delete.is_empty()) {
+                true => self.delete(plan.deletions(self.most)).await?,
+                false => self.mark(plan.marks(&state, self.most)).await?,
+            };
+            let is_last = part.len() < self.most;
+            done = done.and(part);
+            if is_last {
+                return Ok(done);
+            }
         }
+    }
+
+    async fn delete(&self, part: CollectionPlan) -> Result<CollectionPlan> {
+        for path in &part.delete {
+            self.storage.delete(path).await?;
+            failpoint::hit("collect.between_deletes")?;
+        }
+        if !part.is_empty() {
+            self.catalog.commit(part.delete_commit(Uuid::now_v7())).await?;
+        }
+        metrics::counter!("basestream_jobs_collected_files_total").increment(part.delete.len() as u64);
+        Ok(part)
+    }
+
+    /// Marks are refused if anything was committed since their state was read. Where commits are too frequent for that,
+    /// they are decided in the transaction itself.
+    async fn mark(&mut self, mut part: CollectionPlan) -> Result<CollectionPlan> {
+        let mut attempt = 1;
+        loop {
+            if part.is_empty() {
+                return Ok(part);
+            }
+            match self.catalog.commit(part.marking_commit(Uuid::now_v7())).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.kind() == ErrorKind::Conflict => return self.mark_undisturbed().await,
+                outcome => return outcome.map(|_| part),
+            }
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+            let (state, plan) = self.plan().await?;
+            part = plan.marks(&state, self.most);
+        }
+    }
+
+    async fn mark_undisturbed(&mut self) -> Result<CollectionPlan> {
+        let (catalog, now, event_clock, most) = (self.catalog, (self.clock)(), self.event_clock, self.most);
+        let state = catalog.state().await?;
+        let registry = self.registry_of(&state).await?;
+        catalog
+            .commit_decided(|state| {
+                if registry.has_other_definitions(state) {
+                    return Err(Error::conflict("definitions were changed meanwhile"));
+                }
+                let (state, plan) = planned(state, registry, (now, event_clock))?;
+                let part = plan.marks(&state, most);
+                let commit = (!part.is_empty()).then(|| part.marking_commit(Uuid::now_v7()));
+                Ok((part, commit))
+            })
+            .await
+    }
+
+    async fn plan(&mut self) -> Result<(CatalogState, CollectionPlan)> {
+        let state = self.catalog.state().await?;
+        let (clock, event_clock) = (self.clock, self.event_clock);
+        planned(&state, self.registry_of(&state).await?, (clock(), event_clock))
+    }
+
+    async fn registry_of(&mut self, state: &CatalogState) -> Result<&Registry> {
+        let registry = match self.registry.take().filter(|registry| !registry.has_other_definitions(state)) {
+            Some(registry) => registry,
+            None => Registry::load(state, self.functions).await?,
+        };
+        Ok(self.registry.insert(registry))
     }
 }
 
-async fn collect_once(
-    catalog: &Catalog,
-    storage: &ObjectStorage,
-    functions: &Functions,
-    clock: &Clock,
-    event_clock: bool,
-    known: &mut Option<Registry>,
-) -> Result<CollectionPlan> {
-    let state = catalog.state().await?;
-    let registry = match known.take().filter(|registry| !registry.has_other_definitions(&state)) {
-        Some(registry) => registry,
-        None => Registry::load(&state, functions).await?,
-    };
-    let registry = known.insert(registry);
-    let (state, reads) = (without_staging(&state, registry), reads(registry));
-    let now = clock();
-    let plan = collectable(&state, &reads, &retentions(&state, registry, (now, event_clock))?, now);
-    for path in &plan.delete {
-        storage.delete(path).await?;
-        failpoint::hit("collect.between_deletes")?;
-    }
-    if !plan.delete.is_empty() {
-        catalog.commit(plan.delete_commit(Uuid::now_v7())).await?;
-    }
-    let marks = !plan.mark_for_deletion.is_empty() || !plan.withdraw.is_empty() || !plan.forget.is_empty();
-    if marks && plan.delete.is_empty() {
-        catalog.commit(plan.marking_commit(Uuid::now_v7())).await?;
-    }
-    metrics::counter!("basestream_jobs_collected_files_total").increment(plan.delete.len() as u64);
-    Ok(plan)
+/// Returns what is no longer needed, with the state that says so.
+fn planned(state: &CatalogState, registry: &Registry, (now, event_clock): (Micros, bool)) -> Result<(CatalogState, CollectionPlan)> {
+    let state = without_staging(state, registry);
+    let plan = collectable(&state, &reads(registry), &retentions(&state, registry, (now, event_clock))?, now);
+    Ok((state, plan))
 }
 
 /// Returns the state without staging views: such a view keeps nothing, and has no snapshot to wait for.

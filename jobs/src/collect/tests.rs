@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
 use catalog::{Add, Commit, DefinitionStatus, PartitionRecord, RunRecord, RunStatus, abandoned};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+use types::files::{FileKind, FileRecord};
 use types::vector::{Offset, PartitionId, Vector};
 
 use super::*;
@@ -119,4 +122,66 @@ async fn what_a_killed_run_left_is_deleted_within_minutes() {
     let left: Vec<String> = storage.list("").await.unwrap().into_iter().map(|object| object.path).collect();
     assert_eq!(left, [format!("snapshots/alive/1/{}/00000.parquet", alive.id)]);
     assert_eq!(collected_at(NOW + 9 * minute).await, 0);
+}
+
+/// A catalog in the folder, and a storage, with files of a run that failed: they can go at once.
+async fn files_of_a_failed_run(folder: &tempfile::TempDir, count: u32) -> (Catalog, ObjectStorage) {
+    let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await.unwrap();
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let run = RunRecord { status: RunStatus::Failed, ended_at: Some(NOW), ..RunRecord::requested("v".into(), 1) };
+    let mut add = vec![Add::Run(run.clone())];
+    for bucket in 0..count {
+        let name = ObjectName::Bucket { view: run.view.clone(), version: 1, run: run.id, bucket };
+        storage.put_new(&name, bytes::Bytes::from_static(b"rows")).await.unwrap();
+        add.push(Add::File(FileRecord {
+            path: name.to_string(),
+            kind: FileKind::Snapshot,
+            checkpoint: None,
+            run: Some(run.id),
+            subject: Some(run.view.clone()),
+            bytes: 4,
+            rows: 1,
+            checksum: 0,
+            min_event_time: None,
+            max_event_time: None,
+            marked_for_deletion: false,
+        }));
+    }
+    catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    (catalog, storage)
+}
+
+#[tokio::test]
+async fn a_round_takes_as_many_transactions_as_its_files_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage) = files_of_a_failed_run(&folder, 5).await;
+    let functions = Functions::standard();
+    let clock: Clock = Arc::new(|| NOW);
+    let round = async || {
+        let (catalog, storage, functions, clock) = (&catalog, &storage, &functions, &clock);
+        let before = catalog.revision().await.unwrap();
+        let round = Round { catalog, storage, functions, clock, event_clock: false, most: 2, registry: None };
+        let done = round.run().await.unwrap();
+        (done, catalog.revision().await.unwrap() - before)
+    };
+    let (marked, transactions) = round().await;
+    assert_eq!((marked.mark_for_deletion.len(), marked.delete.len(), transactions), (5, 0, 3));
+    let (deleted, transactions) = round().await;
+    assert_eq!((deleted.delete, transactions), (marked.mark_for_deletion, 3));
+    assert!(catalog.state().await.unwrap().files.is_empty() && storage.list("").await.unwrap().is_empty());
+}
+
+/// Something is committed whenever the collector has read a state, before it commits what that state allows.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_marked_however_often_others_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage) = files_of_a_failed_run(&folder, 2).await;
+    let busy = catalog.clone();
+    let clock: Clock = Arc::new(move || {
+        block_in_place(|| Handle::current().block_on(busy.commit(Commit::default()))).unwrap();
+        NOW
+    });
+    let marked = collect(&catalog, &storage, &Functions::standard(), &clock, false).await.unwrap();
+    assert_eq!(marked.mark_for_deletion.len(), 2);
+    assert!(catalog.state().await.unwrap().files.iter().all(|file| file.marked_for_deletion));
 }

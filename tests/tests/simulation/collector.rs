@@ -11,6 +11,9 @@ use crate::compactor::compact;
 use crate::sabotage::Sabotage;
 use crate::views::reads;
 
+/// How much one transaction takes: so little that some plans take several.
+const MOST: usize = 4;
+
 pub async fn collect(ctx: Ctx) {
     loop {
         ctx.step("looks what nobody needs").await;
@@ -32,15 +35,16 @@ pub async fn collect(ctx: Ctx) {
 async fn round(ctx: &Ctx) -> Result<()> {
     let state = ctx.state().await?;
     let plan = collectable(&state, &reads(&state), &BTreeMap::new(), ctx.sim.now());
-    for path in &plan.delete {
+    let deletions = plan.deletions(MOST);
+    for path in &deletions.delete {
         ctx.step("deletes a file that is marked for deletion").await;
         ctx.sim.trace(&ctx.name, format!("deleted {path}"));
         ctx.sim.delete(path);
     }
-    if !plan.delete.is_empty() {
-        ctx.commit(plan.delete_commit(ctx.sim.id())).await?;
+    if !deletions.is_empty() {
+        ctx.commit(deletions.delete_commit(ctx.sim.id())).await?;
     } else if !plan.is_empty() {
-        ctx.commit(plan.marking_commit(ctx.sim.id())).await?;
+        ctx.commit(plan.marks(&state, MOST).marking_commit(ctx.sim.id())).await?;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Plans which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
 //! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`),
-//! then commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
+//! then commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`]. A plan
+//! may be larger than a transaction should be: [`CollectionPlan::deletions`] and [`CollectionPlan::marks`] are the part
+//! of it that comes first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -42,7 +44,57 @@ pub struct CollectionPlan {
 
 impl CollectionPlan {
     pub fn is_empty(&self) -> bool {
-        self.mark_for_deletion.is_empty() && self.delete.is_empty() && self.withdraw.is_empty() && self.forget.is_empty()
+        self.len() == 0
+    }
+
+    /// Returns how many files, snapshots and checkpoints the plan is about.
+    pub fn len(&self) -> usize {
+        self.mark_for_deletion.len() + self.delete.len() + self.withdraw.len() + self.forget.len()
+    }
+
+    /// Returns the first deletions, `most` at most.
+    pub fn deletions(&self, most: usize) -> CollectionPlan {
+        let delete = self.delete.iter().take(most).cloned().collect();
+        CollectionPlan { revision: self.revision, delete, ..CollectionPlan::default() }
+    }
+
+    /// Returns what is marked, forgotten and withdrawn first: all of it, or `most` and at most one view's withdrawn
+    /// snapshots more. `state` is the one that the plan is based on.
+    ///
+    /// A view's snapshots are withdrawn together and with all of their files, so that no state names a snapshot whose
+    /// files may be gone. They are withdrawn last, because they say when the view's older files were replaced.
+    pub fn marks(&self, state: &CatalogState, most: usize) -> CollectionPlan {
+        let withdrawn = self.withdraw.iter().filter_map(|(view, version)| Some((state.snapshot(view, *version)?.run, &**view)));
+        let withdrawn: HashMap<Uuid, &str> = withdrawn.collect();
+        let mut files_of_views: BTreeMap<&str, Vec<&String>> = self.withdraw.iter().map(|(view, _)| (&**view, Vec::new())).collect();
+        let mut part = CollectionPlan { revision: self.revision, ..CollectionPlan::default() };
+        for path in &self.mark_for_deletion {
+            let run = state.files.get(path).and_then(|file| file.run);
+            match run.and_then(|run| withdrawn.get(&run)) {
+                Some(&view) => files_of_views.entry(view).or_default().push(path),
+                None if part.len() < most => part.mark_for_deletion.push(path.clone()),
+                None => {}
+            }
+        }
+        part.forget.extend(self.forget.iter().take(most.saturating_sub(part.len())));
+        for (view, files) in files_of_views {
+            if part.len() >= most {
+                break;
+            }
+            part.mark_for_deletion.extend(files.into_iter().cloned());
+            part.withdraw.extend(self.withdraw.iter().filter(|(of, _)| **of == *view).cloned());
+        }
+        part
+    }
+
+    /// Returns what this and a later transaction did together.
+    pub fn and(mut self, later: CollectionPlan) -> CollectionPlan {
+        self.revision = later.revision;
+        self.mark_for_deletion.extend(later.mark_for_deletion);
+        self.delete.extend(later.delete);
+        self.withdraw.extend(later.withdraw);
+        self.forget.extend(later.forget);
+        self
     }
 
     /// Returns the commit that marks files for deletion by a later collection.

@@ -381,6 +381,151 @@ proptest! {
     }
 }
 
+/// What a commit of the collector leaves of a state.
+fn after(mut state: CatalogState, commit: &Commit) -> CatalogState {
+    for remove in &commit.remove {
+        match remove {
+            Remove::MarkForDeletion(path) => {
+                let named = state.files.get(path).unwrap().clone();
+                state.files.extend([FileRecord { marked_for_deletion: true, ..named }]);
+            }
+            Remove::File(path) => state.files.remove([path.as_str()]),
+            Remove::Checkpoint(id) => state.checkpoints.remove(&[*id]),
+            Remove::Snapshot { view, version } => state.snapshots.retain(|of| (&of.view, of.version) != (view, *version)),
+            other => panic!("{other:?}"),
+        }
+    }
+    state
+}
+
+/// Collects until nothing is left to do. Each round does `part` of its plan.
+fn collected(
+    mut state: CatalogState,
+    retention: &BTreeMap<Arc<str>, Retention>,
+    mut part: impl FnMut(&CatalogState, CollectionPlan) -> CollectionPlan,
+) -> CatalogState {
+    loop {
+        let plan = collectable(&state, &StreamsRead::default(), retention, NOW);
+        if plan.is_empty() {
+            return state;
+        }
+        let is_deleting = !plan.delete.is_empty();
+        let part = part(&state, plan);
+        assert!(!part.is_empty(), "a round does something");
+        let commit = if is_deleting { part.delete_commit(id(1)) } else { part.marking_commit(id(1)) };
+        state = after(state, &commit);
+    }
+}
+
+fn capped(state: &CatalogState, plan: &CollectionPlan, most: usize) -> CollectionPlan {
+    if plan.delete.is_empty() { plan.marks(state, most) } else { plan.deletions(most) }
+}
+
+/// How many files each snapshot of [`histories`] has.
+const FILES: usize = 4;
+
+/// Two views with up to four versions together. Of each version: whether it is live, the cut of its snapshot, and how
+/// many runs it had before that, of which the state holds the last one.
+fn histories() -> impl Strategy<Value = CatalogState> {
+    let version = (any::<bool>(), proptest::option::of(offsets()), 0..3u128);
+    proptest::collection::vec(version, 0..5).prop_map(|versions| {
+        let mut state = CatalogState::default();
+        for n in 0..24i64 {
+            let mut record = checkpoint(100 + n as u128, n / 2, n / 2 + 1, NOW - 3 * DAY_US);
+            record.ranges[0].partition.partition = (n % 2) as i32;
+            state.checkpoints.extend([record]);
+            state.files.extend([states_file(&format!("states {n}"), 100 + n as u128)]);
+            state.files.extend([archive_file(&format!("archive {n}"), 100 + n as u128, NOW - 3 * DAY_US)]);
+        }
+        for (n, (is_live, cut, before)) in versions.into_iter().enumerate() {
+            let (name, version): (Arc<str>, u32) = (["v", "w"][n % 2].into(), n as u32 + 1);
+            let status = if is_live { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+            state.definitions.push(DefinitionRecord { name: name.clone(), ..view(version, status) });
+            let last = 1_000 + 10 * n as u128 + before;
+            for number in last - before..=last {
+                let is_published = number == last;
+                let is_held = number + 1 >= last;
+                if is_published && cut.is_none() {
+                    continue;
+                }
+                let files = (0..FILES)
+                    .map(|part| FileRecord { subject: Some(name.clone()), ..snapshot_file(&format!("{name} {number} {part}"), number) });
+                state.files.extend(files);
+                let ended_at = Some((number - 900) as Micros);
+                let ended = RunRecord { view: name.clone(), version, ended_at, ..run(number, RunStatus::Succeeded, "") };
+                state.runs.extend(is_held.then_some(ended));
+            }
+            let snapshot = |cut| SnapshotRecord { view: name.clone(), version, cut, ..snapshot(last, "") };
+            state.snapshots.extend(cut.map(snapshot));
+        }
+        state
+    })
+}
+
+fn pins() -> impl Strategy<Value = Vec<Vector>> {
+    proptest::collection::vec(prop_oneof![offsets(), Just(Vector::new())], 0..3)
+}
+
+fn held(pins: &[Vector]) -> Vec<LeaseRecord> {
+    pins.iter().map(|pin| LeaseRecord { pin: Some(pin.clone()), ..lease(NOW + 1, None) }).collect()
+}
+
+proptest! {
+    #[test]
+    fn rounds_of_any_size_end_where_rounds_of_the_whole_plan_end(
+        state in histories(),
+        pins in pins(),
+        sizes in proptest::collection::vec(1..30usize, 1..5),
+    ) {
+        let state = CatalogState { leases: held(&pins), ..state };
+        let retention = BTreeMap::from([("s".into(), kept_for(1))]);
+        let mut sizes = sizes.into_iter().cycle();
+        let by_parts = collected(state.clone(), &retention, |state, plan| capped(state, &plan, sizes.next().unwrap()));
+        prop_assert_eq!(by_parts, collected(state, &retention, |_, plan| plan));
+    }
+
+    /// Pins come and go between the rounds.
+    #[test]
+    fn rounds_of_any_size_leave_what_a_pin_holds_and_each_snapshot_whole(
+        state in histories(),
+        rounds in proptest::collection::vec((1..30usize, pins()), 1..12),
+    ) {
+        let mut state = state;
+        let retention = BTreeMap::from([("s".into(), kept_for(1))]);
+        for (most, pins) in rounds {
+            state.leases = held(&pins);
+            let plan = collectable(&state, &StreamsRead::default(), &retention, NOW);
+            let part = capped(&state, &plan, most);
+            let is_planned = part.mark_for_deletion.iter().all(|path| plan.mark_for_deletion.contains(path));
+            prop_assert!(is_planned && part.delete.iter().all(|path| plan.delete.contains(path)));
+            for checkpoint in state.checkpoints.iter().filter(|checkpoint| pins.iter().any(|pin| !checkpoint.is_within(pin))) {
+                let taken = |file: &FileRecord| part.mark_for_deletion.contains(&file.path);
+                prop_assert!(!state.files.of_checkpoint(checkpoint.id).any(taken) && !part.forget.contains(&checkpoint.id));
+            }
+            let commit = if plan.delete.is_empty() { part.marking_commit(id(1)) } else { part.delete_commit(id(1)) };
+            state = after(state, &commit);
+            for snapshot in &state.snapshots {
+                let whole = state.files.iter().filter(|file| file.run == Some(snapshot.run) && !file.marked_for_deletion);
+                prop_assert_eq!(whole.count(), FILES, "{:?}", snapshot);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_has_no_more_than_asked_for_but_a_views_snapshots_with_their_files() {
+    let plan = collectable(&state(), &StreamsRead::default(), &BTreeMap::new(), NOW);
+    assert_eq!((plan.marks(&state(), 2).mark_for_deletion, plan.marks(&state(), 9).len()), (vec!["old".into(), "s10".into()], 3));
+    let mut state = state();
+    state.definitions = vec![view(1, DefinitionStatus::Retired), view(2, DefinitionStatus::Active)];
+    state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
+    let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
+    assert_eq!((plan.len(), plan.marks(&state, 4).withdraw), (6, vec![]), "after all other files");
+    let part = plan.marks(&state, 5);
+    assert_eq!((part.len(), part.withdraw), (6, vec![("v".into(), 1)]));
+    assert_eq!(part.mark_for_deletion, ["old", "s10", "s20", "s30", "new"]);
+}
+
 /// The file of checkpoint 11, which ends at 20, replaced at `at`.
 fn superseded(at: Micros) -> FileRecord {
     let seconds = uuid::Timestamp::from_unix_time((at / 1_000_000) as u64, 0, 0, 0);
