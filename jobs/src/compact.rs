@@ -65,7 +65,9 @@ impl Compacting {
         let Some(lease) = lease else { return Ok(Compacted::default()) };
         let renewing = KeepLease::start(catalog.clone(), lease, ttl, self.clock.clone());
         let outcome = Box::pin(self.compact_all(&renewing)).await;
-        catalog.release_lease(&renewing.stop().await).await?;
+        if let Err(error) = catalog.release_lease(&renewing.stop().await).await {
+            warn!(%error, "the lease of the compaction was not released; it expires by itself");
+        }
         outcome
     }
 

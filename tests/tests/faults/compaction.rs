@@ -207,6 +207,24 @@ async fn replaced_files_go_when_their_readers_are_past_them() {
     site.assert_whole().await;
 }
 
+/// The database refuses to release the lease. What was compacted counts, and the lease expires.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_whose_lease_is_not_released_is_reported_as_what_it_was() {
+    let site = Site::new().await;
+    for round in 0..4 {
+        site.append(&[round]).await;
+    }
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    site.harness.collect().await.unwrap();
+    let database = sqlx::SqlitePool::connect(&format!("sqlite://{}", site.harness.path().join("catalog.db").display())).await.unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE DELETE ON lease WHEN OLD.name = 'compaction' BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    sqlx::raw_sql(refuse).execute(&database).await.unwrap();
+    database.close().await;
+    assert_eq!(site.harness.compact().await.unwrap().checkpoints, 4);
+    assert!(site.state().await.leases.iter().any(|lease| lease.name == batch::COMPACTION_LEASE), "it was not released");
+    site.assert_whole().await;
+}
+
 /// The collector died between the deletions: after a compaction's transaction, some of the superseded files are gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_died_among_the_replaced_files_is_gone_on_with() {
