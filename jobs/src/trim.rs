@@ -5,7 +5,8 @@
 //! The time of a commit is that of its checkpoint, so what was committed late, because no worker ran, stays as long as
 //! what was committed at once. The catalog forgets checkpoints after their stream's retention; before them, the time of
 //! the append counts. The last record before the committed vector stays, because it identifies the log when a partition
-//! is taken over. So does what a replay pins, which may read it.
+//! is taken over. So does what a replay pins, which may read it: one of a run while it is under way, one of dead
+//! letters until the next one has found what it appended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{ErrorKind, Result};
+
+use crate::dead_letters::pin_of_replay;
 
 /// What is trimmed, and by whom.
 pub struct Trimming {
@@ -177,7 +180,8 @@ fn trimmable(
     let pins: Vec<&Vector> = pins_of_runs(state, now).collect();
     let old_of = |stream: &Arc<str>| {
         let known = state.partitions.get(&PartitionId::new(stream.clone(), partition))?;
-        let needed = pins.iter().map(|pin| pin.get(&known.id)).chain(recent.get(&known.id).copied());
+        let pins = pins.iter().copied().chain(pin_of_replay(state, stream));
+        let needed = pins.map(|pin| pin.get(&known.id)).chain(recent.get(&known.id).copied());
         (known.log_identity == identity).then_some(needed.fold(known.next_offset, Offset::min))
     };
     let least = streams.iter().map(old_of).collect::<Option<Vec<Offset>>>()?.into_iter().min()?;

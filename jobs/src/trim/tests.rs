@@ -156,6 +156,22 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
     assert_eq!(trimming(hours(6)).trim().await.unwrap(), 5, "what no sink and no stream has stays");
 }
 
+/// A replay of dead letters died. The next one reads the log from where it began, whenever that is.
+#[test]
+fn what_a_replay_of_dead_letters_may_have_appended_stays_until_the_next_one() {
+    let mut state = state(&[("a", 0, 100, "log"), ("b", 0, 100, "log")]);
+    let may_go = |state: &CatalogState, streams: &[&str]| {
+        let streams: Vec<Arc<str>> = streams.iter().map(|stream| Arc::from(*stream)).collect();
+        trimmable(state, &streams, 0, "log", &BTreeMap::new(), 9).map(|offset| offset.0)
+    };
+    let pin = Some([(PartitionId::new("a", 0), Offset(20))].into_iter().collect());
+    state.leases.push(LeaseRecord { name: "replay/a".into(), owner: "p".into(), epoch: 1, expires_at: 5, pin });
+    assert_eq!((may_go(&state, &["a"]), may_go(&state, &["a", "b"])), (Some(19), Some(19)));
+    assert_eq!(may_go(&state, &["b"]), Some(99), "of another topic");
+    state.leases.clear();
+    assert_eq!(may_go(&state, &["a"]), Some(99), "it is done");
+}
+
 #[test]
 fn what_a_replay_reads_stays_while_its_lease_holds() {
     let mut state = state(&[("a", 0, 100, "log")]);
