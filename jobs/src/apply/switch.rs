@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RedecodedStream, RunRecord, add_redecoded};
+use catalog::{
+    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RedecodedStream, RunRecord,
+    add_redecoded,
+};
 use definitions::parse;
 use engine::events::{OnMisfit, columns_to_decode};
 use types::tiles::Micros;
@@ -19,6 +22,8 @@ use crate::pin::Pin;
 const ATTEMPTS: usize = 5;
 /// The same after an archive was decoded: every commit of the layers comes in between.
 const ATTEMPTS_AFTER_DECODING: usize = 100;
+/// After this many conflicts commits that change no definition may come in between, unless an archive was decoded.
+const STRICT_ATTEMPTS: usize = 3;
 
 /// An apply in progress.
 pub(super) struct Switch<'a> {
@@ -71,7 +76,11 @@ impl Switch<'_> {
             let attempts = if targets.is_empty() { ATTEMPTS } else { ATTEMPTS_AFTER_DECODING };
             let mut commit = commit_of(&state, &changes, records, now);
             commit.add.extend(at_once.into_iter().map(|(view, version)| Add::Run(RunRecord::requested(view, version))));
-            match self.commit(commit, &state, &changes, &targets).await {
+            let outcome = match targets.is_empty() && conflicts >= STRICT_ATTEMPTS {
+                true => commit_beside_others(self.target.catalog, commit, &state).await,
+                false => self.commit(commit, &state, &changes, &targets).await,
+            };
+            match outcome {
                 Ok(()) => return Ok(changes),
                 Err(error) if error.kind() == ErrorKind::Conflict && conflicts + 1 < attempts => conflicts += 1,
                 Err(error) if error.kind() == ErrorKind::Conflict => {
@@ -139,6 +148,19 @@ impl Switch<'_> {
             staged.discard(self.target.storage, &kept).await;
         }
     }
+}
+
+/// Commits although others have committed since the state was read. Where they do so several times a second, a plan is
+/// never of the last state. A conflict if they changed what the records were decided on.
+async fn commit_beside_others(catalog: &Catalog, mut commit: Commit, planned_on: &CatalogState) -> Result<()> {
+    commit.expect.retain(|expect| !matches!(expect, Expect::Revision(_)));
+    let decided_on = (&planned_on.definitions, &planned_on.parameters, &planned_on.pauses);
+    catalog
+        .commit_decided(move |state| match (&state.definitions, &state.parameters, &state.pauses) == decided_on {
+            true => Ok(((), Some(commit))),
+            false => Err(Error::conflict("definitions were changed meanwhile")),
+        })
+        .await
 }
 
 /// What is wanted on one catalog state.

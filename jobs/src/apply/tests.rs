@@ -5,6 +5,7 @@ use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use definitions::parse::parse_definitions;
 use proptest::prelude::*;
 use types::ErrorKind;
+use types::vector::Offset;
 
 use super::inline::self_contained;
 use super::*;
@@ -384,6 +385,57 @@ async fn two_applies_at_the_same_time_do_not_collide() {
     let state = catalog.state().await.unwrap();
     assert_eq!(statuses(&state, "pay"), [(1, Active)]);
     assert_eq!(statuses(&state, "velocity"), [(1, Active)]);
+}
+
+/// A log on which something is committed to the catalog whenever a topic is created: between the state that an apply
+/// plans on and its commit.
+#[derive(Debug)]
+struct Busy {
+    log: Arc<dyn Log>,
+    catalog: Catalog,
+}
+
+#[async_trait::async_trait]
+impl Log for Busy {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        self.catalog.commit(Commit::default()).await?;
+        self.log.create_topic(topic, partitions).await
+    }
+
+    async fn bounds(&self, topic: &str) -> Result<Vec<event_log::PartitionBounds>> {
+        self.log.bounds(topic).await
+    }
+
+    async fn identity(&self, topic: &str) -> Result<String> {
+        self.log.identity(topic).await
+    }
+
+    async fn append(&self, topic: &str, records: Vec<event_log::NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        self.log.append(topic, records).await
+    }
+
+    async fn read(&self, source: &event_log::TopicPartition, from: Offset, max_records: usize) -> Result<event_log::Fetched> {
+        self.log.read(source, from, max_records).await
+    }
+
+    async fn subscribe(&self, subscription: event_log::Subscription) -> Result<event_log::Consumer> {
+        self.log.subscribe(subscription).await
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_applied_however_often_others_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let log = Busy { log, catalog: catalog.clone() };
+    let target = target_of(&catalog, &storage, &log, &functions);
+    for windows in ["'1h'", "'2h'", "'3h'"] {
+        let files = definitions(&[STREAM, &VIEW.replace("'1h'", windows)]);
+        apply_files(&target, &files, false, 1).await.unwrap();
+    }
+    let state = catalog.state().await.unwrap();
+    assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Retired), (3, Building)], "version 2 was retired by a commit like this");
 }
 
 proptest! {
