@@ -2,7 +2,8 @@
 //!
 //! A timer says when a key has to be evaluated next. An event that postpones that time does not move the timer: a
 //! device that reports every second leaves it as it is. When the timer is due, the key's row gives the later time, and
-//! the timer is set again. So an event costs no timer operation, and each key has one timer in effect.
+//! the timer is set again. So an event costs no timer operation, and each key has one timer in effect. A timer that an
+//! earlier one replaced stays in the heap until it is due or until such timers are the larger part of the heap.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -30,6 +31,9 @@ pub struct Transition<K> {
     pub since: Micros,
     pub at: Micros,
 }
+
+/// This many timers may be ignored, beside as many as are in effect, before they are removed.
+const IGNORED_TIMERS: usize = 1_024;
 
 #[derive(Debug, Clone)]
 pub struct KeyWatch<K> {
@@ -59,11 +63,6 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
 
     pub fn open(&self) -> &BTreeMap<K, OpenState> {
         &self.open
-    }
-
-    /// The number of timers, including those that are ignored.
-    pub fn timers(&self) -> usize {
-        self.timers.len()
     }
 
     /// Removes the timers that are due first, at `until` at the latest. Returns their time and keys. Each key has to be
@@ -128,6 +127,15 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
         if self.armed.get(key).is_none_or(|armed| *armed > time) {
             self.armed.insert(key.clone(), time);
             self.timers.push(Reverse((time, key.clone())));
+            self.remove_ignored_timers();
+        }
+    }
+
+    /// Keeps only the timers in effect if most are ignored: a key whose short window is refilled again and again would
+    /// otherwise leave one timer each time for the end of its long one.
+    fn remove_ignored_timers(&mut self) {
+        if self.timers.len() > 2 * self.armed.len() + IGNORED_TIMERS {
+            self.timers = self.armed.iter().map(|(key, time)| Reverse((*time, key.clone()))).collect();
         }
     }
 }

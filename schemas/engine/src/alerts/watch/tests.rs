@@ -118,5 +118,34 @@ fn a_million_reports_arm_one_timer_a_key() {
         let key = report % 1_000;
         assert_eq!(watch.observe(&key, report, false, Some(report + 30_000_000)), None);
     }
-    assert_eq!(watch.timers(), 1_000);
+    assert_eq!(watch.timers.len(), 1_000);
+}
+
+/// The row has windows of an hour and of a week. Each burst is an hour after the one before has left the short window.
+#[test]
+fn bursts_of_a_short_window_leave_no_timers_of_the_long_one_behind() {
+    const HOUR: Micros = 3_600_000_000;
+    const KEYS: u32 = 100;
+    let next = |last: Micros, at: Micros| [last + HOUR, last + 7 * 24 * HOUR].into_iter().find(|time| *time > at);
+    let mut watch = KeyWatch::<u32>::new(None, BTreeMap::new());
+    let mut most = 0;
+    for burst in 0..7 * 12 {
+        let last = burst * 2 * HOUR;
+        let due: Vec<_> = std::iter::from_fn(|| watch.due(last)).collect();
+        let expected = if burst == 0 { Vec::new() } else { vec![last - HOUR] };
+        assert_eq!(due.iter().map(|(at, _)| *at).collect::<Vec<_>>(), expected, "the short window ends, the long one does not");
+        for (at, keys) in due {
+            assert_eq!(keys.len() as u32, KEYS);
+            for key in keys {
+                watch.observe(&key, at, false, next(last - 2 * HOUR, at));
+            }
+        }
+        for key in 0..KEYS {
+            watch.observe(&key, last, false, next(last, last));
+        }
+        most = most.max(watch.timers.len());
+    }
+    assert!(most <= 2 * KEYS as usize + IGNORED_TIMERS, "{most} timers of {KEYS} keys");
+    let kept = std::iter::from_fn(|| watch.due(Micros::MAX)).map(|(_, keys)| keys.len() as u32).sum::<u32>();
+    assert_eq!(kept, KEYS, "each key has one timer in effect");
 }
