@@ -24,8 +24,8 @@ mod watched;
 use grouped::Grouped;
 use linked::Linked;
 pub use seen::rows_seen;
-pub use source::{StateSource, scan_parts};
-pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part};
+pub use source::{KeyPart, StateSource, scan_parts};
+pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts};
 
 /// Makes the rows of one view from its states.
 pub(crate) trait Answerer: Send + Sync {

@@ -99,9 +99,8 @@ impl SnapshotCopy {
         self.manifest.parts()
     }
 
-    /// The runs that hold keys of one of [`SnapshotCopy::parts`]: the keys that hash to it. Errors: likewise.
-    pub(crate) fn runs_of_part(&self, part: u32) -> Result<Vec<PartRun<'_>>> {
-        let parts = self.parts();
+    /// The runs that hold keys of one of `parts` parts: the keys that hash to it. Errors: likewise.
+    pub(crate) fn runs_of_part(&self, part: u32, parts: u32) -> Result<Vec<PartRun<'_>>> {
         let mut runs = Vec::with_capacity(self.tiers.len());
         for tier in &self.tiers {
             let count = tier.tier.bucket_count;

@@ -50,7 +50,7 @@ mod spill_folder;
 mod sql;
 mod value_errors;
 
-pub use answerer::{StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts};
+pub use answerer::{KeyPart, StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts, watched_parts};
 pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;
 pub use follower::{FollowSettings, MOST_WAITED, NodeSettings, WantedViews, clean_cache, is_kept};

@@ -69,7 +69,7 @@ impl EdgeLayers for ViewEdges<'_> {
         match self.source {
             StateSource::Archive(layer) => layer.run.chunks().iter().map(of_any_part).collect(),
             StateSource::Layers { read_view, view: loaded } => {
-                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part).ok()).into_iter().flatten();
+                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, self.parts()).ok()).into_iter().flatten();
                 let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
                 let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
                 chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(of_any_part));

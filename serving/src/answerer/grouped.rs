@@ -19,7 +19,7 @@ use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
 use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
 
-use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, scan_parts};
+use super::{Answerer, Answers, AskedKeys, AskedPart, KeyPart, NeededBuckets, Scanned, StateSource, scan_parts};
 
 /// Lookups of more keys than this leave the threads that answer HTTP.
 const QUICK_KEYS: usize = 16;
@@ -174,14 +174,14 @@ impl Grouped<'_> {
 
     /// All keys of one part, with or without a row, and their rows.
     fn answer_part<'s>(&'s self, source: &'s StateSource<'s>, asked: &AskedPart<'_>) -> Result<(Vec<&'s [u8]>, Answered)> {
-        let (keys, pieces) = self.pieces_of_part(source, asked.part)?;
+        let (keys, pieces) = self.pieces_of_part(source, KeyPart { part: asked.part, parts: scan_parts(source) })?;
         let answered = answer(&self.view.plan, &self.view.codec, &keys, &pieces, asked.t, asked.wanted)?;
         Ok((keys, answered))
     }
 
     /// All keys of one part, and what their rows are merged from.
-    pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, part: u32) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
-        let parts = scan_parts(source);
+    pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, keys_of: KeyPart) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
+        let KeyPart { part, parts } = keys_of;
         let of_part = if parts == 1 { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
         let mut keys = KeyIndex::default();
         let mut pieces = Pieces::default();
@@ -189,7 +189,7 @@ impl Grouped<'_> {
             StateSource::Archive(layer) => add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces),
             StateSource::Layers { read_view, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
-                    for PartRun { run, is_of_part } in snapshot.runs_of_part(part)? {
+                    for PartRun { run, is_of_part } in snapshot.runs_of_part(part, parts)? {
                         let of_part = if is_of_part { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
                         add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
                     }

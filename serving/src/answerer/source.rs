@@ -22,6 +22,13 @@ impl<'a> StateSource<'a> {
     }
 }
 
+/// Keys of a view: those that hash to one of several parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyPart {
+    pub(super) part: u32,
+    pub(super) parts: u32,
+}
+
 /// The number of parts in which a view is scanned, one after the other: memory holds one part's keys at a time.
 pub fn scan_parts(source: &StateSource<'_>) -> u32 {
     match source {

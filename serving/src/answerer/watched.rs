@@ -15,9 +15,13 @@ use types::tiles::{Micros, RowTime, TimeRange};
 use types::vector::Vector;
 use types::{Error, Result};
 
-use super::StateSource;
 use super::grouped::Grouped;
+use super::{KeyPart, StateSource};
 use crate::read_view::{LoadedView, ReadView};
+
+/// The rows of states that are merged at once. They take tenths of a second: an alert's runner shows progress between
+/// two parts, and without progress it loses its lease.
+const PART_ROWS: usize = 131_072;
 
 /// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that
 /// time do not count in the windows yet.
@@ -31,15 +35,35 @@ pub struct WatchedRows {
     pub changes: Vec<Option<Micros>>,
 }
 
-/// The rows of the keys of one of the parts in which a view is scanned, but for those that do not exist and will not
-/// either.
+/// The parts in which an alert reads all keys of a view. The more rows of states there are, the more parts.
+pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> impl Iterator<Item = KeyPart> {
+    let buckets = view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts());
+    let parts = part_count(state_rows(read_view, view), buckets);
+    (0..parts).map(move |part| KeyPart { part, parts })
+}
+
+/// The rows of states in all layers.
+fn state_rows(read_view: &ReadView, view: &LoadedView) -> usize {
+    let of_snapshot = view.snapshot.iter().flat_map(|snapshot| snapshot.manifest.tiers()).map(|tier| tier.rows().max(0) as usize);
+    let of_layers = view.layers.iter().map(|layer| layer.run.rows());
+    let fresh = read_view.fresh_of(&view.live).map(|rows| rows.len());
+    of_snapshot.chain(of_layers).chain(fresh).sum()
+}
+
+/// A multiple of the snapshot's buckets, so that a part is read from one bucket of each tier.
+fn part_count(rows: usize, buckets: u32) -> u32 {
+    let of_bucket = rows.div_ceil(PART_ROWS).div_ceil(buckets.max(1) as usize).next_power_of_two();
+    buckets.max(1).saturating_mul(u32::try_from(of_bucket).unwrap_or(u32::MAX))
+}
+
+/// The rows of the keys of one of [`watched_parts`], but for those that do not exist and will not either.
 ///
 /// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
 pub fn rows_of_part(
     read_view: &ReadView,
     view: &LoadedView,
     alert: &AlertPlan,
-    part: u32,
+    part: KeyPart,
     t: Micros,
 ) -> Result<(Vec<Arc<[u8]>>, WatchedRows)> {
     let source = StateSource::new(read_view, view, None);
@@ -119,3 +143,6 @@ fn grouped(view: &LiveView) -> Result<Grouped<'_>> {
         Answering::Linked(_) => Err(Error::internal("the rows of a linked view are not watched").with("view", &view.name)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::{AlertTransition, AlertVersion};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, KeyWatch, OpenState, Transition};
-use serving::{LoadedView, ReadView, ServingClock, WatchedRows, keys_since, rows_of_keys, rows_of_part};
+use serving::{LoadedView, ReadView, ServingClock, WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts};
 use types::tiles::{Micros, RowTime, Span, micros};
 use types::vector::Vector;
 use types::{Result, TransitionKind};
@@ -194,8 +194,10 @@ impl Evaluation {
     async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
         // An open key without a row has ceased.
         let mut without_row: BTreeSet<EncodedKey> = self.watch.open().keys().cloned().collect();
-        for part in 0..round.parts() {
+        for part in watched_parts(round.read_view, round.loaded) {
             let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, part, at)?;
+            // A part may have no keys to evaluate.
+            note_progress(outbox).await?;
             for from in (0..keys.len()).step_by(CHUNK) {
                 let chunk = from..keys.len().min(from + CHUNK);
                 let keys: Vec<&EncodedKey> = keys[chunk.clone()].iter().collect();
@@ -273,11 +275,15 @@ impl Evaluation {
 }
 
 async fn put(outbox: &mut Outbox<'_>, made: Vec<AlertTransition>, round: &Round<'_>) -> Result<()> {
-    match made.iter().map(|transition| transition.at).max() {
-        None => outbox.held.note_progress()?,
-        Some(at) => outbox.put(made, round.position, at.min(round.t), true).await?,
+    if let Some(at) = made.iter().map(|transition| transition.at).max() {
+        outbox.put(made, round.position, at.min(round.t), true).await?;
     }
-    // A chunk takes some milliseconds.
+    note_progress(outbox).await
+}
+
+/// Lets others have the thread: a chunk takes some milliseconds, and a part of all keys more.
+async fn note_progress(outbox: &Outbox<'_>) -> Result<()> {
+    outbox.held.note_progress()?;
     tokio::task::yield_now().await;
     Ok(())
 }
@@ -290,12 +296,6 @@ struct Round<'a> {
     /// The keys that have changed since the round before; `None` if any may have.
     changed: Option<&'a BTreeSet<EncodedKey>>,
     t: Micros,
-}
-
-impl Round<'_> {
-    fn parts(&self) -> u32 {
-        serving::scan_parts(&serving::StateSource::Layers { read_view: self.read_view, view: self.loaded })
-    }
 }
 
 /// One row for each of some keys, and the time at which it is evaluated.

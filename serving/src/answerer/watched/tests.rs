@@ -1,0 +1,68 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::harness::{Harness, NOW, event};
+
+#[test]
+fn a_part_has_few_rows_whatever_the_number_of_buckets() {
+    for buckets in [1, 3, 256] {
+        for rows in [0, 1, PART_ROWS, PART_ROWS + 1, 50_000_000, 400_000_000] {
+            let parts = part_count(rows, buckets);
+            assert!(rows.div_ceil(parts as usize) <= PART_ROWS, "{rows} rows in {parts} parts");
+            assert_eq!(parts % buckets, 0, "a part is read from one bucket");
+        }
+        assert_eq!(part_count(0, buckets), buckets);
+        assert_eq!(part_count(PART_ROWS * buckets as usize, buckets), buckets);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_every_layer_count() {
+    let harness = Harness::filled().await;
+    let read_view = harness.node.read_view().unwrap();
+    let [with_snapshot, without] = ["velocity", "pairs"].map(|view| read_view.view(view).unwrap());
+    assert!(with_snapshot.snapshot.is_some() && without.snapshot.is_none());
+    let of_layers = |view: &LoadedView| view.layers.iter().map(|layer| layer.run.rows()).sum::<usize>();
+    assert!(of_layers(with_snapshot) > 0 && state_rows(&read_view, with_snapshot) > of_layers(with_snapshot));
+    assert!(of_layers(without) > 0 && state_rows(&read_view, without) == of_layers(without));
+    let before = ["velocity", "pairs"].map(|view| state_rows(&read_view, read_view.view(view).unwrap()));
+    harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    let after = ["velocity", "pairs"].map(|view| state_rows(&read_view, read_view.view(view).unwrap()));
+    assert_eq!(after, before.map(|rows| rows + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_parts_of_any_number_each_key_has_its_row_once() {
+    let harness = Harness::filled().await;
+    harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    for view in ["velocity", "pairs", "totals"] {
+        let loaded = read_view.view(view).unwrap();
+        if let Some(snapshot) = &loaded.snapshot {
+            snapshot.fetch_all().await.unwrap();
+        }
+        let expected = rows_in_parts(&read_view, loaded, 1);
+        assert!(!expected.is_empty());
+        for parts in [2, 3, 6, 7, 24] {
+            assert_eq!(rows_in_parts(&read_view, loaded, parts), expected, "{view} in {parts} parts");
+        }
+    }
+}
+
+fn rows_in_parts(read_view: &ReadView, loaded: &LoadedView, parts: u32) -> BTreeMap<Vec<u8>, (bool, RecordBatch)> {
+    let (plan, codec) = (&loaded.live.plan, &loaded.live.codec);
+    let wanted: Vec<usize> = (0..plan.columns.len()).collect();
+    let source = StateSource::new(read_view, loaded, None);
+    let grouped = grouped(&loaded.live).unwrap();
+    let mut found_in_parts = BTreeMap::new();
+    for part in 0..parts {
+        let (keys, pieces) = grouped.pieces_of_part(&source, KeyPart { part, parts }).unwrap();
+        let Answered { rows, found, .. } = answer(plan, codec, &keys, &pieces, NOW, &wanted).unwrap();
+        for (index, key) in keys.iter().enumerate() {
+            let row = (found[index], rows.slice(index, 1));
+            assert!(found_in_parts.insert(key.to_vec(), row).is_none(), "a key is in two of {parts} parts");
+        }
+    }
+    found_in_parts
+}
