@@ -20,7 +20,10 @@ use crate::log_ends::LogEnds;
 use crate::outbox::Outbox;
 use crate::waiting::ReadViewWait;
 
+mod failures;
 mod taking_over;
+
+use failures::FailureCounts;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(50);
@@ -28,7 +31,7 @@ const ROUND: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often old transitions are removed.
 const FORGET: Duration = Duration::from_secs(60);
-/// A warning is repeated after this many consecutive failures.
+/// A warning is repeated after this many failures of its kind.
 const WARN_AGAIN: u64 = 300;
 /// How long a stop waits for what is being committed or put out.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -41,29 +44,29 @@ pub(crate) async fn run(alerts: &Alerts, leases: &Arc<AlertLeases>, version: &Al
 
 async fn run_until(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &AlertVersion, stop: &CancellationToken) {
     let (name, version) = (&*of_version.name, of_version.version);
-    let mut failures: u64 = 0;
+    let mut failures = FailureCounts::default();
     while !stop.is_cancelled() {
         let outcome = tokio::select! {
-            outcome = run_under_lease(alerts, leases, of_version, stop) => outcome,
+            outcome = run_under_lease(alerts, leases, of_version, &mut failures, stop) => outcome,
             // A service that does not answer does not block others: the lease expires.
             () = stopped_long_ago(stop) => return,
         };
         let Err(error) = outcome else {
-            failures = 0;
+            failures = FailureCounts::default();
             alerts.stalled.clear(name);
             sleep(alerts.lease / 6, stop).await;
             continue;
         };
         // It is ordinary that another process has taken over, or that something is not available for a moment.
         let is_ordinary = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Conflict);
-        match (is_ordinary, failures) {
-            (false, 0) | (true, 10) => {
-                alerts.stalled.note(name, error.to_string());
-                warn!(alert = name, version, %error, "an alert cannot be run; trying again");
-            }
+        let reported = failures.count(is_ordinary);
+        if reported > 0 {
+            alerts.stalled.note(name, error.to_string());
+        }
+        match reported % WARN_AGAIN {
+            1 => warn!(alert = name, version, %error, "an alert cannot be run; trying again"),
             _ => debug!(alert = name, version, %error, "an alert begins again"),
         }
-        failures = (failures + 1) % WARN_AGAIN;
         sleep(if is_ordinary { PAUSE } else { alerts.lease / 6 }, stop).await;
     }
 }
@@ -74,13 +77,19 @@ async fn stopped_long_ago(stop: &CancellationToken) {
 }
 
 /// Runs the alert while this process holds its lease. Returns at once if another process holds it.
-async fn run_under_lease(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &AlertVersion, stop: &CancellationToken) -> Result<()> {
+async fn run_under_lease(
+    alerts: &Alerts,
+    leases: &Arc<AlertLeases>,
+    of_version: &AlertVersion,
+    failures: &mut FailureCounts,
+    stop: &CancellationToken,
+) -> Result<()> {
     let Some((alert, plan)) = planned(alerts, of_version)? else { return Ok(()) };
     // A process that cannot read the view leaves the alert to others.
     let view = readable_view(alerts, &plan.view.view).await?;
     let Some((held, last_round)) = HeldLease::acquire(leases, of_version).await? else { return Ok(()) };
     let mut running = RunningAlert::take_over(alerts, &alert, plan, &view, held, last_round).await?;
-    let outcome = running.rounds(stop).await;
+    let outcome = running.rounds(failures, stop).await;
     let let_go = running.outbox.let_go().await;
     outcome.and(let_go)
 }
@@ -114,14 +123,16 @@ struct RunningAlert<'a> {
 
 impl RunningAlert<'_> {
     /// Evaluates round after round, until `stop` or until the alert or its view has another version.
-    async fn rounds(&mut self, stop: &CancellationToken) -> Result<()> {
+    async fn rounds(&mut self, failures: &mut FailureCounts, stop: &CancellationToken) -> Result<()> {
         let mut forgotten = Instant::now();
         while !stop.is_cancelled() {
             self.outbox.held.note_progress()?;
             match self.alerts.node.read_view_of(std::slice::from_ref(&self.view.name)).await {
                 Ok(read_view) => {
                     let Some(present) = self.present(&read_view)? else { return Ok(()) };
-                    self.round(&present, &read_view).await?;
+                    if self.round(&present, &read_view).await? {
+                        *failures = FailureCounts::default();
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 Err(error) => return Err(error),
@@ -141,8 +152,9 @@ impl RunningAlert<'_> {
         Ok(live(read_view, &self.alert.name, self.alert.version).filter(|_| is_same))
     }
 
-    /// Evaluates a read view, unless the read view is behind the position that sent records were made from.
-    async fn round(&mut self, present: &LiveAlert, read_view: &ReadView) -> Result<()> {
+    /// Evaluates a read view, unless the read view is behind the position that sent records were made from. Returns
+    /// whether it was evaluated.
+    async fn round(&mut self, present: &LiveAlert, read_view: &ReadView) -> Result<bool> {
         self.evaluation.follow(present.plan.as_ref().map_err(|found| broken(present, found))?);
         let (begun_at, revision) = &self.begun_at;
         let needed = self.evaluation.position().unwrap_or(begun_at).of_streams(&self.view.streams());
@@ -150,19 +162,20 @@ impl RunningAlert<'_> {
             if let Some(why) = self.waiting.reason(&needed, read_view, &*self.alerts.log, self.alerts.lease).await {
                 wait(self.alerts, self.alert, why, &self.outbox);
             }
-            return Ok(());
+            return Ok(false);
         }
         if read_view.loaded.state.revision < *revision {
-            return Ok(());
+            return Ok(false);
         }
         self.waiting.end();
         let complete_to = self.log_ends.complete_to(self.alerts, read_view, self.view).await;
-        if let Some(at) = self.evaluation.round(read_view, complete_to, &mut self.outbox).await? {
+        let evaluated = self.evaluation.round(read_view, complete_to, &mut self.outbox).await?;
+        if let Some(at) = evaluated {
             self.outbox.held.note_evaluated(at);
         }
         self.alerts.stalled.clear(&self.alert.name);
         metrics::gauge!("basestream_speed_alerts_open", "alert" => self.alert.name.to_string()).set(self.evaluation.open() as f64);
-        Ok(())
+        Ok(evaluated.is_some())
     }
 }
 
