@@ -21,9 +21,11 @@ use crate::outbox::Outbox;
 use crate::waiting::ReadViewWait;
 
 mod failures;
+mod open_keys;
 mod taking_over;
 
 use failures::FailureCounts;
+use open_keys::OpenKeysGauge;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(50);
@@ -119,6 +121,7 @@ struct RunningAlert<'a> {
     outbox: Outbox<'a>,
     log_ends: LogEnds,
     waiting: ReadViewWait,
+    open_keys: OpenKeysGauge,
 }
 
 impl RunningAlert<'_> {
@@ -174,7 +177,7 @@ impl RunningAlert<'_> {
             self.outbox.held.note_evaluated(at);
         }
         self.alerts.stalled.clear(&self.alert.name);
-        metrics::gauge!("basestream_speed_alerts_open", "alert" => self.alert.name.to_string()).set(self.evaluation.open() as f64);
+        self.open_keys.set(self.evaluation.open());
         Ok(evaluated.is_some())
     }
 }

@@ -14,6 +14,7 @@ use types::vector::Vector;
 use types::{ErrorKind, Result, TransitionKind};
 
 use super::RunningAlert;
+use super::open_keys::OpenKeysGauge;
 use crate::Alerts;
 use crate::evaluation::{EncodedKey, Evaluation, RecoveredState};
 use crate::lease::HeldLease;
@@ -54,6 +55,7 @@ impl<'a> RunningAlert<'a> {
             outbox,
             log_ends: LogEnds::default(),
             waiting: ReadViewWait::default(),
+            open_keys: OpenKeysGauge::new(&alert.name),
         })
     }
 }
