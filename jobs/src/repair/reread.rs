@@ -11,6 +11,7 @@ use speed::{IdSpace, Redecide, Redecided, TakeRedecided};
 use storage::{ArchiveUpload, ArchiveVersions, DeadLettersUpload, ObjectStorage, archive_facts};
 use types::files::ObjectName;
 use types::files::{FileKind, FileRecord};
+use types::tiles::{CLOCKS_DIFFER, Micros, micros};
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
@@ -194,7 +195,8 @@ fn name_of(file: &FileRecord) -> Result<ObjectName> {
 }
 
 /// Returns the versions of the stream's definition that may have decided the file's records: not older than that of the
-/// previous file, not newer than that of the next file, and created before the last of its records was decided.
+/// previous file, not newer than that of the next file, and created before the last of its records was decided, as far
+/// as the clocks of two processes tell.
 async fn candidates<'s>(
     installation: &Installation,
     state: &'s CatalogState,
@@ -217,9 +219,15 @@ async fn candidates<'s>(
         record.kind == DefinitionKind::Stream
             && Some(&record.name) == file.subject.as_ref()
             && (oldest..=newest).contains(&record.version)
-            && (record.created_at <= checkpoint.sealed_at() || record.version == oldest)
+            && (may_have_decided(record.created_at, checkpoint.sealed_at()) || record.version == oldest)
     };
     Ok(state.definitions.iter().filter(is_candidate).collect())
+}
+
+/// Whether a version that was created at one time, by the clock of the process that did, may have decided records of
+/// which a worker decided the last at another, by its own clock.
+fn may_have_decided(created_at: Micros, sealed_at: Micros) -> bool {
+    created_at <= sealed_at.saturating_add(micros(CLOCKS_DIFFER))
 }
 
 /// Returns the version that decided the records of the first file that can be read.
@@ -233,3 +241,6 @@ async fn first_version(installation: &Installation, files: impl Iterator<Item = 
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests;
