@@ -29,19 +29,25 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// After this many rounds (an hour, unless `batch.collect_every` is set) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
-/// Collects until `stop` is cancelled. `event_clock`: see [`collect`].
+/// Collects until `stop` is cancelled. `event_clock`: see [`collect`]. `pin_lease`: how long a pin lives that is not
+/// renewed.
 pub async fn run(
     catalog: Catalog,
     storage: ObjectStorage,
     functions: Functions,
     every: Duration,
     (clock, event_clock): (Clock, bool),
+    pin_lease: Duration,
     stop: CancellationToken,
 ) {
     let rounds = async {
         let mut looked_after = HashSet::new();
         for round in 1u64.. {
             tokio::time::sleep(every).await;
+            if let Err(error) = catalog.clock_ahead().await.and_then(|ahead| check_clock(ahead, pin_lease)) {
+                warn!(%error, "nothing is collected; trying again later");
+                continue;
+            }
             match collect(&catalog, &storage, &functions, &clock, event_clock).await {
                 Ok(plan) if !plan.is_empty() => {
                     debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
@@ -70,6 +76,18 @@ pub async fn run(
         () = stop.cancelled() => {}
         () = rounds => {}
     }
+}
+
+/// Refuses a clock that is so far ahead that pins which are held may look expired: the files that they keep would be
+/// deleted. A pin is renewed well before its second half has passed.
+fn check_clock(ahead: Duration, pin_lease: Duration) -> Result<()> {
+    let limit = pin_lease / 2;
+    if ahead <= limit {
+        return Ok(());
+    }
+    Err(Error::unavailable("the clock is too far ahead of that of the catalog's database: files that are read would be deleted")
+        .with("ahead_s", ahead.as_secs_f64())
+        .with("at_most_s", limit.as_secs_f64()))
 }
 
 /// Deletes files that no transaction named or can name any more; returns how many.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// Renewed while it is held. If a process dies without releasing it, files are kept from collection for at most this
 /// long.
-const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// Held while files are read.
 pub struct Pin {

@@ -32,6 +32,7 @@ use types::{Result, threads};
 
 use crate::collect;
 use crate::installation::{Installation, clock};
+use crate::pin;
 use crate::scheduler::Looks;
 
 mod answers;
@@ -400,8 +401,10 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     let every = installation.settings.batch.collect_every;
     let event_clock = installation.settings.serving.clock == ClockKind::Event;
+    let pin_lease = installation.settings.serving.lease.min(pin::LEASE);
     parts.start(Stage::Jobs, "collector", move |stop| async move {
-        Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, (clock(), event_clock), stop).await }).await?)
+        let clock = (clock(), event_clock);
+        Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, clock, pin_lease, stop).await }).await?)
     });
     let compacting = installation.compacting();
     parts.start(Stage::Jobs, "compaction", move |stop| async move {

@@ -185,3 +185,11 @@ async fn files_are_marked_however_often_others_commit() {
     assert_eq!(marked.mark_for_deletion.len(), 2);
     assert!(catalog.state().await.unwrap().files.iter().all(|file| file.marked_for_deletion));
 }
+
+#[test]
+fn a_clock_that_is_ahead_by_more_than_half_a_lease_collects_nothing() {
+    let lease = Duration::from_secs(60);
+    let is_refused = |ahead_s| check_clock(Duration::from_secs(ahead_s), lease).is_err();
+    assert_eq!([0, 5, 30, 31, 3_600].map(is_refused), [false, false, false, true, true]);
+    assert_eq!(check_clock(Duration::from_secs(90), lease).unwrap_err().kind(), ErrorKind::Unavailable);
+}

@@ -63,6 +63,7 @@ pub enum Fault {
     StorageUnreachable,
     LogUnreachable,
     NodeNotReady,
+    ClockWrong,
     SinkStalled,
     AlertUnrun,
     AlertWaits,

@@ -6,12 +6,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backon::{ExponentialBuilder, Retryable};
 use uuid::Uuid;
 
 use self::apply::{Applied, apply, apply_under};
+use self::clock::{ComparedClock, Comparison};
 use self::engine::Engine;
 use self::session::Session;
 use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
@@ -20,6 +21,7 @@ use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result};
 
+mod clock;
 mod engine;
 mod meta;
 mod migrations;
@@ -65,6 +67,7 @@ pub struct Catalog {
     last: Arc<Mutex<Option<Arc<CatalogState>>>>,
     reads: Attempts,
     writes: Attempts,
+    clock: Arc<ComparedClock>,
 }
 
 impl Catalog {
@@ -77,14 +80,17 @@ impl Catalog {
         let engine = Engine::open(url).await?;
         let shown = engine::shown(url);
         let identity = migrations::migrate(&engine).await.map_err(|error| error.with("catalog", &shown))?;
-        Ok(Catalog {
+        let catalog = Catalog {
             engine,
             identity: identity.into(),
             shown: shown.into(),
             last: Arc::default(),
             reads: Attempts::new("the catalog cannot be read"),
             writes: Attempts::new("the catalog cannot be written"),
-        })
+            clock: Arc::default(),
+        };
+        catalog.compare_clocks_if_due().await;
+        Ok(catalog)
     }
 
     /// Identifies this catalog; set once, when it was created.
@@ -97,15 +103,25 @@ impl Catalog {
         Catalog { last: Arc::default(), ..self.clone() }
     }
 
-    /// Returns what this process cannot do with the catalog at the moment.
+    /// Returns what this process cannot do with the catalog at the moment, and whether its clock is wrong.
     pub fn outages(&self) -> Vec<Outage> {
-        [&self.reads, &self.writes].into_iter().filter_map(Attempts::outage).collect()
+        [&self.reads, &self.writes].into_iter().filter_map(Attempts::outage).chain(self.clock.outage()).collect()
+    }
+
+    /// Compares this machine's clock with that of the database's server. Returns how far it is ahead; zero if it is
+    /// behind, and for SQLite, whose processes are on one machine.
+    pub async fn clock_ahead(&self) -> Result<Duration> {
+        let ahead = if self.engine.is_remote() { self.compare_clocks().await? } else { 0 };
+        Ok(Duration::from_micros(ahead.max(0) as u64))
     }
 
     /// Reads everything, as of one point in time. States share what did not change between them.
     pub async fn state(&self) -> Result<Arc<CatalogState>> {
         let state = self.within_limit(Box::pin(self.state_now())).await;
         self.reads.note(&state);
+        if state.is_ok() {
+            self.compare_clocks_if_due().await;
+        }
         state
     }
 
@@ -113,6 +129,9 @@ impl Catalog {
     pub async fn revision(&self) -> Result<Revision> {
         let revision = self.within_limit(Box::pin(self.engine.number(meta::REVISION))).await;
         self.reads.note(&revision);
+        if revision.is_ok() {
+            self.compare_clocks_if_due().await;
+        }
         revision
     }
 
@@ -233,6 +252,23 @@ impl Catalog {
     /// Waits for operations in progress and disconnects from the database. Closes all clones of this handle as well.
     pub async fn close(&self) {
         self.engine.close().await;
+    }
+
+    async fn compare_clocks_if_due(&self) {
+        if self.engine.is_remote()
+            && self.clock.is_due(Instant::now())
+            && let Err(error) = self.compare_clocks().await
+        {
+            tracing::debug!(%error, "the clock could not be compared with that of the catalog's database");
+        }
+    }
+
+    async fn compare_clocks(&self) -> Result<Micros> {
+        let before = now_us();
+        let answer = tokio::time::timeout(clock::ANSWERS_WITHIN, Box::pin(self.engine.number(clock::NOW))).await;
+        let late = |_| Err(Error::unavailable("the catalog's database did not say its time").with("catalog", &self.shown));
+        let server = answer.unwrap_or_else(late)?;
+        Ok(self.clock.note(Comparison { before, server, after: now_us() }))
     }
 
     async fn state_now(&self) -> Result<Arc<CatalogState>> {

@@ -6,6 +6,7 @@
 //! fails, which it leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
 //! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
 
+pub mod clocks;
 pub mod columns;
 pub mod connections;
 pub mod durable;

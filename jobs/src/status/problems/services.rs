@@ -1,5 +1,7 @@
 //! Problems of services that do not answer or that a node cannot use, and of definitions that cannot be planned.
 
+use types::clocks::CLOCK_DIFFERS;
+
 use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink, for_time};
 
 /// A process that has just begun or ended is not a problem yet.
@@ -76,6 +78,17 @@ fn failing(failing: &Failing) -> Problem {
             next_step: "remove the cause (a topic that is missing, a right, a definition), or drop the sink and run `basestream apply`; \
                 it is tried again at least every 30 s"
                 .into(),
+        };
+    }
+    if failing.what == CLOCK_DIFFERS {
+        return Problem {
+            fault: Fault::ClockWrong,
+            severity: Severity::Error,
+            what: format!("the node that answers HTTP has a wrong clock, for {lasting}"),
+            cause: format!("{}: {}", failing.what, failing.error),
+            effect: "leases and pins of this machine expire early or late for others; a collector whose clock is far ahead deletes nothing"
+                .into(),
+            next_step: "keep the clocks of all machines in time, with NTP; the node continues by itself".into(),
         };
     }
     Problem {

@@ -507,6 +507,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::ClockWrong,
+        Severity::Error,
+        |facts| {
+            let error = "it is 61 s ahead".into();
+            facts.failing = vec![Failing { what: types::clocks::CLOCK_DIFFERS.into(), seconds: 240, error }];
+        },
+        [
+            "the node that answers HTTP has a wrong clock, for 4 min",
+            "the clock differs from that of the catalog's database: it is 61 s ahead",
+            "leases and pins of this machine expire early or late for others; a collector whose clock is far ahead deletes nothing",
+            "keep the clocks of all machines in time, with NTP; the node continues by itself",
+        ],
+    ),
+    (
         Fault::SinkStalled,
         Severity::Error,
         |facts| {

@@ -9,6 +9,7 @@ on_every_engine!(
     a_newer_format_is_refused,
     an_older_format_is_migrated,
     a_commit_without_room_does_not_happen_and_the_next_one_does,
+    clocks_are_compared_with_a_server_that_is_opened,
 );
 
 async fn an_opened_catalog_keeps_its_identity(test: &TestCatalog) {
@@ -18,6 +19,14 @@ async fn an_opened_catalog_keeps_its_identity(test: &TestCatalog) {
     let again = test.another().await;
     assert_eq!(again.identity(), state.identity);
     assert_eq!(again.state().await.unwrap(), state);
+}
+
+/// A file is on one machine: its processes have one clock.
+async fn clocks_are_compared_with_a_server_that_is_opened(test: &TestCatalog) {
+    let is_server = matches!(test.engine, Kind::Postgres { .. });
+    assert_eq!(test.catalog.clock.is_due(std::time::Instant::now()), !is_server);
+    assert!(test.catalog.clock_ahead().await.unwrap() < std::time::Duration::from_secs(5));
+    assert!(test.catalog.outages().is_empty(), "{:?}", test.catalog.outages());
 }
 
 async fn concurrent_first_openings_agree_on_one_identity(test: &TestCatalog) {

@@ -1,0 +1,42 @@
+//! Clocks that are wrong: one that differs from that of the catalog's database.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::outage::Outage;
+use crate::tiles::Micros;
+
+/// What the outage is called, in `/readyz` and in `status`.
+pub const CLOCK_DIFFERS: &str = "the clock differs from that of the catalog's database";
+
+/// Clocks that are kept in time differ by less.
+const TOLERATED: Micros = 5_000_000;
+
+/// A clock that may be wrong, and since when it is.
+#[derive(Debug)]
+pub struct WatchedClock {
+    what: &'static str,
+    since: Mutex<Option<Instant>>,
+}
+
+impl WatchedClock {
+    /// `what` says what an outage means: [`CLOCK_DIFFERS`].
+    pub fn new(what: &'static str) -> Self {
+        Self { what, since: Mutex::default() }
+    }
+
+    /// Returns the outage if the clock is wrong by more than five seconds, in either direction. `error` describes it
+    /// by the whole seconds.
+    pub fn outage(&self, wrong_by: Micros, error: impl FnOnce(u64) -> String) -> Option<Outage> {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if wrong_by.unsigned_abs() <= TOLERATED.unsigned_abs() {
+            *since = None;
+            return None;
+        }
+        let begun = *since.get_or_insert_with(Instant::now);
+        Some(Outage { what: self.what, lasting: begun.elapsed(), error: error(wrong_by.unsigned_abs() / 1_000_000) })
+    }
+}
+
+#[cfg(test)]
+mod tests;
