@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use engine::functions::Functions;
 use storage::ObjectStorage;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use types::clocks::LatestTime;
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::{Error, Result};
@@ -120,7 +121,7 @@ struct Inner {
     in_use: Mutex<Vec<InUse>>,
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
-    last_now: AtomicI64,
+    latest: LatestTime,
     /// Whether what is served takes more than [`NodeSettings::cache_bytes`].
     is_cache_small: AtomicBool,
 }
@@ -155,7 +156,7 @@ impl Follower {
             loads: Attempts::new("the catalog's newest state cannot be loaded"),
             in_use: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
-            last_now: AtomicI64::new(i64::MIN),
+            latest: LatestTime::default(),
             is_cache_small: AtomicBool::new(false),
         })))
     }
@@ -192,12 +193,13 @@ impl Follower {
         Ok(ReadView { loaded, versions: BTreeMap::new(), fresh, vector, now, clock, complete_to, is_kept: false })
     }
 
-    /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.
+    /// Returns what fails at the moment: of the catalog, the storage, the clock, and the speed layer of this process.
     pub(crate) fn outages(&self) -> Vec<Outage> {
         let mut outages = self.0.catalog.outages();
         outages.extend(self.0.storage.outages());
         outages.extend(self.0.loads.outage());
         outages.extend(self.0.fresh.as_ref().and_then(Fresh::outage));
+        outages.extend(self.0.latest.outage((self.0.wall)(), |seconds| format!("answers are for a time {seconds} s ahead of it")));
         outages
     }
 
@@ -237,8 +239,7 @@ impl Follower {
 
     /// The wall clock, never going back in this process.
     pub(crate) fn now(&self) -> Micros {
-        let wall = (self.0.wall)();
-        self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
+        self.0.latest.note((self.0.wall)())
     }
 
     fn lock_in_use(&self) -> std::sync::MutexGuard<'_, Vec<InUse>> {
@@ -259,3 +260,6 @@ pub fn clean_cache(cache: &Path) -> Result<()> {
     }
     std::fs::create_dir_all(cache).map_err(|error| Error::from(error).with("folder", cache.display()))
 }
+
+#[cfg(test)]
+mod tests;

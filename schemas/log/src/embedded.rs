@@ -169,7 +169,8 @@ impl Log for EmbeddedLog {
     }
 
     fn outages(&self) -> Vec<Outage> {
-        [&self.store.appends, &self.store.renewals].into_iter().filter_map(Attempts::outage).collect()
+        let clock = self.store.latest.outage((self.clock)(), |seconds| format!("records are appended with a time {seconds} s ahead of it"));
+        [&self.store.appends, &self.store.renewals].into_iter().filter_map(Attempts::outage).chain(clock).collect()
     }
 }
 

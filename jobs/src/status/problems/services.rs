@@ -1,6 +1,6 @@
 //! Problems of services that do not answer or that a node cannot use, and of definitions that cannot be planned.
 
-use types::clocks::CLOCK_DIFFERS;
+use types::clocks::{CLOCK_DIFFERS, CLOCK_WENT_BACK};
 
 use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink, for_time};
 
@@ -80,14 +80,13 @@ fn failing(failing: &Failing) -> Problem {
                 .into(),
         };
     }
-    if failing.what == CLOCK_DIFFERS {
+    if let Some(effect) = effect_of_clock(&failing.what) {
         return Problem {
             fault: Fault::ClockWrong,
             severity: Severity::Error,
             what: format!("the node that answers HTTP has a wrong clock, for {lasting}"),
             cause: format!("{}: {}", failing.what, failing.error),
-            effect: "leases and pins of this machine expire early or late for others; a collector whose clock is far ahead deletes nothing"
-                .into(),
+            effect: effect.into(),
             next_step: "keep the clocks of all machines in time, with NTP; the node continues by itself".into(),
         };
     }
@@ -98,6 +97,16 @@ fn failing(failing: &Failing) -> Problem {
         cause: failing.error.clone(),
         effect: "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back".into(),
         next_step: "free space if a disk is full, else make the service available again; the node continues by itself".into(),
+    }
+}
+
+fn effect_of_clock(what: &str) -> Option<&'static str> {
+    match what {
+        CLOCK_DIFFERS => {
+            Some("leases and pins of this machine expire early or late for others; a collector whose clock is far ahead deletes nothing")
+        }
+        CLOCK_WENT_BACK => Some("answers, or the timestamps of records, stay at the latest time until the clock is there again"),
+        _ => None,
     }
 }
 

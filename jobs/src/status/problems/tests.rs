@@ -521,6 +521,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::ClockWrong,
+        Severity::Error,
+        |facts| {
+            let error = "answers are for a time 3599 s ahead of it".into();
+            facts.failing = vec![Failing { what: types::clocks::CLOCK_WENT_BACK.into(), seconds: 240, error }];
+        },
+        [
+            "the node that answers HTTP has a wrong clock, for 4 min",
+            "the clock went back: answers are for a time 3599 s ahead of it",
+            "answers, or the timestamps of records, stay at the latest time until the clock is there again",
+            "keep the clocks of all machines in time, with NTP; the node continues by itself",
+        ],
+    ),
+    (
         Fault::SinkStalled,
         Severity::Error,
         |facts| {

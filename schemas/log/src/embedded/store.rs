@@ -12,6 +12,7 @@ use sqlx::{Executor, Sqlite, Transaction};
 use super::batch::{self, Batch};
 use crate::topic::outside;
 use crate::{Fetched, LogSize, NewRecord, PartitionBounds, TopicPartition};
+use types::clocks::LatestTime;
 use types::connections;
 use types::durable::{make_folder, sync_folder};
 use types::outage::Attempts;
@@ -116,6 +117,8 @@ pub(super) struct Store {
     wal: PathBuf,
     pub(super) appends: Attempts,
     pub(super) renewals: Attempts,
+    /// The latest timestamp of a record that was appended.
+    pub(super) latest: LatestTime,
 }
 
 #[derive(Debug, Clone)]
@@ -144,7 +147,7 @@ impl Store {
         let readers = connections::pool::<Sqlite>(READERS).connect_lazy_with(file.row_buffer_size(16));
         let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));
         let wal = folder.join(WAL_NAME);
-        let store = Store { writer, readers, copier, wal, appends, renewals };
+        let store = Store { writer, readers, copier, wal, appends, renewals, latest: LatestTime::default() };
         store.make_tables().await.map_err(|error| in_folder(error, folder))?;
         sync_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         Ok(store)
@@ -399,14 +402,14 @@ impl Store {
     }
 }
 
-/// Appends one partition's records in a write transaction; returns the offset of the first.
+/// Appends one partition's records in a write transaction; returns the offset of the first and their timestamp.
 pub(super) async fn append(
     write: &mut Transaction<'static, Sqlite>,
     topic_id: i64,
     number: i32,
     records: &[&NewRecord],
     now: Micros,
-) -> Result<i64> {
+) -> Result<(i64, Micros)> {
     let (first, last_timestamp): (i64, Micros) =
         sqlx::query_as("SELECT end_offset, last_timestamp FROM topic_partition WHERE topic_id = ?1 AND number = ?2")
             .bind(topic_id)
@@ -439,7 +442,7 @@ pub(super) async fn append(
         .execute(&mut **write)
         .await
         .map_err(failed)?;
-    Ok(first)
+    Ok((first, timestamp))
 }
 
 /// Refuses a record that is too large for any batch.

@@ -164,6 +164,36 @@ async fn records_and_identity_outlive_the_process() {
     assert_ne!(elsewhere.identity("events").await.unwrap(), identity);
 }
 
+/// An append to a topic without records of that time does not end the outage.
+#[tokio::test]
+async fn timestamps_ahead_of_the_clock_are_an_outage_also_in_the_next_process() {
+    const SECOND: Micros = 1_000_000;
+    let folder = TempDir::new().unwrap();
+    let now = Arc::new(AtomicI64::new(1_000 * SECOND));
+    let clock: Clock = Arc::new({
+        let now = now.clone();
+        move || now.load(Ordering::Relaxed)
+    });
+    let log = log_with_clock(&folder, clock.clone()).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.create_topic("others", 1).await.unwrap();
+    let outages = |log: &EmbeddedLog| log.outages().into_iter().map(|outage| (outage.what, outage.error)).collect::<Vec<_>>();
+    let went_back = |seconds| vec![(types::clocks::CLOCK_WENT_BACK, format!("records are appended with a time {seconds} s ahead of it"))];
+    for (time, topic, expected) in
+        [(1_000, "events", vec![]), (4_600, "events", vec![]), (1_001, "events", went_back(3_599)), (1_002, "others", went_back(3_598))]
+    {
+        now.store(time * SECOND, Ordering::Relaxed);
+        log.append(topic, numbered(0, 1)).await.unwrap();
+        assert_eq!(outages(&log), expected, "at {time}");
+    }
+    let next = log_with_clock(&folder, clock).await;
+    assert_eq!(outages(&next), [], "it has appended nothing");
+    next.append("events", numbered(0, 1)).await.unwrap();
+    assert_eq!(outages(&next), went_back(3_598));
+    now.store(4_600 * SECOND, Ordering::Relaxed);
+    assert_eq!(outages(&next), []);
+}
+
 #[tokio::test]
 async fn timestamps_never_go_back_in_a_partition() {
     let folder = TempDir::new().unwrap();

@@ -14,6 +14,7 @@ use super::store::{self, Store, Topic};
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
+use types::clocks::LatestTime;
 use types::tiles::Micros;
 use types::vector::Offset;
 use types::{Error, Result, failpoint, threads};
@@ -107,7 +108,7 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &
     let mut write = store.write().await?;
     let assigned = AssignedRecords::assign(&mut write, group).await?;
     let (batches, bytes) = (assigned.by_partition.len(), assigned.bytes());
-    let outcomes = assigned.append(&mut write, clock()).await?;
+    let outcomes = assigned.append(&mut write, clock(), &store.latest).await?;
     failpoint::hit("append.before_commit")?;
     write.commit().await.map_err(store::failed)?;
     copier.appended(batches, bytes);
@@ -164,9 +165,15 @@ impl<'g> AssignedRecords<'g> {
         self.by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum()
     }
 
-    async fn append(mut self, write: &mut Transaction<'static, Sqlite>, now: Micros) -> Result<Vec<Result<RecordPositions>>> {
+    async fn append(
+        mut self,
+        write: &mut Transaction<'static, Sqlite>,
+        now: Micros,
+        latest: &LatestTime,
+    ) -> Result<Vec<Result<RecordPositions>>> {
         for ((topic_id, number), pending) in self.by_partition {
-            let first = store::append(write, topic_id, number, &pending.records, now).await?;
+            let (first, timestamp) = store::append(write, topic_id, number, &pending.records, now).await?;
+            latest.note(timestamp);
             for ((request, nth), offset) in pending.indices.into_iter().zip(first..) {
                 if let Ok(positions) = &mut self.outcomes[request] {
                     positions[nth] = (number, Offset(offset));
