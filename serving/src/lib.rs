@@ -65,5 +65,8 @@ pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, Se
 pub use scoring::{EventOutcome, RepeatedEvent, ScoreMeta, Scored, Scorer, StoredEvent};
 pub use sockets::{ClientListener, allowed_connections, tune_socket};
 pub use sql::params as parameters;
-pub use sql::{Described, OUT_OF_TIME, Params, QueryResponse, TableDescription, Turn, array_items, parse_as_of, views_read};
+pub use sql::{
+    Described, Params, QueryResponse, TableDescription, Turn, array_items, invalid_as_of, only_queries, out_of_time, parse_as_of,
+    views_read,
+};
 pub use value_errors::{OnValueError, ValueError};

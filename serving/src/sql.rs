@@ -68,8 +68,8 @@ use column_names::ToldApart;
 pub use array_text::array_items;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
-pub use running::{OUT_OF_TIME, Turn};
-pub use statement::{parse_as_of, views_read};
+pub use running::{Turn, out_of_time};
+pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
 /// A query is planned at most so many times with columns of one name told apart.
 const MOST_CLASHING_NAMES: usize = 16;

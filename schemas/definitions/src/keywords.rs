@@ -50,12 +50,7 @@ fn error(found: &[KeywordAsName]) -> Option<Error> {
     let names: Vec<String> = found.iter().map(|keyword| format!("\"{}\"", keyword.name)).collect();
     let names = names.join(", ");
     let are = if found.len() == 1 { "is a keyword" } else { "are keywords" };
-    Some(
-        Error::input(format!("the SQL is not understood: {names} {are}"))
-            .with("line", line)
-            .with("column", column)
-            .with("help", help(&names)),
-    )
+    Some(Error::not_understood(format_args!("{names} {are}")).with("line", line).with("column", column).with("help", help(&names)))
 }
 
 /// `names`: in double quotes.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::sql_errors::{self, SqlPlace};
+use crate::Reason;
+use crate::sql_errors::{self, NOT_UNDERSTOOD, PlainError, SqlPlace};
 
 /// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,11 +59,13 @@ pub enum MessageForm {
 
 type ErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error: its kind, a factual message, key/value context, and its source.
+/// An error: its kind, the reason where protocols have a code for it, a factual message, key/value context, and its
+/// source.
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
+    reason: Option<Reason>,
     form: MessageForm,
     message: String,
     context: Vec<(&'static str, String)>,
@@ -78,7 +81,7 @@ impl Error {
     }
 
     fn in_form(form: MessageForm, kind: ErrorKind, message: String) -> Self {
-        Self(Box::new(Inner { kind, form, message, context: Vec::new(), source: None }))
+        Self(Box::new(Inner { kind, reason: None, form, message, context: Vec::new(), source: None }))
     }
 
     pub fn input(message: impl Into<String>) -> Self {
@@ -88,6 +91,11 @@ impl Error {
     /// Creates an input error whose message is the text of diagnostics, each with its place and severity.
     pub fn diagnostics(text: impl Into<String>) -> Self {
         Self::in_form(MessageForm::Diagnostics, ErrorKind::Input, text.into())
+    }
+
+    /// Creates the error for a text of SQL that cannot be parsed.
+    pub fn not_understood(what: impl fmt::Display) -> Self {
+        Self::input(format!("{NOT_UNDERSTOOD}: {what}")).with_reason(Reason::SqlNotUnderstood)
     }
 
     pub fn unauthenticated(message: impl Into<String>) -> Self {
@@ -126,6 +134,12 @@ impl Error {
         Self::new(ErrorKind::Internal, message)
     }
 
+    /// Sets what exactly happened, for the codes of protocols.
+    pub fn with_reason(mut self, reason: Reason) -> Self {
+        self.0.reason = Some(reason);
+        self
+    }
+
     /// Adds one piece of context: `.with("file", path)`.
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
         self.0.context.push((key, value.to_string()));
@@ -140,6 +154,10 @@ impl Error {
 
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    pub fn reason(&self) -> Option<Reason> {
+        self.0.reason
     }
 
     pub fn message_form(&self) -> MessageForm {
@@ -170,14 +188,15 @@ impl Error {
 
     /// Returns what a DataFusion error says, in plain words; for example, why an expression fails on an event.
     pub fn plain_message(error: &datafusion::error::DataFusionError) -> String {
-        Error::inside(error).map_or_else(|| sql_errors::plain(error).0, |ours| ours.to_string())
+        Error::inside(error).map_or_else(|| sql_errors::plain(error).message, |ours| ours.to_string())
     }
 
     /// Returns a copy of this error with its source as text, for an error that is returned to several callers.
     pub fn copied(&self) -> Error {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());
         let context = self.0.context.clone();
-        Self(Box::new(Inner { kind: self.0.kind, form: self.0.form, message: self.0.message.clone(), context, source }))
+        let Inner { kind, reason, form, message, .. } = &*self.0;
+        Self(Box::new(Inner { kind: *kind, reason: *reason, form: *form, message: message.clone(), context, source }))
     }
 }
 
@@ -226,10 +245,12 @@ impl From<datafusion::error::DataFusionError> for Error {
             D::ParquetError(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         };
-        let (message, place) = sql_errors::plain(&error);
+        let PlainError { message, reason, place } = sql_errors::plain(&error);
+        let mut ours = Error::new(kind, message);
+        ours.0.reason = reason;
         match place {
-            Some(SqlPlace { line, column }) => Error::new(kind, message).with("line", line).with("column", column),
-            None => Error::new(kind, message),
+            Some(SqlPlace { line, column }) => ours.with("line", line).with("column", column),
+            None => ours,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The types that every layer shares. They know nothing of definitions, files or a database.
 //!
-//! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
-//! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
-//! [`columns`] names the columns that the system adds to a user's own. [`failures`] are the events on which a view
-//! fails, which it leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
-//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
+//! An [`Error`] says what its caller can do, and its [`Reason`] what happened where protocols have a code for that. A
+//! [`vector`] says how far the log is read, and [`tiles`] how time is cut into buckets and windows. A [`record`] is
+//! what the log delivers. [`files`] names what the object storage holds, and [`columns`] names the columns that the
+//! system adds to a user's own. [`failures`] are the events on which a view fails, which it leaves out. [`threads`]
+//! says which work runs on which threads. A [`Strategy`] is how a batch run makes a snapshot, a [`TransitionKind`] what
+//! happened to a key of an alert.
 
 pub mod clocks;
 pub mod columns;
@@ -16,6 +17,7 @@ pub mod failures;
 pub mod files;
 pub mod open_files;
 pub mod outage;
+mod reason;
 pub mod record;
 pub mod redact;
 pub mod sql_errors;
@@ -30,5 +32,6 @@ pub mod uuid_text;
 pub mod vector;
 
 pub use error::{Error, ErrorKind, MessageForm, Result};
+pub use reason::Reason;
 pub use strategy::Strategy;
 pub use transition::TransitionKind;

@@ -7,11 +7,14 @@ use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use crate::Reason;
 use crate::suggest::nearest;
 use known::known_names;
+use reasons::reason_in;
 
 mod constants;
 mod known;
+mod reasons;
 
 pub use constants::constants_as_sql;
 
@@ -40,54 +43,82 @@ pub struct SqlPlace {
     pub column: usize,
 }
 
-/// Returns the message, and the place in the SQL if the error names one.
-pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
+/// An error of DataFusion in plain words.
+pub(crate) struct PlainError {
+    pub(crate) message: String,
+    pub(crate) reason: Option<Reason>,
+    /// Where in the SQL, if the error names a place.
+    pub(crate) place: Option<SqlPlace>,
+}
+
+/// A message with the reason, where it has one of its own.
+type Said = (String, Option<Reason>);
+
+/// How the message begins for a text that cannot be parsed.
+pub(crate) const NOT_UNDERSTOOD: &str = "the SQL is not understood";
+
+/// Returns the message, the reason, and the place in the SQL if the error names one.
+pub(crate) fn plain(error: &DataFusionError) -> PlainError {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
     let place = span.map(|span| SqlPlace { line: span.start.line as usize, column: span.start.column as usize });
     if let Some(reason) = invalid_pattern(error) {
-        return (format!("a regular expression is not valid: {reason}"), place);
+        let message = format!("a regular expression is not valid: {reason}");
+        return PlainError { message, reason: Some(Reason::InvalidPattern), place };
     }
-    let message = match error.find_root() {
+    let (message, reason) = match error.find_root() {
         DataFusionError::SQL(error, _) => {
             let text = match &**error {
                 ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.as_str(),
                 ParserError::RecursionLimitExceeded => "it nests too deep",
             };
             let (message, place) = parser_text(text);
-            return (format!("the SQL is not understood: {}", first_lower(message)), place);
+            let message = format!("{NOT_UNDERSTOOD}: {}", first_lower(message));
+            return PlainError { message, reason: Some(Reason::SqlNotUnderstood), place };
         }
         DataFusionError::SchemaError(error, _) => schema(error),
         DataFusionError::Plan(text) => planning(text),
-        DataFusionError::NotImplemented(text) => format!("not supported: {}", in_our_types(text)),
-        DataFusionError::ArrowError(error, _) => match &**error {
-            ArrowError::DivideByZero => "division by zero".into(),
-            ArrowError::CastError(text) if text == "Cannot cast timezone to different timezone" => NOT_ONE_TIME.into(),
-            ArrowError::ComputeError(text) if text == "Timestamp out of range" || text.starts_with("Date arithmetic overflow: ") => {
-                TIME_OUT_OF_RANGE.into()
-            }
-            ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => match too_large(text) {
-                Some(number) => format!("a number is too large: {}", in_our_types(&number)),
-                None => in_our_types(&without_prefixes(text)),
-            },
-            ArrowError::ArithmeticOverflow(text) => {
-                format!("a number is too large: {}", in_our_types(text.strip_prefix("Overflow happened on: ").unwrap_or(text)))
-            }
-            ArrowError::InvalidArgumentError(text) => match too_many_digits(text) {
-                Some(number) => format!("a number is too large: {number} has more digits than its type"),
-                None => in_our_types(text),
-            },
-            other => other.to_string(),
-        },
+        DataFusionError::NotImplemented(text) => (format!("not supported: {}", in_our_types(text)), Some(Reason::NotSupported)),
+        DataFusionError::ArrowError(error, _) => computing(error),
         DataFusionError::Execution(text) => {
             let text = without_prefixes(text);
             match too_large(&text) {
-                Some(number) => format!("a number is too large: {number}"),
-                None => in_our_types(after_coercion(&text).unwrap_or(&text).trim()),
+                Some(number) => number_too_large(&number),
+                None => (in_our_types(after_coercion(&text).unwrap_or(&text).trim()), None),
             }
         }
-        _ => error.strip_backtrace(),
+        _ => (error.strip_backtrace(), None),
     };
-    (first_lower(message), place)
+    let message = first_lower(message);
+    let reason = reason.or_else(|| reason_in(&message));
+    PlainError { message, reason, place }
+}
+
+fn computing(error: &ArrowError) -> Said {
+    match error {
+        ArrowError::DivideByZero => ("division by zero".into(), Some(Reason::DivisionByZero)),
+        ArrowError::CastError(text) if text == "Cannot cast timezone to different timezone" => {
+            (NOT_ONE_TIME.into(), Some(Reason::AmbiguousLocalTime))
+        }
+        ArrowError::ComputeError(text) if text == "Timestamp out of range" || text.starts_with("Date arithmetic overflow: ") => {
+            (TIME_OUT_OF_RANGE.into(), Some(Reason::TimeOutOfRange))
+        }
+        ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => match too_large(text) {
+            Some(number) => number_too_large(&in_our_types(&number)),
+            None => (in_our_types(&without_prefixes(text)), None),
+        },
+        ArrowError::ArithmeticOverflow(text) => {
+            number_too_large(&in_our_types(text.strip_prefix("Overflow happened on: ").unwrap_or(text)))
+        }
+        ArrowError::InvalidArgumentError(text) => match too_many_digits(text) {
+            Some(number) => number_too_large(&format!("{number} has more digits than its type")),
+            None => (in_our_types(text), None),
+        },
+        other => (other.to_string(), None),
+    }
+}
+
+fn number_too_large(what: &str) -> Said {
+    (format!("a number is too large: {what}"), Some(Reason::NumberTooLarge))
 }
 
 /// Returns what is wrong with a regular expression, if that is the error. Functions differ in the kind of error that
@@ -152,23 +183,25 @@ pub fn parser_text(text: &str) -> (String, Option<SqlPlace>) {
     (message, place)
 }
 
-fn schema(error: &SchemaError) -> String {
+fn schema(error: &SchemaError) -> Said {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
         SchemaError::AmbiguousReference { field } => {
             let name = &field.name;
-            format!("the column \"{name}\" is in several of the tables: expected its table in front, such as t.{name}")
+            let message = format!("the column \"{name}\" is in several of the tables: expected its table in front, such as t.{name}");
+            (message, Some(Reason::AmbiguousColumn))
         }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => same_name(name),
     }
 }
 
-fn no_column(field: &Column, valid: &[Column]) -> String {
+fn no_column(field: &Column, valid: &[Column]) -> Said {
     let table_of = |column: &Column| column.relation.as_ref().map(|relation| relation.table().to_owned());
     let tables: BTreeSet<String> = valid.iter().filter_map(table_of).collect();
     if let Some(table) = table_of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
         let tables: Vec<String> = tables.into_iter().collect();
-        return format!("found {table}.{}, and FROM has no \"{table}\": expected one of {}", field.name, tables.join(", "));
+        let message = format!("found {table}.{}, and FROM has no \"{table}\": expected one of {}", field.name, tables.join(", "));
+        return (message, None);
     }
     let shown = |column: &&Column| field.name.starts_with("__") || !column.name.starts_with("__");
     let shown: Vec<&Column> = valid.iter().filter(shown).collect();
@@ -189,7 +222,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     }
     let near = near.map(|near| format!("did you mean \"{near}\"? ")).or_else(|| as_text(&field.name)).unwrap_or_default();
     let expected = if names.is_empty() { "there are no columns here".to_owned() } else { format!("expected one of {}", names.join(", ")) };
-    format!("there is no column \"{}\": {near}{expected}", field.name)
+    (format!("there is no column \"{}\": {near}{expected}", field.name), Some(Reason::UnknownColumn))
 }
 
 /// A name that must have been in double quotes may be meant as a text.
@@ -206,35 +239,37 @@ pub fn unknown_relation(message: &str) -> Option<&str> {
     Some(rest.split_once('"')?.0)
 }
 
-fn same_name(name: &str) -> String {
-    format!("two columns are called \"{}\": expected different names (.. AS another)", constants_as_sql(name))
+fn same_name(name: &str) -> Said {
+    let message = format!("two columns are called \"{}\": expected different names (.. AS another)", constants_as_sql(name));
+    (message, Some(Reason::RepeatedColumn))
 }
 
 /// Rewrites the planner's messages by their shapes. Our own functions already say what they take.
-fn planning(text: &str) -> String {
+fn planning(text: &str) -> Said {
     let text = constants_as_sql(&without_prefixes(text));
     let between = |before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;
         Some(rest.split_once(after)?.0)
     };
     if let Some(said) = after_coercion(&text) {
-        return in_our_types(said);
+        return (in_our_types(said), None);
     }
     if let Some(call) = between("No function matches the given name and argument types '", "'.") {
-        return wrong_arguments(&text, call);
+        return (wrong_arguments(&text, call), None);
     }
     if let Some(name) = between("Invalid function '", "'") {
         // DataFusion's own suggestion may be far off, but it knows functions that a caller has added.
         let near = nearest(name, known_names().chain(between("Did you mean '", "'")));
         let near = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
-        return format!("there is no function \"{name}\"{near}");
+        return (format!("there is no function \"{name}\"{near}"), Some(Reason::UnknownFunction));
     }
     if let Some(name) = between("table '", "' not found") {
-        return format!("{NO_RELATION}{}\"", name.rsplit('.').next().unwrap_or(name));
+        return (format!("{NO_RELATION}{}\"", name.rsplit('.').next().unwrap_or(name)), Some(Reason::UnknownTable));
     }
     if let Some(column) = between("must be in GROUP BY or an aggregate function: While expanding wildcard, column \"", "\" must") {
         let column = column.rsplit('.').next().unwrap_or(column);
-        return format!("the column \"{column}\" is neither in GROUP BY nor inside an aggregate: expected it in one of them");
+        let message = format!("the column \"{column}\" is neither in GROUP BY nor inside an aggregate: expected it in one of them");
+        return (message, Some(Reason::UngroupedColumn));
     }
     if let Some(name) = between("Projections require unique expression names but the expression \"", "\" at position ") {
         let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
@@ -243,7 +278,7 @@ fn planning(text: &str) -> String {
         let column = name.rsplit('.').next().filter(|_| is_name(name));
         return same_name(alias.or(column).unwrap_or(name));
     }
-    in_our_types(&text)
+    (in_our_types(&text), None)
 }
 
 /// What a function of ours says of its arguments.

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use crate::cancel::Running;
 use crate::login::Caller;
@@ -134,8 +134,8 @@ async fn left(making: AbortOnDropHandle<()>, stalled: Duration) -> Error {
     }
 }
 
-fn was_cancelled() -> Error {
-    Error::conflict("the query was cancelled")
+pub(crate) fn was_cancelled() -> Error {
+    Error::conflict("the query was cancelled").with_reason(Reason::Cancelled)
 }
 
 fn ended(error: Error) -> Status {

@@ -115,7 +115,7 @@ impl FlightCalls for NodeCalls {
             let running = self.queries.begin(&query.id, &caller.principal.name);
             let begun = tokio::select! {
                 biased;
-                () = running.cancelled.cancelled() => Err(Error::conflict("the query was cancelled")),
+                () = running.cancelled.cancelled() => Err(answering::was_cancelled()),
                 begun = begin(&node, &query) => begun,
             };
             let begun = begun.map_err(status)?;

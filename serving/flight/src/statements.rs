@@ -5,10 +5,10 @@ use std::future::Future;
 use arrow::array::RecordBatch;
 use definitions::durations::format_duration;
 use futures::StreamExt;
-use serving::{Described, Node, QueryResponse, parse_as_of};
+use serving::{Described, Node, QueryResponse, invalid_as_of, out_of_time, parse_as_of};
 use tonic::metadata::MetadataMap;
 use types::tiles::Micros;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use crate::parameters;
 use crate::tickets::AskedQuery;
@@ -25,7 +25,7 @@ pub(crate) struct Begun {
 /// The time that a call asks for.
 pub(crate) fn as_of(metadata: &MetadataMap) -> Result<Option<Micros>> {
     let Some(value) = metadata.get(AS_OF) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Error::input(format!("as_of: the header {AS_OF} is not text")))?;
+    let text = value.to_str().map_err(|_| invalid_as_of(&format!("the header {AS_OF} is not text")))?;
     if text.trim().is_empty() { Ok(None) } else { parse_as_of(text).map(Some) }
 }
 
@@ -51,16 +51,17 @@ async fn in_time<T>(node: &Node, work: impl Future<Output = Result<T>>) -> Resul
     let limit = node.query_timeout();
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         let limit = format_duration(limit);
-        Err(Error::unavailable(format!(
-            "the query was stopped after {limit}, the setting serving.query_timeout: select less, or raise the setting"
-        )))
+        Err(out_of_time(&format!("{limit}, the setting serving.query_timeout: select less, or raise the setting")))
     })
 }
 
 /// Each query is answered from one state by itself.
 pub(crate) fn refuse_transaction(id: Option<&bytes::Bytes>) -> Result<()> {
     match id.is_some_and(|id| !id.is_empty()) {
-        true => Err(Error::input("not supported: transactions, each query is answered from one state by itself")),
+        true => {
+            let message = "not supported: transactions, each query is answered from one state by itself";
+            Err(Error::input(message).with_reason(Reason::NotSupported))
+        }
         false => Ok(()),
     }
 }

@@ -2,18 +2,10 @@
 
 use committed::damage::with_help;
 use tonic::{Code, Status};
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, Reason};
 
 /// A message travels in a header, and clients take few bytes of headers.
 const MAX_MESSAGE_BYTES: usize = 2_000;
-
-/// How messages of errors begin that have another status than their kind.
-const BY_MESSAGE: [(&str, Code); 4] = [
-    ("only queries are supported", Code::Unimplemented),
-    ("not supported", Code::Unimplemented),
-    ("the query was stopped after", Code::DeadlineExceeded),
-    ("the query was cancelled", Code::Cancelled),
-];
 
 pub(crate) fn status(error: Error) -> Status {
     let error = with_help(error);
@@ -37,12 +29,10 @@ pub(crate) fn count(status: &Status) {
 }
 
 fn code(error: &Error) -> Code {
-    let message = error.message();
-    if let Some((_, code)) = BY_MESSAGE.iter().find(|(start, _)| message.starts_with(start)) {
-        return *code;
+    if let Some(code) = error.reason().and_then(code_of_reason) {
+        return code;
     }
     match error.kind() {
-        ErrorKind::Input if message.contains("is not supported here") => Code::Unimplemented,
         ErrorKind::Input => Code::InvalidArgument,
         ErrorKind::Unauthenticated => Code::Unauthenticated,
         ErrorKind::Forbidden => Code::PermissionDenied,
@@ -52,6 +42,39 @@ fn code(error: &Error) -> Code {
         ErrorKind::Corrupt => Code::DataLoss,
         ErrorKind::Limit | ErrorKind::Busy => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
+    }
+}
+
+/// The code of a reason that has another one than its kind.
+fn code_of_reason(reason: Reason) -> Option<Code> {
+    match reason {
+        Reason::NotAQuery | Reason::WritesWithinQuery | Reason::NotSupported => Some(Code::Unimplemented),
+        Reason::OutOfTime => Some(Code::DeadlineExceeded),
+        Reason::Cancelled => Some(Code::Cancelled),
+        Reason::SqlNotUnderstood
+        | Reason::NotOneQuery
+        | Reason::UnknownColumn
+        | Reason::AmbiguousColumn
+        | Reason::RepeatedColumn
+        | Reason::UngroupedColumn
+        | Reason::UnknownTable
+        | Reason::UnknownFunction
+        | Reason::UnknownParameter
+        | Reason::InvalidAsOf
+        | Reason::InvalidLimit
+        | Reason::InvalidOffset
+        | Reason::DivisionByZero
+        | Reason::NumberTooLarge
+        | Reason::InvalidLogarithm
+        | Reason::InvalidPower
+        | Reason::InvalidText
+        | Reason::InvalidTime
+        | Reason::TimeOutOfRange
+        | Reason::UnknownTimeZone
+        | Reason::AmbiguousLocalTime
+        | Reason::InvalidPattern
+        | Reason::NotUtf8
+        | Reason::TooManyColumns => None,
     }
 }
 
@@ -88,6 +111,8 @@ fn name(code: Code) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serving::{only_queries, out_of_time};
+
     use super::*;
 
     #[test]
@@ -95,9 +120,13 @@ mod tests {
         let found = status(Error::input("there is no column \"x\"").with("line", 1).with("column", 8));
         assert_eq!((found.code(), found.message()), (Code::InvalidArgument, "there is no column \"x\" (line: 1, column: 8)"));
         for (error, code) in [
-            (Error::input("INSERT is not supported here: expected SELECT or EXPLAIN"), Code::Unimplemented),
-            (Error::input("only queries are supported here: DDL"), Code::Unimplemented),
-            (Error::unavailable("the query was stopped after 30s"), Code::DeadlineExceeded),
+            (Error::input("no").with_reason(Reason::NotAQuery), Code::Unimplemented),
+            (only_queries("DDL"), Code::Unimplemented),
+            (Error::input("no").with_reason(Reason::NotSupported), Code::Unimplemented),
+            (Error::input("no").with_reason(Reason::UnknownColumn), Code::InvalidArgument),
+            (out_of_time("30s"), Code::DeadlineExceeded),
+            (Error::unavailable("the query was stopped after 30s, its message says"), Code::Unavailable),
+            (Error::conflict("no").with_reason(Reason::Cancelled), Code::Cancelled),
             (Error::unavailable("the view is being loaded"), Code::Unavailable),
             (Error::forbidden("no"), Code::PermissionDenied),
             (Error::limit("no"), Code::ResourceExhausted),

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use postgres_types::Type;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
-use crate::problem::TOO_MANY_COLUMNS;
 
 /// Marks of the tables of `pg_catalog` (as arrow-pg reads them): an integer that is an OID, a text that is one byte.
 const OID_MARK: &str = "pg.oid_alias";
@@ -205,7 +204,10 @@ pub(crate) fn wire_types(schema: &Schema, uuids: &[bool]) -> Vec<WireType> {
 /// Errors: `Limit` for more columns than a message can have.
 pub(crate) fn types_to_send(schema: &Schema, uuids: &[bool]) -> Result<Vec<WireType>> {
     match schema.fields().len() {
-        found if found > MAX_COLUMNS => Err(Error::limit(TOO_MANY_COLUMNS).with("found", found).with("expected at most", MAX_COLUMNS)),
+        found if found > MAX_COLUMNS => {
+            let error = Error::limit("the answer has too many columns").with_reason(Reason::TooManyColumns);
+            Err(error.with("found", found).with("expected at most", MAX_COLUMNS))
+        }
         _ => Ok(wire_types(schema, uuids)),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
             return Problem::from(keyword);
         }
         let (message, place) = parser_text(&error.to_string()).clone();
-        let error = Error::input(format!("the SQL is not understood: {}", message.trim_start_matches("sql parser error: ")));
+        let error = Error::not_understood(message.trim_start_matches("sql parser error: "));
         Problem::from(match place {
             Some(SqlPlace { line, column }) => error.with("line", line).with("column", column),
             None => error,
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_keyword_in_the_place_of_a_name_is_named() {
         let problem = copy("COPY (SELECT a, from, b FROM v) TO STDOUT").unwrap_err();
-        let expected = Error::input("the SQL is not understood: \"from\" is a keyword").with("line", 1).with("column", 17);
+        let expected = Error::not_understood("\"from\" is a keyword").with("line", 1).with("column", 17);
         let expected = expected.with("help", "to name a column, write it in double quotes: \"from\"");
         assert_eq!(problem, Problem::from(expected));
     }

@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use pgwire::messages::PgWireBackendMessage;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 /// A message of a client that is at work has this many bytes at the most.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -172,7 +172,7 @@ impl Body {
         self.0.advance(1);
         match std::str::from_utf8(&text) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Error::input("found a text that is not UTF-8")),
+            Err(_) => Err(Error::input("found a text that is not UTF-8").with_reason(Reason::NotUtf8)),
         }
     }
 

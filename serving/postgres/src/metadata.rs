@@ -30,9 +30,9 @@ use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use engine::plan::{asking_session_builder, session_config};
-use serving::{Described, Loaded, Node, ReadView, TableDescription, parameters};
+use serving::{Described, Loaded, Node, ReadView, TableDescription, only_queries, parameters};
 use types::tiles::Micros;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use crate::columns::{WireType, text_schema};
 use crate::session::defaults;
@@ -188,14 +188,13 @@ impl Metadata {
         let without_keys = if lists_key_columns(sql) { no_rows(sql) } else { None };
         let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
-        let [mut statement] = <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT"))?;
+        let [mut statement] =
+            <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;
         spellings::without_absent(&mut statement);
         spellings::with_type_names(&mut statement);
         let plan = parameters::plan(&self.0.session.state(), sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        options
-            .verify_plan(&plan)
-            .map_err(|error| Error::input(format!("only queries are supported here: {}", Error::from(error).message())))?;
+        options.verify_plan(&plan).map_err(|error| only_queries(Error::from(error).message()))?;
         Ok(plan)
     }
 
@@ -300,11 +299,9 @@ impl TableProvider for ColumnsOnlyTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Err(Error::input(format!(
-            "not supported: \"{}\" together with tables or functions of PostgreSQL's catalog; expected two queries",
-            self.0.name
-        ))
-        .into())
+        let message =
+            format!("not supported: \"{}\" together with tables or functions of PostgreSQL's catalog; expected two queries", self.0.name);
+        Err(Error::input(message).with_reason(Reason::NotSupported).into())
     }
 }
 

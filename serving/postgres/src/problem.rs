@@ -3,9 +3,8 @@
 use committed::damage::with_help;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
-use serving::OUT_OF_TIME;
-use types::sql_errors::{SqlPlace, TIME_OUT_OF_RANGE};
-use types::{Error, ErrorKind};
+use types::sql_errors::SqlPlace;
+use types::{Error, ErrorKind, Reason};
 
 /// An error on its way to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +33,8 @@ pub(crate) const QUERY_CANCELED: &str = "57014";
 pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 pub(crate) const IN_FAILED_TRANSACTION: &str = "25P02";
 pub(crate) const IDLE_IN_TRANSACTION: &str = "25P03";
+const RULE_VIOLATION: &str = "42000";
+const UNDEFINED_TABLE: &str = "42P01";
 const INSUFFICIENT_RESOURCES: &str = "53000";
 const DISK_FULL: &str = "53100";
 const OUT_OF_MEMORY: &str = "53200";
@@ -47,46 +48,8 @@ pub(crate) const INVALID_BINARY: &str = "22P03";
 pub(crate) const OUT_OF_RANGE: &str = "22003";
 pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 
-/// How the message about more columns than a client can be sent begins.
-pub(crate) const TOO_MANY_COLUMNS: &str = "the answer has too many columns";
-
 /// The settings that limit memory.
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
-
-/// How messages about SQL begin, and what each is called. The first that fits is taken.
-const BY_MESSAGE: [(&str, &str); 31] = [
-    ("the SQL is not understood", SYNTAX_ERROR),
-    ("no query", SYNTAX_ERROR),
-    ("more than one query", SYNTAX_ERROR),
-    ("there is no column", "42703"),
-    ("there is no table", "42P01"),
-    ("there is no stream or view", "42P01"),
-    ("there is no function", "42883"),
-    ("two columns are called", "42701"),
-    ("several columns are called", "42702"),
-    ("only queries are supported", READ_ONLY),
-    ("division by zero", "22012"),
-    ("a number is too large", OUT_OF_RANGE),
-    ("cannot take square root", "2201F"),
-    ("zero raised to a negative power", "2201F"),
-    ("a negative number raised to a non-integer power", "2201F"),
-    ("cannot take logarithm", "2201E"),
-    (TIME_OUT_OF_RANGE, "22008"),
-    ("cannot cast string", INVALID_TEXT),
-    ("cannot cast value", INVALID_TEXT),
-    ("invalid input syntax for type interval", "22007"),
-    ("a regular expression is not valid", "2201B"),
-    ("malformed array literal", INVALID_TEXT),
-    ("error parsing timestamp", "22007"),
-    ("a local time is not exactly one time", "22008"),
-    ("LIMIT must be", "2201W"),
-    ("OFFSET must be", "2201X"),
-    ("as_of", INVALID_PARAMETER_VALUE),
-    ("the time zone", INVALID_PARAMETER_VALUE),
-    ("the query names the parameter", "42P02"),
-    ("not supported", NOT_SUPPORTED),
-    ("found a text that is not UTF-8", "22021"),
-];
 
 impl Problem {
     pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
@@ -170,28 +133,52 @@ impl From<Error> for Problem {
 }
 
 fn state_of(error: &Error) -> &'static str {
-    let message = error.message();
-    let said = match () {
-        () if message.contains("is in several of the tables") => Some("42702"),
-        () if message.contains("is neither in GROUP BY") => Some("42803"),
-        () if message.starts_with("cannot cast to ") && message.contains(". Overflowing on ") => Some(OUT_OF_RANGE),
-        () => BY_MESSAGE.iter().find(|(start, _)| message.starts_with(start)).map(|(_, state)| *state),
-    };
+    if let Some(reason) = error.reason() {
+        return state_of_reason(reason);
+    }
     match error.kind() {
-        ErrorKind::Input => said.unwrap_or("42000"),
-        ErrorKind::NotFound => said.unwrap_or("42P01"),
+        ErrorKind::Input => RULE_VIOLATION,
+        ErrorKind::NotFound => UNDEFINED_TABLE,
         ErrorKind::Limit if error.fact("limit").is_some_and(|limit| MEMORY_LIMITS.contains(&limit)) => OUT_OF_MEMORY,
-        ErrorKind::Limit if message.starts_with(TOO_MANY_COLUMNS) => "54011",
         ErrorKind::Limit => "54000",
         ErrorKind::Busy => INSUFFICIENT_RESOURCES,
         ErrorKind::Conflict => "40001",
-        ErrorKind::Unavailable if message.starts_with(OUT_OF_TIME) => QUERY_CANCELED,
         ErrorKind::Unavailable if error.fact("disk") == Some("full") => DISK_FULL,
         ErrorKind::Unavailable => "57P03",
         ErrorKind::Unauthenticated => "28000",
         ErrorKind::Forbidden => "42501",
         ErrorKind::Corrupt => "XX001",
         ErrorKind::Internal => "XX000",
+    }
+}
+
+fn state_of_reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::SqlNotUnderstood | Reason::NotOneQuery => SYNTAX_ERROR,
+        Reason::NotAQuery => RULE_VIOLATION,
+        Reason::WritesWithinQuery => READ_ONLY,
+        Reason::NotSupported => NOT_SUPPORTED,
+        Reason::UnknownColumn => "42703",
+        Reason::AmbiguousColumn => "42702",
+        Reason::RepeatedColumn => "42701",
+        Reason::UngroupedColumn => "42803",
+        Reason::UnknownTable => UNDEFINED_TABLE,
+        Reason::UnknownFunction => "42883",
+        Reason::UnknownParameter => "42P02",
+        Reason::InvalidAsOf | Reason::UnknownTimeZone => INVALID_PARAMETER_VALUE,
+        Reason::InvalidLimit => "2201W",
+        Reason::InvalidOffset => "2201X",
+        Reason::DivisionByZero => "22012",
+        Reason::NumberTooLarge => OUT_OF_RANGE,
+        Reason::InvalidLogarithm => "2201E",
+        Reason::InvalidPower => "2201F",
+        Reason::InvalidText => INVALID_TEXT,
+        Reason::InvalidTime => "22007",
+        Reason::AmbiguousLocalTime | Reason::TimeOutOfRange => "22008",
+        Reason::InvalidPattern => "2201B",
+        Reason::NotUtf8 => "22021",
+        Reason::TooManyColumns => "54011",
+        Reason::OutOfTime | Reason::Cancelled => QUERY_CANCELED,
     }
 }
 
@@ -220,7 +207,7 @@ mod tests {
     #[test]
     fn a_place_becomes_a_character_of_the_whole_text() {
         let text = "SELECT 1; SELECT ä,\n  wrong";
-        let error = Error::input("there is no column \"wrong\"").with("line", 2).with("column", 3);
+        let error = Error::input("there is no column \"wrong\"").with_reason(Reason::UnknownColumn).with("line", 2).with("column", 3);
         let problem = Problem::from(error).within(text, 10);
         assert_eq!((problem.state, problem.said.position), ("42703", Some(23)));
         assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
@@ -235,7 +222,16 @@ mod tests {
         assert_eq!(state(Error::busy("the node is busy")), "53000");
         assert_eq!(state(Error::limit("it needs more memory").with("limit", "serving.limits.query_memory")), "53200");
         assert_eq!(state(Error::limit("it has more rows").with("limit", "serving.limits.result_rows")), "54000");
-        assert_eq!(state(Error::unavailable("the query was stopped after 1s, the setting serving.limits.query_time")), "57014");
+        assert_eq!(state(serving::out_of_time("1s, the setting serving.limits.query_time")), "57014");
+    }
+
+    #[test]
+    fn the_state_follows_the_reason_and_not_the_words() {
+        let state = |error: Error| Problem::from(error).state;
+        assert_eq!(state(Error::input("in other words").with_reason(Reason::DivisionByZero)), "22012");
+        assert_eq!(state(Error::input("in other words").with_reason(Reason::NotAQuery)), "42000");
+        assert_eq!(state(Error::input("division by zero is a fine name")), "42000");
+        assert_eq!(state(serving::only_queries("found FOR UPDATE within one")), READ_ONLY);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use arrow::datatypes::{
 use bytes::{BufMut, BytesMut};
 use chrono::{DateTime, Datelike, NaiveDate, Offset, TimeDelta, TimeZone};
 use types::sql_errors::TIME_OUT_OF_RANGE;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use crate::columns::{Kind, WireType};
 
@@ -251,7 +251,7 @@ fn binary(out: &mut BytesMut, kind: Kind, column: &ArrayRef, row: usize) -> Resu
 }
 
 fn out_of_range(what: &str) -> Error {
-    Error::input(format!("{TIME_OUT_OF_RANGE}: PostgreSQL has no such {what}"))
+    Error::input(format!("{TIME_OUT_OF_RANGE}: PostgreSQL has no such {what}")).with_reason(Reason::TimeOutOfRange)
 }
 
 fn unexpected(column: &ArrayRef) -> Error {

@@ -17,6 +17,7 @@ use metrics::{Counter, Histogram};
 use super::hosts::Hosts;
 use super::problem::Problem;
 use super::{CURSOR_PATH, SQL_PATH, table};
+use crate::sql::out_of_time;
 
 /// A request other than a query is answered in this time.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -102,10 +103,10 @@ async fn answered(path: &str, query_timeout: Duration, request: Request, next: N
         Err(_) => {
             let limit = format_duration(limit);
             let detail = match is_query {
-                true => format!(
-                    "the query was stopped after {limit}, the setting serving.query_timeout: select less, raise the setting, \
-                     or use `basestream query`, which has no limit"
-                ),
+                true => {
+                    let raise = "select less, raise the setting, or use `basestream query`, which has no limit";
+                    out_of_time(&format!("{limit}, the setting serving.query_timeout: {raise}")).to_string()
+                }
                 false => format!("not answered within {limit}: request less, or try again"),
             };
             Problem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()

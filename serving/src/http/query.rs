@@ -22,7 +22,7 @@ use super::input::{Body, json_bytes, parse, position};
 use super::problem::Problem;
 use super::room::append;
 use crate::json::RowWriter;
-use crate::sql::QueryResponse;
+use crate::sql::{QueryResponse, out_of_time};
 use crate::value_errors::OnValueError;
 
 mod streamed;
@@ -106,7 +106,7 @@ impl Deadline {
     }
 
     fn passed(self) -> Error {
-        Error::unavailable(format!("the query was stopped after its timeout_ms of {}: select less, or wait longer", self.limit_ms))
+        out_of_time(&format!("its timeout_ms of {}: select less, or wait longer", self.limit_ms))
     }
 }
 

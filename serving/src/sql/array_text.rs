@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 /// The value of an array's text; the items are cast as texts are.
 ///
@@ -22,7 +22,8 @@ pub(super) fn array_value(text: &str, item_type: &DataType) -> Result<ScalarValu
 pub(super) fn items(text: &str) -> Result<Vec<Option<String>>> {
     array_items(text).ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
-        Error::input(format!("malformed array literal: \"{shown}\": expected items between braces, such as {{a,b}}"))
+        let message = format!("malformed array literal: \"{shown}\": expected items between braces, such as {{a,b}}");
+        Error::input(message).with_reason(Reason::InvalidText)
     })
 }
 

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::syntax::SyntaxNode;
 use definitions::time_zones;
 use engine::functions::{AS_JSON, AS_UUID};
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use super::array_text;
 use super::params::inner_mut;
@@ -126,7 +126,8 @@ fn with_seconds(text: &str) -> Option<String> {
 fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
     let Some(name) = text_of(time_zone).filter(|name| name.parse::<Tz>().is_err()) else { return Ok(None) };
     let Some(known) = time_zones::known_name(name) else {
-        return Err(Error::input(format!("the time zone \"{name}\" is not known: {}", time_zones::expected(name))));
+        let message = format!("the time zone \"{name}\" is not known: {}", time_zones::expected(name));
+        return Err(Error::input(message).with_reason(Reason::UnknownTimeZone));
     };
     Ok(Some(Expr::AtTimeZone { timestamp: Box::new(timestamp.clone()), time_zone: Box::new(literal(Some(known.to_owned()))) }))
 }

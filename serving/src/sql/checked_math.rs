@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::functions::all_default_functions;
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
-use types::Error;
+use types::{Error, Reason};
 
 const EXP: &str = "exp";
 const POWER: &str = "power";
@@ -77,29 +77,31 @@ impl CheckedFunction {
             let value = |operand: &Float64Array| operand.value(if operand.len() == 1 { 0 } else { row });
             let arguments: Vec<f64> = operands.iter().map(value).collect();
             if arguments.iter().all(|argument| argument.is_finite())
-                && let Some(message) = self.refusal(&arguments, results.value(row))
+                && let Some((message, reason)) = self.refusal(&arguments, results.value(row))
             {
-                return Err(Error::input(message).into());
+                return Err(Error::input(message).with_reason(reason).into());
             }
         }
         Ok(())
     }
 
     /// What PostgreSQL says of these arguments.
-    fn refusal(&self, arguments: &[f64], result: f64) -> Option<String> {
+    fn refusal(&self, arguments: &[f64], result: f64) -> Option<(String, Reason)> {
         let name = self.name();
         if LOGARITHMS.contains(&name) {
-            return match arguments.last() {
-                Some(argument) if *argument == 0.0 => Some("cannot take logarithm of zero".to_owned()),
-                Some(argument) if *argument < 0.0 => Some("cannot take logarithm of a negative number".to_owned()),
-                _ => None,
+            let of = match arguments.last() {
+                Some(argument) if *argument == 0.0 => "zero",
+                Some(argument) if *argument < 0.0 => "a negative number",
+                _ => return None,
             };
+            return Some((format!("cannot take logarithm of {of}"), Reason::InvalidLogarithm));
         }
         if result.is_nan() {
-            return Some("a negative number raised to a non-integer power yields a complex result".to_owned());
+            let message = "a negative number raised to a non-integer power yields a complex result";
+            return Some((message.to_owned(), Reason::InvalidPower));
         }
         let arguments: Vec<String> = arguments.iter().map(f64::to_string).collect();
-        Some(format!("a number is too large: {name}({})", arguments.join(", ")))
+        Some((format!("a number is too large: {name}({})", arguments.join(", ")), Reason::NumberTooLarge))
     }
 }
 

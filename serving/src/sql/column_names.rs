@@ -17,7 +17,7 @@ use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{self, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, VisitorMut};
 use definitions::syntax::SyntaxNode;
 use types::sql_errors::constants_as_sql;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use super::params::inner_mut;
 
@@ -100,6 +100,7 @@ impl ToldApart {
 
 fn ambiguous(name: &str) -> Error {
     Error::input(format!("several columns are called \"{name}\": expected different names (.. AS another) to refer to one of them"))
+        .with_reason(Reason::AmbiguousColumn)
 }
 
 /// Gives aliases to columns of one name, in every SELECT of the statement. `clashing` are the names that the planner

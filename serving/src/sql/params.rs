@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use definitions::syntax::SyntaxNode;
 use serde_json::Value;
 use types::sql_types::sql_name;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use super::Params;
 use super::array_text::array_value;
@@ -207,7 +207,8 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
     let mut found: BTreeMap<usize, DataType> = BTreeMap::new();
     for (name, field) in plan.get_parameter_fields()? {
         let Some(number) = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()) else {
-            return Err(Error::input(format!("the query names the parameter {name}: expected $1, $2, ..")));
+            let message = format!("the query names the parameter {name}: expected $1, $2, ..");
+            return Err(Error::input(message).with_reason(Reason::UnknownParameter));
         };
         if let Some(field) = field {
             found.insert(number, field.data_type().clone());
@@ -275,9 +276,9 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
     for name in &named {
         let number = name.trim_start_matches('$').parse::<usize>().ok().filter(|number| (1..=given).contains(number));
         if number.is_none() {
-            return Err(Error::input(format!(
-                "the query names the parameter {name}, and {given} values are given: expected $1, $2, .. with a value each"
-            )));
+            let expected = "expected $1, $2, .. with a value each";
+            let message = format!("the query names the parameter {name}, and {given} values are given: {expected}");
+            return Err(Error::input(message).with_reason(Reason::UnknownParameter));
         }
     }
     let values = with_arrays(&plan, values?)?;

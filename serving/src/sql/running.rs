@@ -21,7 +21,7 @@ use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::AbortOnDropHandle;
-use types::{Error, Result, threads};
+use types::{Error, Reason, Result, threads};
 
 use super::light::is_light;
 use crate::admission::{Admission, Place};
@@ -156,7 +156,7 @@ impl Stream for Limited {
         if let Some((time, limit)) = &mut this.time
             && time.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Some(Err(out_of_time(*limit).into())));
+            return Poll::Ready(Some(Err(past_query_time(*limit).into())));
         }
         if this.taking.is_none() {
             this.taking = this.turn.retake();
@@ -187,13 +187,15 @@ impl RecordBatchStream for Limited {
     }
 }
 
-/// How an error begins that a query's time ended.
-pub const OUT_OF_TIME: &str = "the query was stopped after";
+/// The error for a query whose time is over. `what` is the time, the setting that gives it, and what to do.
+pub fn out_of_time(what: &str) -> Error {
+    Error::unavailable(format!("the query was stopped after {what}")).with_reason(Reason::OutOfTime)
+}
 
-fn out_of_time(limit: Duration) -> Error {
+fn past_query_time(limit: Duration) -> Error {
     metrics::counter!("basestream_serving_queries_refused_total", "reason" => "time").increment(1);
     let limit = format_duration(limit);
-    Error::unavailable(format!("{OUT_OF_TIME} {limit}, the setting serving.limits.query_time: select less, or raise the setting"))
+    out_of_time(&format!("{limit}, the setting serving.limits.query_time: select less, or raise the setting"))
         .with("limit", "serving.limits.query_time")
 }
 

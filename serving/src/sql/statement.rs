@@ -15,7 +15,7 @@ use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
 use types::tiles::Micros;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use super::names::{DEFAULT_SCHEMA, possible_views};
 use super::params::inner;
@@ -34,7 +34,8 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     let parsed = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements());
     for statement in parsed.map_err(|error| refusal(sql).unwrap_or_else(|| error.into()))? {
         if query.is_some() {
-            return Err(Error::input("more than one query: expected one SELECT, with SET as_of = '..' in front of it"));
+            let message = "more than one query: expected one SELECT, with SET as_of = '..' in front of it";
+            return Err(Error::input(message).with_reason(Reason::NotOneQuery));
         }
         match set_as_of(&statement)? {
             Some(time) => as_of = Some(time),
@@ -43,7 +44,7 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     }
     match query {
         Some(statement) => Ok(ParsedQuery { as_of, statement }),
-        None => Err(Error::input("no query: expected a SELECT")),
+        None => Err(Error::input("no query: expected a SELECT").with_reason(Reason::NotOneQuery)),
     }
 }
 
@@ -63,7 +64,7 @@ fn lock_of_postgresql(sql: &str) -> Option<&'static str> {
 }
 
 fn found_within(write: &str) -> Error {
-    Error::input(format!("only queries are supported here: found {write} within one"))
+    only_queries(&format!("found {write} within one"))
 }
 
 /// The views that a query reads: all for one that reads a system table, which describes them.
@@ -81,14 +82,24 @@ pub fn views_read(sql: &str) -> WantedViews {
 
 /// Reads the time that a query names: RFC 3339 with a zone.
 pub fn parse_as_of(text: &str) -> Result<Micros> {
-    let wrong = || Error::input(format!("as_of: found \"{text}\", expected a time as RFC 3339 with a zone, such as 2024-05-01T12:30:00Z"));
+    let wrong = || invalid_as_of(&format!("found \"{text}\", expected a time as RFC 3339 with a zone, such as 2024-05-01T12:30:00Z"));
     parse_timestamp(text.trim()).map_err(|_| wrong())
+}
+
+/// The error for a time that cannot be read.
+pub fn invalid_as_of(what: &str) -> Error {
+    Error::input(format!("as_of: {what}")).with_reason(Reason::InvalidAsOf)
+}
+
+/// The error for a query that would write or lock something.
+pub fn only_queries(what: &str) -> Error {
+    Error::input(format!("only queries are supported here: {what}")).with_reason(Reason::WritesWithinQuery)
 }
 
 /// Refuses what the text hid: EXPLAIN of a statement that writes, say.
 pub(super) fn allow(plan: &LogicalPlan) -> Result<()> {
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are supported here: {}", Error::from(error).message())))
+    options.verify_plan(plan).map_err(|error| only_queries(Error::from(error).message()))
 }
 
 fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {
@@ -124,9 +135,8 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     if !is_query {
         let text = statement.to_string();
         let found = text.split_whitespace().next().unwrap_or_default();
-        return Err(Error::input(format!(
-            "{found} is not supported here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
-        )));
+        let expected = "expected SELECT or EXPLAIN (events go in through the log, definitions through apply)";
+        return Err(Error::input(format!("{found} is not supported here: {expected}")).with_reason(Reason::NotAQuery));
     }
     if let Statement::Statement(inner) = &statement
         && let Some(write) = write_within(inner)

@@ -13,7 +13,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::plan::{Answering, UuidColumns};
 use types::suggest::expected;
-use types::{Error, Result};
+use types::{Error, Reason, Result};
 
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -183,9 +183,10 @@ fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableRefere
     let other = read_view.loaded.registry.other_names().filter(|_| may_read_system(principal)).find(is_named);
     match other {
         Some((kind, name)) => Error::input(format!("there is no table \"{name}\", because it is {}: {expected}", kind.with_article()))
+            .with_reason(Reason::UnknownTable)
             .with("help", how_to_read(kind, name)),
         None => {
-            let error = Error::input(format!("there is no table \"{reference}\": {expected}"));
+            let error = Error::input(format!("there is no table \"{reference}\": {expected}")).with_reason(Reason::UnknownTable);
             let is_empty = may_read_system(principal) && names(read_view).is_empty();
             if is_empty { error.with("help", APPLY) } else { error }
         }

@@ -2,7 +2,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Reason};
 
 /// What is said of a query over `orders` and `items`.
 async fn refused(sql: &str) -> Error {
@@ -180,4 +180,41 @@ async fn no_message_of_the_engine_comes_through_raw() {
         let said = refused(sql).await.to_string();
         assert!(!raw.iter().any(|raw| said.contains(raw)), "{sql}: {said}");
     }
+}
+
+#[tokio::test]
+async fn an_error_of_the_engine_has_its_reason() {
+    for (sql, reason) in [
+        ("SELECT revenu FROM orders", Some(Reason::UnknownColumn)),
+        ("SELECT order_id FROM orders JOIN items ON true", Some(Reason::AmbiguousColumn)),
+        ("SELECT sku, sku FROM items", Some(Reason::RepeatedColumn)),
+        ("SELECT max(sku) AS s, min(sku) AS s FROM items", Some(Reason::RepeatedColumn)),
+        ("SELECT sku, count(*) FROM items", Some(Reason::UngroupedColumn)),
+        ("SELECT sum(revenue FROM orders", Some(Reason::SqlNotUnderstood)),
+        ("SELECT summ(revenue) FROM orders", Some(Reason::UnknownFunction)),
+        ("SELECT * FROM order_s", Some(Reason::UnknownTable)),
+        ("SELECT 1/0", Some(Reason::DivisionByZero)),
+        ("SELECT CAST('x' AS INT)", Some(Reason::InvalidText)),
+        ("SELECT CAST('x' AS TIMESTAMP)", Some(Reason::InvalidTime)),
+        ("SELECT CAST('x' AS BOOLEAN)", Some(Reason::InvalidText)),
+        ("SELECT sku FROM items LIMIT -1", Some(Reason::InvalidLimit)),
+        ("SELECT sku FROM items OFFSET -1", Some(Reason::InvalidOffset)),
+        ("SELECT sku ~ '(' FROM (VALUES ('a')) AS t (sku)", Some(Reason::InvalidPattern)),
+        ("SELECT abs(sku) FROM items", None),
+    ] {
+        let error = refused(sql).await;
+        assert_eq!(error.reason(), reason, "{sql}: {error}");
+        let wrapped = DataFusionError::from(error).context("while planning");
+        assert_eq!(Error::from(wrapped).reason(), reason, "{sql}");
+    }
+    let of_arrow = |error: ArrowError| Error::from(DataFusionError::from(error)).reason();
+    let overflow = ArrowError::ArithmeticOverflow("Overflow happened on: 1 + 9223372036854775807".into());
+    assert_eq!(of_arrow(overflow), Some(Reason::NumberTooLarge));
+    let cast = "Cannot cast to Decimal128(20, 3). Overflowing on 57896044618658097711785492504343953926634";
+    assert_eq!(of_arrow(ArrowError::CastError(cast.into())), Some(Reason::NumberTooLarge));
+    let interval = ArrowError::ParseError("Invalid input syntax for type interval: \"x\"".into());
+    assert_eq!(of_arrow(interval), Some(Reason::InvalidTime));
+    let local = ArrowError::CastError("Cannot cast timezone to different timezone".into());
+    assert_eq!(of_arrow(local), Some(Reason::AmbiguousLocalTime));
+    assert_eq!(Error::from(DataFusionError::NotImplemented("x".into())).reason(), Some(Reason::NotSupported));
 }
