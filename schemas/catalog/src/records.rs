@@ -40,7 +40,7 @@ impl DefinitionKind {
     pub const ALL: [DefinitionKind; 5] =
         [DefinitionKind::Stream, DefinitionKind::View, DefinitionKind::Sink, DefinitionKind::Alert, DefinitionKind::Parameter];
 
-    /// The word for it in messages.
+    /// The word for it, in the catalog and in messages.
     pub fn word(self) -> &'static str {
         match self {
             DefinitionKind::Stream => "stream",

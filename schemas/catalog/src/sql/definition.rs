@@ -6,13 +6,10 @@ use super::session::{Row, Session, values, word_of};
 use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus, LiveVersion};
 use types::Result;
 
-pub(super) const KINDS: [(DefinitionKind, &str); 5] = [
-    (DefinitionKind::Stream, "stream"),
-    (DefinitionKind::View, "view"),
-    (DefinitionKind::Sink, "sink"),
-    (DefinitionKind::Alert, "alert"),
-    (DefinitionKind::Parameter, "parameter"),
-];
+/// The words of kinds, as they are read back.
+pub(super) fn kinds() -> [(DefinitionKind, &'static str); 5] {
+    DefinitionKind::ALL.map(|kind| (kind, kind.word()))
+}
 
 const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Building, "building"),
@@ -34,7 +31,7 @@ pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) ->
         ON CONFLICT (kind, name, version) DO UPDATE SET sql = excluded.sql, status = excluded.status, created_at = excluded.created_at,
             since = excluded.since, kept_until = excluded.kept_until, rolled_back = excluded.rolled_back";
     let values = values![
-        word_of(&definition.kind, &KINDS)?,
+        definition.kind.word(),
         &*definition.name,
         definition.version,
         definition.sql.as_str(),
@@ -49,14 +46,14 @@ pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) ->
 
 pub(super) async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<str>) -> Result<Option<u32>> {
     let sql = "SELECT version FROM definition WHERE kind = $1 AND name = $2 ORDER BY version DESC LIMIT 1";
-    let row = session.row(sql, values![word_of(&kind, &KINDS)?, &**name]).await?;
+    let row = session.row(sql, values![kind.word(), &**name]).await?;
     row.map(|row| row.number("version")).transpose()
 }
 
 /// Returns the status of one version; `None` if the catalog does not have it.
 pub(super) async fn status(session: &mut Session, kind: DefinitionKind, name: &Arc<str>, version: u32) -> Result<Option<DefinitionStatus>> {
     let sql = "SELECT status FROM definition WHERE kind = $1 AND name = $2 AND version = $3";
-    let row = session.row(sql, values![word_of(&kind, &KINDS)?, &**name, version]).await?;
+    let row = session.row(sql, values![kind.word(), &**name, version]).await?;
     row.map(|row| row.word("status", &STATUSES)).transpose()
 }
 
@@ -65,7 +62,7 @@ pub(super) async fn live(session: &mut Session) -> Result<Vec<LiveVersion>> {
     let sql = "SELECT kind, name, version, status FROM definition WHERE status IN ('building', 'active', 'kept')";
     let version = |row: &Row| -> Result<LiveVersion> {
         Ok(LiveVersion {
-            kind: row.word("kind", &KINDS)?,
+            kind: row.word("kind", &kinds())?,
             name: row.text("name")?.into(),
             version: row.number("version")?,
             status: row.word("status", &STATUSES)?,
@@ -76,7 +73,7 @@ pub(super) async fn live(session: &mut Session) -> Result<Vec<LiveVersion>> {
 
 fn record(row: &Row) -> Result<DefinitionRecord> {
     Ok(DefinitionRecord {
-        kind: row.word("kind", &KINDS)?,
+        kind: row.word("kind", &kinds())?,
         name: row.text("name")?.into(),
         version: row.number("version")?,
         sql: row.text("sql")?,
@@ -86,4 +83,17 @@ fn record(row: &Row) -> Result<DefinitionRecord> {
         kept_until: row.integer_or_null("kept_until")?,
         rolled_back: row.flag("rolled_back")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Role;
+
+    /// The words are stored: another one would not be read back.
+    #[test]
+    fn the_words_of_kinds_and_roles_stay_as_they_are_stored() {
+        assert_eq!(DefinitionKind::ALL.map(DefinitionKind::word), ["stream", "view", "sink", "alert", "parameter"]);
+        assert_eq!(Role::ALL.map(Role::word), ["reader", "writer", "operator", "admin"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Table `pause`: which sinks and alerts are paused.
 
-use super::definition::KINDS;
-use super::session::{Row, Session, values, word_of};
+use super::definition::kinds;
+use super::session::{Row, Session, values};
 use crate::{DefinitionKind, PauseRecord};
 use types::Result;
 
@@ -14,13 +14,13 @@ pub(super) async fn all(session: &mut Session) -> Result<Vec<PauseRecord>> {
 pub(super) async fn put(session: &mut Session, pause: &PauseRecord) -> Result<()> {
     forget_looks(session, pause.kind, &pause.name).await?;
     let sql = "INSERT INTO pause (kind, name, since) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING";
-    session.execute(sql, values![word_of(&pause.kind, &KINDS)?, &*pause.name, pause.since]).await.map(drop)
+    session.execute(sql, values![pause.kind.word(), &*pause.name, pause.since]).await.map(drop)
 }
 
 pub(super) async fn remove(session: &mut Session, kind: DefinitionKind, name: &str) -> Result<()> {
     forget_looks(session, kind, name).await?;
     let sql = "DELETE FROM pause WHERE kind = $1 AND name = $2";
-    session.execute(sql, values![word_of(&kind, &KINDS)?, name]).await.map(drop)
+    session.execute(sql, values![kind.word(), name]).await.map(drop)
 }
 
 /// An alert that is resumed does not go on where it was: what happened in its pause is not put out.
@@ -32,5 +32,5 @@ async fn forget_looks(session: &mut Session, kind: DefinitionKind, name: &str) -
 }
 
 fn record(row: &Row) -> Result<PauseRecord> {
-    Ok(PauseRecord { kind: row.word("kind", &KINDS)?, name: row.text("name")?.into(), since: row.integer("since")? })
+    Ok(PauseRecord { kind: row.word("kind", &kinds())?, name: row.text("name")?.into(), since: row.integer("since")? })
 }

@@ -1,11 +1,14 @@
 //! Table `token`: who may do what.
 
-use super::session::{Row, Session, values, word_of};
+use super::session::{Row, Session, values};
 use crate::{Role, ScramKeys, TokenLimits, TokenRecord};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-const ROLES: [(Role, &str); 4] = [(Role::Reader, "reader"), (Role::Writer, "writer"), (Role::Operator, "operator"), (Role::Admin, "admin")];
+/// The words of roles, as they are read back.
+fn roles() -> [(Role, &'static str); 4] {
+    Role::ALL.map(|role| (role, role.word()))
+}
 
 pub(super) async fn all(session: &mut Session) -> Result<Vec<TokenRecord>> {
     let sql = "SELECT name, role, views, streams, hash, scram_salt, scram_iterations, scram_stored_key, scram_server_key, created_at,
@@ -34,7 +37,7 @@ pub(super) async fn put(session: &mut Session, token: &TokenRecord) -> Result<()
     let streams = token.only.as_ref().map(|only| list(&only.streams)).transpose()?;
     let values = values![
         token.name.as_str(),
-        word_of(&token.role, &ROLES)?,
+        token.role.word(),
         views.as_deref(),
         streams.as_deref(),
         token.hash.as_str(),
@@ -58,7 +61,7 @@ pub(super) async fn revoke(session: &mut Session, name: &str, at: Micros) -> Res
 fn record(row: &Row) -> Result<TokenRecord> {
     Ok(TokenRecord {
         name: row.text("name")?,
-        role: row.word("role", &ROLES)?,
+        role: row.word("role", &roles())?,
         only: only(row)?,
         hash: row.text("hash")?,
         scram: ScramKeys {
