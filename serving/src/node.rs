@@ -35,7 +35,11 @@ use crate::value_errors::OnValueError;
 /// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for
 /// whom.
 #[derive(Clone)]
-pub struct Node(Arc<Inner>, Arc<Principal>);
+pub struct Node {
+    inner: Arc<Inner>,
+    /// Whose rights the lookups and queries of this handle have.
+    principal: Arc<Principal>,
+}
 
 struct Inner {
     follower: Follower,
@@ -77,45 +81,37 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(Node(
-            Arc::new(Inner {
-                follower,
-                runtime,
-                log: OnceLock::new(),
-                scorer: OnceLock::new(),
-                others: OnceLock::new(),
-                _counting: counting,
-            }),
-            Principal::anonymous(),
-        ))
+        let inner =
+            Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new(), _counting: counting };
+        Ok(Node { inner: Arc::new(inner), principal: Principal::anonymous() })
     }
 
     /// Returns a handle to the same node whose lookups and queries have the rights of this principal.
     pub fn acting_for(&self, principal: Arc<Principal>) -> Node {
-        Node(self.0.clone(), principal)
+        Node { inner: self.inner.clone(), principal }
     }
 
     /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until
     /// `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        self.0.follower.run(stop).await;
+        self.inner.follower.run(stop).await;
     }
 
     /// Follows the workers of other processes that the catalog lists, until `stop`: answers count what they have not
     /// committed. Only a node that was opened with a list of fresh layers does.
     pub async fn follow_workers(&self, settings: FollowSettings, stop: CancellationToken) {
-        self.0.follower.follow_workers(settings, stop).await;
+        self.inner.follower.follow_workers(settings, stop).await;
     }
 
     /// The processes whose workers this node follows, and whether it reaches them.
     pub fn workers(&self) -> Vec<feed::Link> {
-        self.0.follower.workers()
+        self.inner.follower.workers()
     }
 
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
     /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub async fn refresh(&self) -> Result<()> {
-        self.0.follower.refresh().await
+        self.inner.follower.refresh().await
     }
 
     /// Looks keys up at `as_of`, or now. Never scans, unless the kept tiles do not answer that
@@ -144,10 +140,10 @@ impl Node {
         paths: AskedPaths,
         after: Option<&Vector>,
     ) -> Result<Response> {
-        allow(&self.1, Action::Read, Object::View(view))?;
+        allow(&self.principal, Action::Read, Object::View(view))?;
         let after = after.map(|position| self.awaited(position)).transpose()?;
-        let request = Request { view, keys, as_of, after, paths, principal: &self.1 };
-        let mut response = lookup::look_up(&self.0.follower, &self.0.runtime, request).await?;
+        let request = Request { view, keys, as_of, after, paths, principal: &self.principal };
+        let mut response = lookup::look_up(&self.inner.follower, &self.inner.runtime, request).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
@@ -158,10 +154,10 @@ impl Node {
     /// Errors: as of a lookup, `Forbidden` naming the first view without a right; `Input` for a view that is named
     /// twice; `Limit` past [`MAX_KEYS`](crate::MAX_KEYS) keys of all views.
     pub async fn lookup_views(&self, views: Vec<ViewKeys>, as_of: Option<Micros>, after: Option<&Vector>) -> Result<ViewsResponse> {
-        views.iter().try_for_each(|asked| allow(&self.1, Action::Read, Object::View(&asked.view)))?;
+        views.iter().try_for_each(|asked| allow(&self.principal, Action::Read, Object::View(&asked.view)))?;
         let after = after.map(|position| self.awaited(position)).transpose()?;
-        let request = ViewsRequest { views, as_of, after, principal: &self.1 };
-        let mut response = lookup::look_up_views(&self.0.follower, &self.0.runtime, request).await?;
+        let request = ViewsRequest { views, as_of, after, principal: &self.principal };
+        let mut response = lookup::look_up_views(&self.inner.follower, &self.inner.runtime, request).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
@@ -190,8 +186,8 @@ impl Node {
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
         let after = after.as_ref().map(|position| self.awaited(position)).transpose()?;
-        let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.1.clone() };
-        let mut response = sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked, after).await?;
+        let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.principal.clone() };
+        let mut response = sql::query(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), asked, after).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
@@ -203,29 +199,29 @@ impl Node {
     /// Errors: `NotFound` for a stream that is not there, and for a partition that the log does not have; `Unavailable`
     /// if it takes longer than [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
-        self.0.follower.wait_for(self.awaited(position)?, CountedEvents::WithFresh).await
+        self.inner.follower.wait_for(self.awaited(position)?, CountedEvents::WithFresh).await
     }
 
     /// A position that an answer is to count. Errors: `NotFound` for a stream that is not there, or that this principal
     /// may not know of.
     fn awaited<'a>(&'a self, position: &'a Vector) -> Result<AwaitedPosition<'a>> {
-        let loaded = self.0.follower.expect_loaded()?;
+        let loaded = self.inner.follower.expect_loaded()?;
         let registry = &loaded.registry;
         let is_known = |stream: &Arc<str>| registry.streams.contains_key(stream) && self.may_know(registry, stream);
         match position.iter().find(|(partition, _)| !is_known(&partition.stream)) {
             Some((partition, _)) => {
                 Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
             }
-            None => Ok(AwaitedPosition::new(position, self.0.log.get())),
+            None => Ok(AwaitedPosition::new(position, self.inner.log.get())),
         }
     }
 
     /// Takes the streams out of a position that this principal may not know of. Who may list all partitions sees all.
     pub(crate) fn hide_other_streams(&self, position: &mut Vector) -> Result<()> {
-        if may(&self.1, Action::Read, Object::System("partitions")) {
+        if may(&self.principal, Action::Read, Object::System("partitions")) {
             return Ok(());
         }
-        let loaded = self.0.follower.expect_loaded()?;
+        let loaded = self.inner.follower.expect_loaded()?;
         let registry = &loaded.registry;
         let known: Vec<Arc<str>> = registry.streams.keys().filter(|stream| self.may_know(registry, stream)).cloned().collect();
         *position = position.of_streams(&known);
@@ -234,16 +230,16 @@ impl Node {
 
     /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.
     fn may_know(&self, registry: &Registry, stream: &str) -> bool {
-        let reads_view = |view: &LiveView| view.plan.reads(stream) && may(&self.1, Action::Read, Object::View(&view.name));
-        [Action::Read, Action::Append].into_iter().any(|action| may(&self.1, action, Object::Stream(stream)))
+        let reads_view = |view: &LiveView| view.plan.reads(stream) && may(&self.principal, Action::Read, Object::View(&view.name));
+        [Action::Read, Action::Append].into_iter().any(|action| may(&self.principal, action, Object::Stream(stream)))
             || registry.views.iter().any(reads_view)
     }
 
     /// Plans a query over a read view at hand and begins it, so that several queries have one position and time. The
     /// caller keeps the files of the read view.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.1.clone() };
-        let mut response = sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), read_view, asked).await?;
+        let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.principal.clone() };
+        let mut response = sql::query_at(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), read_view, asked).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
@@ -257,8 +253,9 @@ impl Node {
         params: Vec<ScalarValue>,
         as_of: Option<Micros>,
     ) -> Result<QueryResponse> {
-        let (follower, runtime, log) = (&self.0.follower, &self.0.runtime, self.0.log.get());
-        let asked = sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.1.clone() };
+        let (follower, runtime, log) = (&self.inner.follower, &self.inner.runtime, self.inner.log.get());
+        let asked =
+            sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.principal.clone() };
         let mut response = match read_view {
             Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await?,
             None => sql::query(follower, runtime, log, asked, None).await?,
@@ -271,21 +268,21 @@ impl Node {
     ///
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query.
     pub async fn describe(&self, read_view: ReadView, sql: &str, given: &[Option<DataType>]) -> Result<Described> {
-        sql::describe(&self.0.runtime, self.table_reader(), read_view, sql, given).await
+        sql::describe(&self.inner.runtime, self.table_reader(), read_view, sql, given).await
     }
 
     /// The tables that a query can name.
     pub async fn tables(&self, read_view: ReadView) -> Result<Vec<TableDescription>> {
-        sql::all_tables(&self.0.runtime, self.table_reader(), read_view).await
+        sql::all_tables(&self.inner.runtime, self.table_reader(), read_view).await
     }
 
     fn table_reader(&self) -> TableReader<'_> {
-        TableReader { principal: &self.1, log: self.0.log.get() }
+        TableReader { principal: &self.principal, log: self.inner.log.get() }
     }
 
     /// What a query begun now reads from.
     pub fn read_view(&self) -> Result<ReadView> {
-        self.0.follower.read_view()
+        self.inner.follower.read_view()
     }
 
     /// A read view that counts every record of a partition before `next` and none from there on, with these versions of
@@ -294,7 +291,7 @@ impl Node {
     /// Errors: `Unavailable` where it is not there yet, or not any more.
     pub async fn read_view_at(&self, partition: &PartitionId, next: Offset, views: &[ViewVersion]) -> Result<ReadView> {
         // Not what was read before: a worker that begins again reads from an earlier position.
-        let mut read_view = self.0.follower.present()?;
+        let mut read_view = self.inner.follower.present()?;
         let not_yet = |error| Error::unavailable("the node has other versions of the views").caused_by(error);
         for ViewVersion { name, version } in views {
             if read_view.live(name).map_err(not_yet)?.version != *version {
@@ -329,7 +326,7 @@ impl Node {
     /// The keys that are hot on this node, of the views that this handle's principal may read.
     pub(crate) fn hot_keys(&self) -> Result<Vec<HotKey>> {
         let read_view = self.read_view()?;
-        let mut keys = self.0.runtime.hot().list(&read_view.loaded.registry, read_view.now)?;
+        let mut keys = self.inner.runtime.hot().list(&read_view.loaded.registry, read_view.now)?;
         keys.retain(|hot| self.may_see(hot));
         Ok(keys)
     }
@@ -337,12 +334,12 @@ impl Node {
     /// The same as of a moment ago, however many watch it: see [`HotKeys::recent`](crate::hot_keys::HotKeys::recent).
     pub(crate) fn recent_hot_keys(&self) -> Result<Vec<HotKey>> {
         let read_view = self.read_view()?;
-        let keys = self.0.runtime.hot().recent(&read_view.loaded.registry, read_view.now)?;
+        let keys = self.inner.runtime.hot().recent(&read_view.loaded.registry, read_view.now)?;
         Ok(keys.iter().filter(|hot| self.may_see(hot)).cloned().collect())
     }
 
     fn may_see(&self, hot: &HotKey) -> bool {
-        may(&self.1, Action::Read, Object::View(&hot.view))
+        may(&self.principal, Action::Read, Object::View(&hot.view))
     }
 
     /// Whether a view version has to be built by a run before it can be answered.
@@ -351,64 +348,64 @@ impl Node {
     }
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {
-        self.0.follower.loaded()
+        self.inner.follower.loaded()
     }
 
     /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.
     pub fn outages(&self) -> Vec<Outage> {
-        let mut outages = self.0.follower.outages();
-        outages.extend(self.0.others.get().into_iter().flat_map(|others| others()));
+        let mut outages = self.inner.follower.outages();
+        outages.extend(self.inner.others.get().into_iter().flat_map(|others| others()));
         outages
     }
 
     /// Reports what else of this process fails with [`Node::outages`]. The first such question stays.
     pub fn attach_outages(&self, others: impl Fn() -> Vec<Outage> + Send + Sync + 'static) {
-        let _ = self.0.others.set(Box::new(others));
+        let _ = self.inner.others.set(Box::new(others));
     }
 
     pub fn catalog(&self) -> &Catalog {
-        self.0.follower.catalog()
+        self.inner.follower.catalog()
     }
 
     pub fn storage(&self) -> &ObjectStorage {
-        self.0.follower.storage()
+        self.inner.follower.storage()
     }
 
     pub fn functions(&self) -> &Functions {
-        self.0.follower.functions()
+        self.inner.follower.functions()
     }
 
     pub fn session(&self) -> &SessionContext {
-        self.0.follower.session()
+        self.inner.follower.session()
     }
 
     /// How long a query may take until its answer begins.
     pub fn query_timeout(&self) -> Duration {
-        self.0.follower.settings().query_timeout
+        self.inner.follower.settings().query_timeout
     }
 
     pub fn limits(&self) -> &ServingLimits {
-        &self.0.follower.settings().limits
+        &self.inner.follower.settings().limits
     }
 
     /// Lets `system.partitions` show the log's ends. The first log stays.
     pub fn attach_log(&self, log: Arc<dyn Log>) {
-        let _ = self.0.log.set(log);
+        let _ = self.inner.log.set(log);
     }
 
     /// Lets events be scored one by one. The first scorer stays.
     pub fn attach_scorer(&self, scorer: Arc<dyn Scorer>) {
-        let _ = self.0.scorer.set(scorer);
+        let _ = self.inner.scorer.set(scorer);
     }
 
     pub(crate) fn scorer(&self) -> Option<&Arc<dyn Scorer>> {
-        self.0.scorer.get()
+        self.inner.scorer.get()
     }
 
     /// Sessions for queries, under the node's memory limit.
     #[cfg(test)]
     pub(crate) fn runtime(&self) -> &QueryRuntime {
-        &self.0.runtime
+        &self.inner.runtime
     }
 }
 
