@@ -1,7 +1,16 @@
-//! Pools of database connections. A connection whose transaction did not end is closed and never used again.
+//! Database connections, and pools of them. A connection whose transaction did not end is closed and never used again.
 
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database};
+
+const SQLITE_BUSY: i32 = 5;
+
+/// Whether another connection to an SQLite file holds the lock that is needed.
+pub fn is_sqlite_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    // The lowest byte of SQLite's extended codes says what it is.
+    code.and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
 
 /// Returns the options of a pool of at most `connections` connections.
 ///

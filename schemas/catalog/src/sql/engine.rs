@@ -11,10 +11,10 @@ use sqlx::{Connection, PgPool, SqlitePool};
 use url::Url;
 
 use super::session::{Session, failed};
-use types::connections;
+use types::connections::{self, is_sqlite_busy};
 use types::durable::{make_folder, sync_folder};
 use types::redact::redacted_url;
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 /// How long a statement waits for another writer, and a caller for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -170,10 +170,11 @@ async fn open_file(path: &Path) -> Result<Engine> {
     let options = sqlite_settings(SqliteConnectOptions::new().filename(path));
     // Switching to WAL is the one statement that does not wait for other processes that open the file at the same
     // moment.
-    let write = (|| async { writer(options.clone()).await.map_err(failed) })
+    let write = (|| writer(options.clone()))
         .retry(ExponentialBuilder::default().with_min_delay(Duration::from_millis(20)).with_total_delay(Some(PATIENCE)).with_jitter())
-        .when(|error| error.kind() == ErrorKind::Unavailable && is_busy(error))
-        .await?;
+        .when(is_sqlite_busy)
+        .await
+        .map_err(failed)?;
     let read = connections::pool::<Sqlite>(READERS).connect_lazy_with(options);
     sync_folder(folder).map_err(in_folder)?;
     Ok(Engine::Sqlite { read, write })
@@ -181,10 +182,6 @@ async fn open_file(path: &Path) -> Result<Engine> {
 
 async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
     connections::pool::<Sqlite>(1).connect_with(options).await
-}
-
-fn is_busy(error: &Error) -> bool {
-    error.to_string().contains("locked")
 }
 
 async fn open_server(options: PgConnectOptions) -> Result<Engine> {

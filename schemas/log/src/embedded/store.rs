@@ -13,7 +13,7 @@ use super::batch::{self, Batch};
 use crate::topic::outside;
 use crate::{Fetched, LogSize, NewRecord, PartitionBounds, TopicPartition};
 use types::clocks::LatestTime;
-use types::connections;
+use types::connections::{self, is_sqlite_busy};
 use types::durable::{make_folder, sync_folder};
 use types::outage::Attempts;
 use types::record::Record;
@@ -36,7 +36,6 @@ const READERS: u32 = 4;
 const WAL_PAGES: &str = "8000";
 /// How long the copying waits for what appends or reads. Other appends wait for it meanwhile.
 const COPIER_TIMEOUT: Duration = Duration::from_millis(10);
-const SQLITE_BUSY: i32 = 5;
 /// A batch row holds at most this many records, and at most about this many bytes unless one record alone is larger.
 const MAX_BATCH_RECORDS: usize = 4096;
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -169,7 +168,7 @@ impl Store {
         let began = Instant::now();
         loop {
             match self.writer.begin_with("BEGIN IMMEDIATE").await {
-                Err(error) if is_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {}
+                Err(error) if is_sqlite_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {}
                 begun => return begun.map_err(failed),
             }
         }
@@ -500,13 +499,6 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         Some("11" | "26" | "267" | "523" | "779") => Error::corrupt("the log file is damaged").caused_by(error),
         _ => Error::unavailable("the log file could not be read or written").caused_by(error),
     }
-}
-
-/// Whether another connection holds the lock that is needed.
-fn is_busy(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    // The lowest byte of SQLite's extended codes says what it is.
-    code.and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }
 
 fn missing(source: &TopicPartition, offset: i64) -> Error {

@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use sqlx::sqlite::SqliteConnection;
+use types::ErrorKind;
 
 use super::*;
 
@@ -69,4 +71,18 @@ fn only_what_a_retry_can_heal_is_unavailable() {
         assert_eq!(super::super::session::kind_of_sqlite(code), ErrorKind::Unavailable, "{code}");
     }
     assert_eq!(super::super::session::kind_of_sqlite(26), ErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn a_file_that_another_connection_has_locked_is_known_by_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.path().join("catalog.db")).create_if_missing(true);
+    let options = options.busy_timeout(Duration::ZERO);
+    let mut holder = SqliteConnection::connect_with(&options).await.unwrap();
+    let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::query("BEGIN EXCLUSIVE").execute(&mut holder).await.unwrap();
+    let refused = sqlx::query("BEGIN EXCLUSIVE").execute(&mut other).await.unwrap_err();
+    assert!(is_sqlite_busy(&refused), "{refused}");
+    let unknown = sqlx::query("SELECT 1 FROM locked").execute(&mut holder).await.unwrap_err();
+    assert!(!is_sqlite_busy(&unknown) && unknown.to_string().contains("locked"), "{unknown}");
 }
