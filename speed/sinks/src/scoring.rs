@@ -14,11 +14,12 @@ use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
 use futures::future::BoxFuture;
 use serving::{EventOutcome, ReadView, RepeatedEvent, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
+use speed::too_far_ahead;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use types::columns::EVENT_TIME;
 use types::record::Record;
-use types::tiles::Micros;
+use types::tiles::{Micros, micros};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
@@ -212,7 +213,8 @@ impl Sinks {
         let names: Vec<Arc<str>> = views.iter().map(|view| view.name.clone()).collect();
         let events = event_batch(scratch, event, read_view.now)?;
         let event_time = event_time_of(&events)?;
-        if self.is_too_far_ahead(event_time, read_view.now) {
+        // The speed layer would not accept the event.
+        if too_far_ahead(event_time, read_view.now, "the node's clock", micros(self.settings.max_future)).is_some() {
             let meta = ScoreMeta::new(read_view, sink, &names, read_view.now)?;
             return Ok(Scored { outcome: EventOutcome::DeadLetter, meta });
         }
@@ -223,12 +225,6 @@ impl Sinks {
         let record = record_of_event(&scratch.seen, (sink, plan), &chunk)?;
         let meta = ScoreMeta::new(read_view, sink, &names, times[0])?;
         Ok(Scored { outcome: record.map_or(EventOutcome::Filtered, outcome_of), meta })
-    }
-
-    /// Whether the speed layer would not accept the event, because of its time.
-    fn is_too_far_ahead(&self, event_time: Micros, now: Micros) -> bool {
-        let max_future = i64::try_from(self.settings.max_future.as_micros()).unwrap_or(i64::MAX);
-        event_time.saturating_sub(now) > max_future
     }
 }
 
