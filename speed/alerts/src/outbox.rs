@@ -23,6 +23,15 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// One commit deletes at most this many rows.
 const MOST_REMOVED: u32 = 10_000;
 
+/// Where transitions come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The alert was evaluated.
+    Round,
+    /// The view does not have the keys any more of which the process before left alerts open.
+    TakeOver,
+}
+
 pub(crate) struct Outbox<'a> {
     output: AlertOutput<'a>,
     pub(crate) held: HeldLease,
@@ -61,13 +70,13 @@ impl<'a> Outbox<'a> {
     }
 
     /// Commits transitions that were made from a position of the view's streams at a time, and puts them out. Their
-    /// sequence numbers are set here. If they come from a round (`is_evaluated`), the commit also notes that the alert
-    /// was evaluated for that time: a process that takes over before the lease is renewed continues from there.
+    /// sequence numbers are set here. If they come from a round, the commit also notes that the alert was evaluated for
+    /// that time: a process that takes over before the lease is renewed continues from there.
     ///
     /// Of two keys that are due in one stretch, one may begin later than the other ceases. The committed time does not
     /// go back: otherwise the next process would evaluate the first key at a time at which it had not begun, resolve
     /// it, and begin it again.
-    pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros, is_evaluated: bool) -> Result<()> {
+    pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros, origin: Origin) -> Result<()> {
         self.at = at.max(self.at);
         for (seq, transition) in (self.next_seq..).zip(&mut made) {
             transition.seq = seq;
@@ -76,7 +85,7 @@ impl<'a> Outbox<'a> {
             self.held.note_progress()?;
             let (lease, alert) = (self.held.expect(), self.output.alert.clone());
             let mut commit = transitions_commit(Uuid::now_v7(), lease, alert, made, position.clone(), self.at);
-            let runner = self.held.runner_evaluated(self.at).filter(|_| is_evaluated);
+            let runner = self.held.runner_evaluated(self.at).filter(|_| origin == Origin::Round);
             commit.add.extend(runner.map(Add::AlertRunner));
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;

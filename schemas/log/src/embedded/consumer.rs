@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Clock;
-use super::lease::PartitionLeases;
+use super::lease::{FreePartitions, PartitionLeases};
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::{Store, WalState};
 use crate::consumer::offsets_for;
@@ -158,7 +158,7 @@ impl Worker {
 
     /// Takes the worker's share of the partitions, or gives up what is above it.
     async fn share(&mut self) -> Result<(), End> {
-        let plan = self.leases.renew(&self.held, (self.clock)(), true).await.map_err(End::between_events)?;
+        let plan = self.leases.renew(&self.held, (self.clock)(), FreePartitions::Take).await.map_err(End::between_events)?;
         self.looked = Some(Instant::now());
         if !plan.lost.is_empty() {
             self.lose(plan.lost).await?;

@@ -98,6 +98,13 @@ fn fair_share(worker: &str, topic: &str, partitions: i32, members: Option<&BTree
     partitions / members.len() + usize::from(turn < partitions % members.len())
 }
 
+/// What a renewal does with the free partitions of the worker's share.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FreePartitions {
+    Take,
+    Leave,
+}
+
 /// A worker's access to the leases of its group.
 #[derive(Debug, Clone)]
 pub(super) struct PartitionLeases {
@@ -118,15 +125,15 @@ impl PartitionLeases {
         Ok(plan(&self.worker, held, &facts))
     }
 
-    /// In one transaction: marks this worker as alive, renews the leases it holds and takes those it should take.
-    /// Returns the plan; the caller must still handle `lost` and `give_up`.
-    pub(super) async fn renew(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, take: bool) -> Result<Plan> {
-        let plan = self.renew_now(held, now, take).await;
+    /// In one transaction: marks this worker as alive, renews the leases it holds and takes those it should take,
+    /// unless it leaves them free. Returns the plan; the caller must still handle `lost` and `give_up`.
+    pub(super) async fn renew(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, free: FreePartitions) -> Result<Plan> {
+        let plan = self.renew_now(held, now, free).await;
         self.store.renewals.note(&plan);
         plan
     }
 
-    async fn renew_now(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, take: bool) -> Result<Plan> {
+    async fn renew_now(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, free: FreePartitions) -> Result<Plan> {
         let until = now + LEASE.as_micros() as Micros;
         let mut write = self.store.write().await?;
         for topic in self.topics.keys() {
@@ -145,8 +152,9 @@ impl PartitionLeases {
         }
         let dead = self.bury(&mut write, now).await?;
         let mut plan = plan(&self.worker, held, &self.facts(&mut write, now).await?);
-        if !take {
-            plan.take.clear();
+        match free {
+            FreePartitions::Take => {}
+            FreePartitions::Leave => plan.take.clear(),
         }
         let kept = held.iter().filter(|(source, _)| !plan.lost.contains(source)).map(|(source, epoch)| (source.clone(), *epoch));
         for (source, epoch) in kept.chain(plan.take.iter().cloned()) {

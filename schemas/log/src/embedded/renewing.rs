@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Clock;
-use super::lease::{PartitionLeases, RENEW_EVERY};
+use super::lease::{FreePartitions, PartitionLeases, RENEW_EVERY};
 use crate::TopicPartition;
 use types::threads;
 
@@ -64,7 +64,7 @@ async fn renew(leases: PartitionLeases, clock: Clock, shared: Arc<Mutex<Shared>>
         tokio::time::sleep(RENEW_EVERY).await;
         let Some(held) = held_by_active(&shared) else { continue };
         // What was given back meanwhile is not taken again: the renewal looks at who owns each lease.
-        if let Err(error) = leases.renew(&held, clock(), false).await {
+        if let Err(error) = leases.renew(&held, clock(), FreePartitions::Leave).await {
             tracing::warn!(%error, worker = %leases.worker, "leases of the log were not renewed; trying again");
         }
     }
