@@ -9,8 +9,8 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use catalog::{
-    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, SnapshotRecord,
-    WorkerRecord, checkpoint_commit,
+    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, NewWorker, SnapshotRecord,
+    checkpoint_commit,
 };
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
@@ -124,8 +124,8 @@ impl Harness {
 
     /// Registers this process at an address, as the owner of both partitions, and returns what its worker shares.
     pub(crate) async fn register(&self, name: &str, address: &str) -> Fresh {
-        let worker = WorkerRecord { name: name.into(), address: address.into(), epoch: 0, expires_at: NOW + 1_000_000 };
-        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Worker(worker)], ..Commit::default() };
+        let worker = NewWorker { name: name.into(), address: address.into(), expires_at: NOW + 1_000_000 };
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::NewWorker(worker)], ..Commit::default() };
         let epoch = self.catalog.commit(commit).await.unwrap();
         let partitions = [0, 1].map(|partition| PartitionId::new("payments", partition));
         self.fresh.take_over(epoch, &self.node.loaded().unwrap().vector, &partitions);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, Catalog, Commit, Remove, WorkerRecord};
+use catalog::{Add, Catalog, Commit, NewWorker, Remove, WorkerRecord};
 use engine::fresh::Fresh;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
@@ -39,16 +39,18 @@ struct Inner {
 impl Registration {
     /// Registers a process. `name` is unique, `address` is where nodes reach it.
     pub async fn begin(catalog: &Catalog, name: &str, address: &str, clock: Clock) -> Result<Registration> {
-        let record = WorkerRecord { name: name.to_owned(), address: address.to_owned(), epoch: 0, expires_at: 0 };
+        let new = NewWorker { name: name.to_owned(), address: address.to_owned(), expires_at: expiry(&clock) };
+        let record = register(catalog, new).await?;
         let inner = Inner { catalog: catalog.clone(), clock, record: Mutex::new(record), overtaken: Arc::default() };
-        let registration = Registration(Arc::new(inner));
-        registration.take_over().await?;
-        Ok(registration)
+        Ok(Registration(Arc::new(inner)))
     }
 
     /// Returns the epoch of a takeover that begins now: greater than that of every earlier one, of any process.
     pub(crate) async fn take_over(&self) -> Result<i64> {
-        self.commit(true).await
+        let mut record = self.0.record.lock().await;
+        let WorkerRecord { name, address, .. } = record.clone();
+        *record = register(&self.0.catalog, NewWorker { name, address, expires_at: expiry(&self.0.clock) }).await?;
+        Ok(record.epoch)
     }
 
     /// Notified when a node has seen a greater epoch of a partition than its owner here has.
@@ -61,11 +63,11 @@ impl Registration {
     /// that it no longer does. Dropped before, it renews nothing more, and the registration runs out.
     pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) -> Result<()> {
         let (kept, fresh) = (self.clone(), fresh.clone());
-        let renewing = threads::LEASES.spawn(async move { kept.renew(&fresh, &stop).await });
+        let renewing = threads::LEASES.spawn(async move { kept.keep_renewing(&fresh, &stop).await });
         Ok(AbortOnDropHandle::new(renewing).await?)
     }
 
-    async fn renew(&self, fresh: &Fresh, stop: &CancellationToken) {
+    async fn keep_renewing(&self, fresh: &Fresh, stop: &CancellationToken) {
         let mut wait = RENEWED_EVERY;
         loop {
             let is_overtaken = tokio::select! {
@@ -73,14 +75,17 @@ impl Registration {
                 () = self.0.overtaken.notified() => true,
                 () = tokio::time::sleep(wait) => false,
             };
-            let committed = self.commit(is_overtaken).await;
+            let committed = match is_overtaken {
+                true => self.take_over().await.map(Some),
+                false => self.renew().await.map(|()| None),
+            };
             wait = if committed.is_ok() { RENEWED_EVERY } else { AFTER_A_FAILURE };
             match committed {
-                Ok(epoch) if is_overtaken => {
+                Ok(Some(epoch)) => {
                     fresh.claim_again(epoch);
                     tokio::time::sleep(CLAIMED_AGAIN_EVERY).await;
                 }
-                Ok(_) => {}
+                Ok(None) => {}
                 Err(error) => warn!(%error, "the registration for nodes could not be renewed; trying again"),
             }
         }
@@ -96,17 +101,25 @@ impl Registration {
         }
     }
 
-    async fn commit(&self, with_new_epoch: bool) -> Result<i64> {
+    /// Keeps the epoch.
+    async fn renew(&self) -> Result<()> {
         let mut record = self.0.record.lock().await;
-        let epoch = if with_new_epoch { 0 } else { record.epoch };
-        let expires_at = (self.0.clock)().saturating_add(LIVES.as_micros() as Micros);
-        let renewed = WorkerRecord { epoch, expires_at, ..record.clone() };
+        let renewed = WorkerRecord { expires_at: expiry(&self.0.clock), ..record.clone() };
         let commit = Commit { id: Uuid::new_v4(), add: vec![Add::Worker(renewed.clone())], ..Commit::default() };
-        let revision = self.0.catalog.commit_with_retry(commit).await?;
-        let epoch = if with_new_epoch { revision } else { epoch };
-        *record = WorkerRecord { epoch, ..renewed };
-        Ok(epoch)
+        self.0.catalog.commit_with_retry(commit).await?;
+        *record = renewed;
+        Ok(())
     }
+}
+
+/// Registers a process under a new epoch.
+async fn register(catalog: &Catalog, new: NewWorker) -> Result<WorkerRecord> {
+    let commit = Commit { id: Uuid::new_v4(), add: vec![Add::NewWorker(new.clone())], ..Commit::default() };
+    Ok(new.with_epoch(catalog.commit_with_retry(commit).await?))
+}
+
+fn expiry(clock: &Clock) -> Micros {
+    clock().saturating_add(LIVES.as_micros() as Micros)
 }
 
 impl fmt::Debug for Registration {

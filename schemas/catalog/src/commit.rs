@@ -76,6 +76,10 @@ pub enum Add {
     },
     Snapshot(SnapshotRecord),
     Run(RunRecord),
+    /// Under a new epoch: the commit's revision, which is greater than every earlier epoch, even if the lease was
+    /// released in between.
+    NewLease(NewLease),
+    /// A lease that keeps its epoch.
     Lease(LeaseRecord),
     Gap(GapRecord),
     Ingest(IngestRecord),
@@ -84,6 +88,9 @@ pub enum Add {
     Damage(DamageRecord),
     Mark(MarkRecord),
     Token(TokenRecord),
+    /// Under a new epoch: the commit's revision, which is greater than every earlier epoch.
+    NewWorker(NewWorker),
+    /// A registration that keeps its epoch.
     Worker(WorkerRecord),
     /// Opens, updates or closes the open alert of its key. Its sequence number is the next one. A commit adds
     /// transitions of one version of an alert.

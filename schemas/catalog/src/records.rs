@@ -271,6 +271,22 @@ pub struct LeaseRecord {
     pub pin: Option<Vector>,
 }
 
+/// A lease that is acquired: the commit gives it its epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLease {
+    pub name: String,
+    pub owner: String,
+    pub expires_at: Micros,
+    pub pin: Option<Vector>,
+}
+
+impl NewLease {
+    pub fn with_epoch(self, epoch: i64) -> LeaseRecord {
+        let NewLease { name, owner, expires_at, pin } = self;
+        LeaseRecord { name, owner, epoch, expires_at, pin }
+    }
+}
+
 /// A process whose workers offer their fresh layers to nodes of other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRecord {
@@ -282,6 +298,21 @@ pub struct WorkerRecord {
     /// any process.
     pub epoch: i64,
     pub expires_at: Micros,
+}
+
+/// A registration that begins a takeover: the commit gives it its epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWorker {
+    pub name: String,
+    pub address: String,
+    pub expires_at: Micros,
+}
+
+impl NewWorker {
+    pub fn with_epoch(self, epoch: i64) -> WorkerRecord {
+        let NewWorker { name, address, expires_at } = self;
+        WorkerRecord { name, address, epoch, expires_at }
+    }
 }
 
 /// Offsets that the log no longer had and that a person accepted as lost.

@@ -24,7 +24,7 @@ async fn a_process_is_listed_from_its_start_to_its_end_and_each_takeover_has_a_g
     assert_eq!(workers[0].expires_at, 31_000_000);
     let epochs = [one.take_over().await.unwrap(), other.take_over().await.unwrap(), one.take_over().await.unwrap()];
     assert!(epochs.is_sorted_by(|a, b| a < b), "{epochs:?}");
-    one.commit(false).await.unwrap();
+    one.renew().await.unwrap();
     assert_eq!(catalog.state().await.unwrap().workers[0].epoch, epochs[2], "a renewal keeps the epoch");
     let stop = CancellationToken::new();
     stop.cancel();

@@ -88,14 +88,16 @@ async fn add(session: &mut Session, add: &Add, applying: Applying) -> Result<()>
             run::put(session, record, revision).await?;
             if record.ended_at.is_some() { run::forget_old(session, record).await } else { Ok(()) }
         }
-        Add::Lease(record) => lease::put(session, record, revision).await,
+        Add::NewLease(lease) => lease::put(session, &lease.clone().with_epoch(revision)).await,
+        Add::Lease(record) => lease::put(session, record).await,
         Add::Gap(record) => gap::put(session, record).await,
         Add::Ingest(record) => ingest::put(session, record).await,
         Add::ReplayedDeadLetters(record) => replay::put(session, record).await,
         Add::Damage(record) => damage::put(session, record).await,
         Add::Mark(record) => mark::put(session, record).await,
         Add::Token(record) => token::put(session, record).await,
-        Add::Worker(record) => worker::put(session, record, revision).await,
+        Add::NewWorker(worker) => worker::put(session, &worker.clone().with_epoch(revision)).await,
+        Add::Worker(record) => worker::put(session, record).await,
         Add::AlertTransition(transition) => alert::add(session, transition, revision).await,
         Add::AlertPosition { alert, version, position, at } => alert::made_from(session, alert, *version, position, *at).await,
         Add::AlertPublished { alert, version, before } => alert::published(session, alert, *version, *before).await,

@@ -1,7 +1,7 @@
 //! Table `lease`: named rights that expire, and what their holders need to be kept.
 
 use super::session::{Row, Session, values};
-use crate::{LeaseRecord, Revision};
+use crate::LeaseRecord;
 use types::Result;
 
 pub(super) async fn all(session: &mut Session) -> Result<Vec<LeaseRecord>> {
@@ -20,14 +20,11 @@ pub(super) async fn with_prefix(session: &mut Session, prefix: &str) -> Result<V
     session.rows(sql, values![prefix]).await?.iter().map(record).collect()
 }
 
-/// Stores a lease. Epoch 0 requests a new epoch: the commit's revision, which is greater than every earlier epoch, even
-/// if the lease was released in between.
-pub(super) async fn put(session: &mut Session, lease: &LeaseRecord, revision: Revision) -> Result<()> {
+pub(super) async fn put(session: &mut Session, lease: &LeaseRecord) -> Result<()> {
     let sql = "INSERT INTO lease (name, owner, epoch, expires_at, pin) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at,
             pin = excluded.pin";
-    let epoch = if lease.epoch == 0 { revision } else { lease.epoch };
-    let values = values![lease.name.as_str(), lease.owner.as_str(), epoch, lease.expires_at, lease.pin.as_ref()];
+    let values = values![lease.name.as_str(), lease.owner.as_str(), lease.epoch, lease.expires_at, lease.pin.as_ref()];
     session.execute(sql, values).await.map(drop)
 }
 

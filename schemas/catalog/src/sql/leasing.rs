@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{Catalog, lease};
-use crate::{Add, Commit, Expect, LeaseRecord, Remove};
+use crate::{Add, Commit, Expect, LeaseRecord, NewLease, Remove};
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
@@ -27,11 +27,11 @@ impl Catalog {
         if self.lease(name).await?.is_some_and(|held| held.owner != owner && held.expires_at > now) {
             return Ok(None);
         }
-        let record = LeaseRecord { name: name.to_owned(), owner: owner.to_owned(), epoch: 0, expires_at: expiry(now, ttl), pin };
+        let lease = NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin };
         let free = Expect::LeaseFree { name: name.to_owned(), owner: owner.to_owned(), now };
-        let commit = Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::Lease(record.clone())], ..Commit::default() };
+        let commit = Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::NewLease(lease.clone())], ..Commit::default() };
         match self.commit(commit).await {
-            Ok(revision) => Ok(Some(LeaseRecord { epoch: revision, ..record })),
+            Ok(revision) => Ok(Some(lease.with_epoch(revision))),
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
             Err(error) => Err(error),
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::session::{Row, Session, values};
-use crate::{Revision, WorkerRecord};
+use crate::WorkerRecord;
 use types::Result;
 use types::tiles::Micros;
 
@@ -15,13 +15,11 @@ pub(super) async fn all(session: &mut Session) -> Result<Vec<WorkerRecord>> {
     session.rows(sql, values![]).await?.iter().map(record).collect()
 }
 
-/// Stores a registration, and forgets those that expired long before it does. Epoch 0 requests a new epoch: the
-/// commit's revision, which is greater than every earlier epoch.
-pub(super) async fn put(session: &mut Session, worker: &WorkerRecord, revision: Revision) -> Result<()> {
+/// Stores a registration, and forgets those that expired long before it does.
+pub(super) async fn put(session: &mut Session, worker: &WorkerRecord) -> Result<()> {
     let sql = "INSERT INTO worker (name, address, epoch, expires_at) VALUES ($1, $2, $3, $4)
         ON CONFLICT (name) DO UPDATE SET address = excluded.address, epoch = excluded.epoch, expires_at = excluded.expires_at";
-    let epoch = if worker.epoch == 0 { revision } else { worker.epoch };
-    session.execute(sql, values![worker.name.as_str(), worker.address.as_str(), epoch, worker.expires_at]).await?;
+    session.execute(sql, values![worker.name.as_str(), worker.address.as_str(), worker.epoch, worker.expires_at]).await?;
     let forgotten = worker.expires_at.saturating_sub(LISTED.as_micros() as Micros);
     session.execute("DELETE FROM worker WHERE expires_at < $1", values![forgotten]).await.map(drop)
 }
