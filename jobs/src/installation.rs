@@ -243,10 +243,15 @@ impl Installation {
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
             max_rebuilt_events: committed::lacking::MAX_REBUILT_EVENTS,
             query_timeout: self.settings.serving.query_timeout,
-            limits: limits(&self.settings.serving.limits),
+            limits: self.serving_limits(),
             hot_keys: hot_keys(&self.settings),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+    }
+
+    /// Returns what clients may take of this process.
+    pub(crate) fn serving_limits(&self) -> ServingLimits {
+        limits(&self.settings.serving.limits)
     }
 
     /// Returns the time as of which a batch run prunes.

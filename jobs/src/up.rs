@@ -330,7 +330,8 @@ fn start_health(
     let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None, flight: None };
     let stopping = parts.token(Stage::Health);
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
-    let task = serve_health(Arc::new(health), recorder, protection, listener, stopping);
+    let limits = installation.serving_limits();
+    let task = serve_health(Arc::new(health), recorder, protection, listener, &limits, stopping);
     parts.start(Stage::Health, "health", |_| async move { task.await? });
     ready
 }

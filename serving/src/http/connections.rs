@@ -51,21 +51,15 @@ pub(super) struct Limits {
     stalled: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    pub(super) fn from_settings(limits: &ServingLimits) -> Self {
         Self {
-            connections: 4096,
+            connections: allowed_connections(limits.http_connections),
             first_header: Duration::from_secs(10),
             next_header: Duration::from_secs(75),
             header_bytes: 64 << 10,
             stalled: Duration::from_secs(60),
         }
-    }
-}
-
-impl Limits {
-    pub(super) fn from_settings(limits: &ServingLimits) -> Self {
-        Self { connections: allowed_connections(limits.http_connections), ..Self::default() }
     }
 }
 

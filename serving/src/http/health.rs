@@ -31,6 +31,7 @@ use super::input::Json;
 use super::problem::{self, Problem};
 use super::rights::{Protection, sees_details};
 use super::{BoundListener, connections, guard, rights, status};
+use crate::limits::ServingLimits;
 
 /// What a process knows of its own health.
 pub trait Readiness: Send + Sync + 'static {
@@ -54,15 +55,16 @@ pub fn serve_health(
     metrics: Option<PrometheusHandle>,
     protection: Protection,
     bound: BoundListener,
+    limits: &ServingLimits,
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
-    let tls = protection.tls.clone();
+    let (tls, limits) = (protection.tls.clone(), Limits::from_settings(limits));
     let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_all_paths());
     let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(async move {
-        connections::serve(bound.listener, router, tls, Limits::default(), stop).await;
+        connections::serve(bound.listener, router, tls, limits, stop).await;
         Ok(())
     })
 }

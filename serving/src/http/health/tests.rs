@@ -43,7 +43,8 @@ async fn a_process_without_a_node_answers_its_health_and_why_it_is_not_ready() {
     let stop = CancellationToken::new();
     let bound = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = bound.address;
-    let task = serve_health(process.clone(), None, Protection::none(Arc::new(|| 0)).unwrap(), bound, stop.clone());
+    let protection = Protection::none(Arc::new(|| 0)).unwrap();
+    let task = serve_health(process.clone(), None, protection, bound, &ServingLimits::default(), stop.clone());
 
     assert_eq!(send(address, "GET", "/healthz").await.2, json!({"status": "ok"}));
     let (status, head, problem) = send(address, "GET", "/readyz").await;
@@ -63,4 +64,24 @@ async fn a_process_without_a_node_answers_its_health_and_why_it_is_not_ready() {
     stop.cancel();
     task.await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody answers any more");
+}
+
+#[tokio::test]
+async fn a_process_without_a_node_has_as_many_connections_as_the_setting_allows() {
+    let stop = CancellationToken::new();
+    let bound = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = bound.address;
+    let limits = ServingLimits { http_connections: 1, ..ServingLimits::default() };
+    let protection = Protection::none(Arc::new(|| 0)).unwrap();
+    let task = serve_health(Arc::new(Process::default()), None, protection, bound, &limits, stop.clone());
+
+    let first = TcpStream::connect(address).await.unwrap();
+    let mut second = TcpStream::connect(address).await.unwrap();
+    let mut reply = String::new();
+    second.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 503"), "{reply}");
+
+    drop((first, second));
+    stop.cancel();
+    task.await.unwrap().unwrap();
 }
