@@ -108,7 +108,7 @@ impl Log for EmbeddedLog {
         let bounds = self.store.bounds(topic.id).await?;
         let no_partition = || store::no_topic(&source.topic).with("partition", source.partition);
         let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition).ok_or_else(no_partition)?;
-        self.store.read(topic.id, source, bounds, from, max_records.max(1)).await
+        self.store.read(topic.id, source, bounds, from, max_records.max(1), (self.clock)()).await
     }
 
     fn is_trimmed(&self) -> bool {

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
+use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -42,6 +43,7 @@ const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
 /// The log in one Kafka cluster.
 pub struct KafkaLog {
     settings: Settings,
+    clock: Clock,
     cluster: Arc<Cluster>,
     appender: Appender,
     outputs: Arc<Outputs>,
@@ -54,12 +56,17 @@ impl KafkaLog {
     /// Does not connect to a broker yet. Errors: `Input` for what librdkafka refuses and for properties that our
     /// guarantees depend on.
     pub fn open(addresses: &str, properties: &BTreeMap<String, String>) -> Result<KafkaLog> {
+        Self::open_with_clock(addresses, properties, Arc::new(|| chrono::Utc::now().timestamp_micros()))
+    }
+
+    fn open_with_clock(addresses: &str, properties: &BTreeMap<String, String>, clock: Clock) -> Result<KafkaLog> {
         let settings = Settings::new(addresses, properties)?;
         let cluster = Arc::new(Cluster::new(&settings)?);
         let appender = Appender::new(settings.clone());
-        let outputs = Arc::new(Outputs::new(settings.clone()));
+        let outputs = Arc::new(Outputs::new(settings.clone(), clock.clone()));
         Ok(KafkaLog {
             settings,
+            clock,
             cluster,
             appender,
             outputs,
@@ -183,18 +190,18 @@ impl Log for KafkaLog {
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
-        let settings = self.settings.clone();
+        let (settings, clock) = (self.settings.clone(), self.clock.clone());
         let source = source.clone();
-        self.ask(move |cluster| reader::read(&settings, cluster, &source, from, max_records.max(1))).await
+        self.ask(move |cluster| reader::read(&settings, &clock, cluster, &source, from, max_records.max(1))).await
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
-        let settings = self.settings.clone();
+        let (settings, clock) = (self.settings.clone(), self.clock.clone());
         self.ask(move |cluster| {
             for topic in &subscription.topics {
                 cluster.expect_partitions(topic)?;
             }
-            consumer::start(&settings, &subscription)
+            consumer::start(&settings, clock, &subscription)
         })
         .await
     }

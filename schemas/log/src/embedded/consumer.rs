@@ -250,7 +250,7 @@ impl Worker {
                 continue;
             }
             let topic_id = self.topic_id(&source)?;
-            let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records).await;
+            let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records, (self.clock)()).await;
             let fetched = fetched.map_err(End::between_events)?;
             records += fetched.records.len();
             waiting.push(fetched);

@@ -254,7 +254,8 @@ impl Store {
         Ok(rows.into_iter().map(bounds).collect())
     }
 
-    /// Reads up to `max_records` records, starting at `from`; `bounds` are the partition's bounds a moment ago.
+    /// Reads up to `max_records` records, starting at `from`; `bounds` are the partition's bounds a moment ago, and
+    /// `fetched_at` is the present time.
     pub(super) async fn read(
         &self,
         topic_id: i64,
@@ -262,12 +263,12 @@ impl Store {
         bounds: &PartitionBounds,
         from: Offset,
         max_records: usize,
+        fetched_at: Micros,
     ) -> Result<Fetched> {
         if from < bounds.begin || from > bounds.end {
             return Err(outside(source, from, bounds.begin, bounds.end));
         }
         let mut records: Vec<Record> = Vec::new();
-        let fetched_at = chrono::Utc::now().timestamp_micros();
         let (mut position, mut bytes, mut at_end) = (from.0, 0, true);
         let rows = sqlx::query_as::<_, (i64, i64, Micros, i64, Vec<u8>)>(READ).bind(topic_id).bind(source.partition).bind(from.0);
         let mut rows = rows.fetch(&self.readers);

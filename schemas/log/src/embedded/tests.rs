@@ -207,6 +207,8 @@ async fn timestamps_never_go_back_in_a_partition() {
     }
     let times: Vec<Micros> = read_all(&log, "events", 0, 10).await.iter().map(|record| record.timestamp).collect();
     assert_eq!(times, [1000, 3000, 3000, 4000]);
+    now.store(5000, Ordering::Relaxed);
+    assert_eq!(log.read(&source("events", 0), Offset(4), 1).await.unwrap().fetched_at, 5000, "the time of the fetch");
 }
 
 #[tokio::test]

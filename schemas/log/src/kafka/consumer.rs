@@ -24,6 +24,7 @@ use super::settings::{self, Settings};
 use crate::consumer::offsets_for;
 use crate::topic::outside;
 use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition};
+use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
@@ -48,7 +49,7 @@ impl From<Error> for End {
 }
 
 /// Joins the group and starts the thread. Blocks while the client is created.
-pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<Consumer> {
+pub(super) fn start(settings: &Settings, clock: Clock, subscription: &Subscription) -> Result<Consumer> {
     let (events, receiver) = mpsc::channel(subscription.queue.max(1));
     let stop = CancellationToken::new();
     let group = ConsumerGroup {
@@ -56,6 +57,7 @@ pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<
         topics: subscription.topics.clone(),
         worker: subscription.worker.clone(),
         events,
+        clock,
         held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
         ended: Mutex::new(None),
         reasons: Reasons::default(),
@@ -130,6 +132,7 @@ pub(super) struct ConsumerGroup {
     topics: Vec<Arc<str>>,
     worker: String,
     events: mpsc::Sender<LogEvent>,
+    clock: Clock,
     held: Mutex<Assignment>,
     /// Set by a callback that cannot continue, and while the client is closed.
     ended: Mutex<Option<End>>,
@@ -232,7 +235,7 @@ impl ConsumerGroup {
         for source in sources {
             let position = positions.as_ref().and_then(|positions| position_in(positions, source));
             let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
-            fetched.fetched_at = chrono::Utc::now().timestamp_micros();
+            fetched.fetched_at = (self.clock)();
             fetched.at_end = fetched.at_end && fetched.records.is_empty() && self.is_at_end(client, &fetched);
             if !fetched.records.is_empty() || fetched.at_end {
                 self.send(LogEvent::Fetched(fetched))?;

@@ -26,6 +26,7 @@ use super::reader;
 use super::settings::{self, Settings};
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord, TopicPartition};
+use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
@@ -47,6 +48,7 @@ type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
 /// The outputs that this process has taken over.
 pub(super) struct Outputs {
     settings: Settings,
+    clock: Clock,
     taken: Mutex<HashMap<LogOutput, Arc<Taken>>>,
     /// What was read of each topic of positions: it is read once, and then what was added.
     positions: Mutex<HashMap<Arc<str>, Positions>>,
@@ -78,8 +80,8 @@ pub fn positions_topic(group: &str) -> String {
 }
 
 impl Outputs {
-    pub(super) fn new(settings: Settings) -> Outputs {
-        Outputs { settings, taken: Mutex::default(), positions: Mutex::default() }
+    pub(super) fn new(settings: Settings, clock: Clock) -> Outputs {
+        Outputs { settings, clock, taken: Mutex::default(), positions: Mutex::default() }
     }
 
     /// Blocks.
@@ -109,7 +111,7 @@ impl Outputs {
         }
         let mut from = known.read_to.max(bounds.begin);
         loop {
-            let fetched = reader::read(&self.settings, cluster, &source, from, POSITIONS_AT_ONCE)?;
+            let fetched = reader::read(&self.settings, &self.clock, cluster, &source, from, POSITIONS_AT_ONCE)?;
             let keyed = fetched.records.into_iter().filter_map(|record| Some((record.key?.to_vec(), record.value)));
             known.newest.extend(keyed.map(|(key, value)| (key, value.map(|value| value.to_vec()))));
             known.read_to = known.read_to.max(fetched.position);

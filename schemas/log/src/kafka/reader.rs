@@ -14,18 +14,26 @@ use super::record::record_of;
 use super::settings::{self, Settings};
 use crate::topic::outside;
 use crate::{Fetched, TopicPartition};
+use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, Result};
 
 /// A read that gets nothing for this long fails.
 const STALL: Duration = Duration::from_secs(30);
 
-pub(super) fn read(settings: &Settings, cluster: &Cluster, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+pub(super) fn read(
+    settings: &Settings,
+    clock: &Clock,
+    cluster: &Cluster,
+    source: &TopicPartition,
+    from: Offset,
+    max_records: usize,
+) -> Result<Fetched> {
     let partitions = cluster.expect_partitions(&source.topic)?;
     if source.partition < 0 || source.partition as u32 >= partitions {
         return Err(cluster.no_topic(&source.topic).with("partition", source.partition));
     }
-    let fetched_at = chrono::Utc::now().timestamp_micros();
+    let fetched_at = clock();
     let bounds = cluster.bounds_of(source)?;
     if from < bounds.begin || from > bounds.end {
         return Err(outside(source, from, bounds.begin, bounds.end));

@@ -18,11 +18,31 @@ fn brokers(topics: &[(&str, i32)]) -> (Brokers, Arc<KafkaLog>) {
     for (topic, partitions) in topics {
         brokers.create_topic(topic, *partitions, 1).unwrap();
     }
-    // librdkafka's broker ends a rebalance when the session timeout is nearly over.
-    let quick = [("session.timeout.ms", "2500"), ("heartbeat.interval.ms", "200")];
-    let properties = quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let log = KafkaLog::open(&brokers.bootstrap_servers(), &properties).unwrap();
+    let log = KafkaLog::open(&brokers.bootstrap_servers(), &quick()).unwrap();
     (brokers, Arc::new(log))
+}
+
+/// librdkafka's broker ends a rebalance when the session timeout is nearly over.
+fn quick() -> BTreeMap<String, String> {
+    let quick = [("session.timeout.ms", "2500"), ("heartbeat.interval.ms", "200")];
+    quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_fetched_has_the_time_of_the_clock() {
+    let (brokers, log) = brokers(&[("events", 1)]);
+    log.append("events", numbered(0, 1)).await.unwrap();
+    let log = KafkaLog::open_with_clock(&brokers.bootstrap_servers(), &quick(), Arc::new(|| 7)).unwrap();
+    assert_eq!(log.read(&source("events", 0), Offset(0), 10).await.unwrap().fetched_at, 7);
+    let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
+    match within("its partition", consumer.events.recv()).await {
+        Some(LogEvent::Assigned { start, .. }) => start.send(Ok(vec![(source("events", 0), Offset(0))])).unwrap(),
+        other => panic!("{other:?}"),
+    }
+    match within("its record", consumer.events.recv()).await {
+        Some(LogEvent::Fetched(fetched)) => assert_eq!(fetched.fetched_at, 7),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
