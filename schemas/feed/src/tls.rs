@@ -80,12 +80,15 @@ impl ClientTls {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| {
             Error::input("a worker's address has no name that a certificate can have").with("found", host).caused_by(error)
         })?;
-        let connector = TlsConnector::from(Arc::new(self.config()?));
+        let tls = self.clone();
+        let config = tokio::task::spawn_blocking(move || tls.config()).await??;
+        let connector = TlsConnector::from(Arc::new(config));
         let connected = connector.connect(name, stream).await;
         let stream = connected.map_err(|error| Error::unavailable("a connection to a worker cannot be encrypted").caused_by(error))?;
         Ok(Connection::new(stream))
     }
 
+    /// Reads the files, and so blocks.
     fn config(&self) -> Result<ClientConfig> {
         let unusable = |error: rustls::Error| Error::input("TLS cannot be set up").with("file", self.ca.display()).caused_by(error);
         let mut roots = RootCertStore::empty();
@@ -127,5 +130,38 @@ fn pem(error: rustls::pki_types::pem::Error) -> io::Error {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connection")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A pipe stands for a file that is slow to read: who opens it waits for who writes it.
+    #[tokio::test]
+    async fn other_tasks_run_while_the_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
+        assert!(Command::new("mkfifo").arg(&ca).status().unwrap().success());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+
+        let (runs, other_runs) = mpsc::channel();
+        let pipe = ca.clone();
+        let writing = std::thread::spawn(move || {
+            let has_run = other_runs.recv_timeout(Duration::from_secs(60)).is_ok();
+            std::fs::write(pipe, "no certificate").unwrap();
+            has_run
+        });
+        let tls = ClientTls { ca, identity: None };
+        let (connected, ()) = tokio::join!(tls.connect("localhost", stream), async { runs.send(()).unwrap() });
+        assert!(connected.unwrap_err().message().contains("no certificate"));
+        assert!(writing.join().unwrap(), "nothing else ran while the files were read");
     }
 }
