@@ -8,7 +8,6 @@ use pgwire::messages::data::{FieldDescription, RowDescription};
 use postgres_types::Type;
 use types::{Error, Reason, Result};
 
-
 /// Marks of the tables of `pg_catalog` (as arrow-pg reads them): an integer that is an OID, a text that is one byte.
 const OID_MARK: &str = "pg.oid_alias";
 const OID: &str = "oid";
