@@ -31,7 +31,6 @@ mod recent;
 mod replay;
 mod view_errors;
 
-pub(crate) use again::{REPLAYS, pin_of_replay};
 pub use export::{ExportSummary, export};
 pub use list::{ListedLetter, Listing, ReasonCount, list};
 pub use reason::class as reason_class;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, pins_of_runs};
+use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, pin_of_replay, pins_of_runs};
 use definitions::parse::{parse_alert, parse_sink, parse_stream};
 use event_log::{Log, TopicPartition};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +20,6 @@ use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{ErrorKind, Result};
-
-use crate::dead_letters::pin_of_replay;
 
 /// What is trimmed, and by whom.
 pub struct Trimming {

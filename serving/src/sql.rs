@@ -30,7 +30,7 @@ use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Reason, Result};
 
 use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::Meta;
@@ -285,8 +285,8 @@ struct PlannedQuery {
 
 /// Plans a query. `types` are those of its parameters that the planner may not find by itself.
 ///
-/// Errors: `Input` for a mistake; `Unavailable` for what only the served version of a view can answer, while the version
-/// before answers in its place.
+/// Errors: `Input` for a mistake; `Unavailable` for a column that the served version of a view may have, while the
+/// version before answers in its place.
 async fn plan(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
@@ -296,7 +296,7 @@ async fn plan(
 ) -> Result<PlannedQuery> {
     let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
     let (mistake, served) = match (Box::pin(plan_over(runtime, reader, read_view, text, types)).await, served) {
-        (Err(mistake), Some(served)) if mistake.kind() == ErrorKind::Input => (mistake, served),
+        (Err(mistake), Some(served)) if mistake.reason() == Some(Reason::UnknownColumn) => (mistake, served),
         (planned, _) => return planned,
     };
     match Box::pin(plan_over(runtime, reader, served, text, types)).await {

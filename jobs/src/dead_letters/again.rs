@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, Catalog, CatalogState, Commit, Expect, LeaseRecord, ReplayedDeadLetters};
+use catalog::{Add, Catalog, Commit, DEAD_LETTER_REPLAYS, Expect, LeaseRecord, ReplayedDeadLetters};
 use definitions::StreamDefinition;
 use event_log::{Log, TopicPartition};
 use types::record::Record;
@@ -19,8 +19,6 @@ use uuid::Uuid;
 use super::REPLAYED_FROM;
 use crate::installation::now;
 
-/// What the names of replays' leases begin with; the stream follows.
-pub(crate) const REPLAYS: &str = "replay/";
 const LEASE: Duration = Duration::from_secs(30);
 const RENEW_AFTER_US: Micros = 10_000_000;
 const READ_RECORDS: usize = 8_192;
@@ -38,7 +36,7 @@ impl Turn {
     ///
     /// Errors: `Conflict` if another process replays the stream.
     pub(super) async fn take(catalog: &Catalog, log: &dyn Log, stream: &StreamDefinition, owner: &str) -> Result<(Turn, usize)> {
-        let name = format!("{REPLAYS}{}", stream.name);
+        let name = format!("{DEAD_LETTER_REPLAYS}{}", stream.name);
         let ends = ends(log, stream).await?;
         let left = catalog.state().await?.leases.iter().find(|lease| lease.name == name).cloned();
         let unfinished = left.as_ref().and_then(|lease| lease.pin.clone());
@@ -97,13 +95,6 @@ impl Turn {
     pub(super) async fn give_up(self) {
         let _ = self.catalog.renew_lease(&self.lease, Duration::ZERO, now()).await;
     }
-}
-
-/// Returns where a replay of the stream's dead letters began that is under way, or that died: its lease may have
-/// expired. The next one reads the log from there.
-pub(crate) fn pin_of_replay<'s>(state: &'s CatalogState, stream: &str) -> Option<&'s Vector> {
-    let lease = state.leases.iter().find(|lease| lease.name.strip_prefix(REPLAYS) == Some(stream));
-    lease.and_then(|lease| lease.pin.as_ref())
 }
 
 async fn ends(log: &dyn Log, stream: &StreamDefinition) -> Result<Vector> {

@@ -18,7 +18,10 @@ pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
-pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, pins_of_runs, publish_commit, run_lease, skipped_commit};
+pub use publish::{
+    DEAD_LETTER_REPLAYS, SnapshotFiles, abandoned, dropped_commit, failure_commit, pin_of_replay, pins_of_runs, publish_commit, run_lease,
+    skipped_commit,
+};
 pub use reads::StreamsRead;
 pub use redecode::{RedecodedFile, RedecodedStream, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};

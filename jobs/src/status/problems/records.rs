@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use catalog::DEAD_LETTER_REPLAYS;
 use types::tiles::Micros;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
-use crate::dead_letters::REPLAYS;
 
 /// Checkpoints this recent show the current state.
 pub(in crate::status) const RECENT_US: Micros = 3_600_000_000;
@@ -53,7 +53,7 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
 
 fn unfinished_replays(facts: &Facts) -> Vec<Problem> {
     let ended = facts.state.leases.iter().filter(|lease| lease.expires_at <= facts.now);
-    let streams = ended.filter_map(|lease| lease.name.strip_prefix(REPLAYS));
+    let streams = ended.filter_map(|lease| lease.name.strip_prefix(DEAD_LETTER_REPLAYS));
     let problem = |stream: &str| Problem {
         fault: Fault::ReplayUnfinished,
         severity: Severity::Warning,

@@ -89,7 +89,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn of(fake: &Fake) -> Asking {
+    fn begin(fake: &Fake) -> Asking {
         Asking { issuer: fake.issuer(), begun: Instant::now() }
     }
 
@@ -106,7 +106,7 @@ fn seconds(seconds: u64) -> Duration {
 async fn keys_are_read_once_and_again_for_a_new_one_with_a_limit() {
     let fake = Fake::start().await;
     fake.has(&["one"]);
-    let asking = Asking::of(&fake);
+    let asking = Asking::begin(&fake);
     assert_eq!(&*asking.principal(&fake.token("one"), seconds(0)).await.unwrap().name, "oidc:ann");
     assert!(asking.principal(&fake.token("one"), seconds(1)).await.is_ok());
     assert_eq!(fake.asked(), 1);
@@ -138,7 +138,7 @@ async fn keys_are_read_once_and_again_for_a_new_one_with_a_limit() {
 async fn keys_that_were_not_asked_for_again_for_long_are_before_they_count() {
     let fake = Fake::start().await;
     fake.has(&["one"]);
-    let asking = Asking::of(&fake);
+    let asking = Asking::begin(&fake);
     assert!(asking.principal(&fake.token("one"), seconds(0)).await.is_ok());
     fake.has(&["two"]);
     assert!(asking.principal(&fake.token("one"), KEYS_LAST_UNASKED).await.is_err());
@@ -149,7 +149,7 @@ async fn keys_that_were_not_asked_for_again_for_long_are_before_they_count() {
 async fn while_the_issuer_hangs_who_has_a_known_key_does_not_wait() {
     let fake = Fake::start().await;
     fake.has(&["one"]);
-    let asking = Asking::of(&fake);
+    let asking = Asking::begin(&fake);
     let token = fake.token("one");
     assert!(asking.principal(&token, seconds(0)).await.is_ok());
     fake.is_silent.store(true, Ordering::SeqCst);
@@ -164,7 +164,7 @@ async fn while_the_issuer_hangs_who_has_a_known_key_does_not_wait() {
 #[tokio::test]
 async fn without_any_key_it_is_unavailable_and_with_some_they_stay() {
     let fake = Fake::start().await;
-    let asking = Asking::of(&fake);
+    let asking = Asking::begin(&fake);
     // It has none that can be used.
     assert_eq!(asking.principal(&fake.token("one"), seconds(0)).await.unwrap_err().kind(), ErrorKind::Unavailable);
     fake.has(&["one"]);

@@ -15,6 +15,9 @@ const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
 /// What the names of runs' leases begin with.
 const RUNS: &str = "run/";
 
+/// What the names of the leases of dead letters' replays begin with. The stream follows.
+pub const DEAD_LETTER_REPLAYS: &str = "replay/";
+
 /// Returns the error for a cut that would move back in a partition.
 pub(crate) fn cut_conflict(view: &str, version: u32, cut: &Behind) -> Error {
     Error::conflict("the cut is before the published snapshot's")
@@ -65,6 +68,13 @@ pub fn run_lease(view: &str, version: u32) -> String {
 pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &Vector> {
     let leases = state.leases.iter().filter(move |lease| lease.name.starts_with(RUNS) && lease.expires_at > now);
     leases.filter_map(|lease| lease.pin.as_ref())
+}
+
+/// Returns where a replay of the stream's dead letters began that is under way, or that died: its lease may have
+/// expired. The next one reads the log from there.
+pub fn pin_of_replay<'s>(state: &'s CatalogState, stream: &str) -> Option<&'s Vector> {
+    let lease = state.leases.iter().find(|lease| lease.name.strip_prefix(DEAD_LETTER_REPLAYS) == Some(stream));
+    lease.and_then(|lease| lease.pin.as_ref())
 }
 
 /// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it. The one that

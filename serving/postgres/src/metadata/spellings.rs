@@ -100,8 +100,8 @@ pub(super) fn placeholders(sql: &str) -> BTreeSet<String> {
     tokens(sql).unwrap_or_default().into_iter().filter_map(placeholder).collect()
 }
 
-/// The parameters that a text casts to OIDs, `$1::oid`, `$1::oid[]` and `CAST($1 AS oid)`, with the types that they have
-/// for clients. To DataFusion they are integers.
+/// The parameters that a text casts to OIDs, `$1::oid`, `$1::oid[]` and `CAST($1 AS oid)`, with the types that they
+/// have for clients. To DataFusion they are integers.
 pub(crate) fn oid_params(sql: &str) -> BTreeMap<usize, Type> {
     let words = words(tokens(sql).unwrap_or_default());
     let param = |at: usize| {

@@ -136,7 +136,7 @@ async fn what_only_the_new_version_can_answer_is_to_be_asked_again() {
     let of_new = error_of("SELECT most_1h FROM velocity").await;
     assert_eq!(of_new.kind(), ErrorKind::Unavailable, "{of_new}");
     assert!(of_new.message().contains("most_1h"), "{of_new}");
-    let of_none = error_of("SELECT least_1h FROM velocity").await;
+    let of_none = error_of("SELECT no_function(n_1h) FROM velocity").await;
     assert_eq!(of_none.kind(), ErrorKind::Input, "{of_none}");
 }
 
