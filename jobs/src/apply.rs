@@ -168,9 +168,9 @@ fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<
 
 /// Refuses a change that would leave a live sink or alert without a parameter that it uses.
 fn refuse_used_parameters(after: &CatalogState, records: &[DefinitionRecord]) -> Result<()> {
-    let dropped = records
-        .iter()
-        .filter(|record| record.kind == DefinitionKind::Parameter && after.active(DefinitionKind::Parameter, &record.name).is_none());
+    let dropped = records.iter().filter(|record| {
+        record.kind == DefinitionKind::Parameter && after.served_or_building(DefinitionKind::Parameter, &record.name).is_none()
+    });
     for parameter in dropped {
         for kind in [DefinitionKind::Sink, DefinitionKind::Alert] {
             let uses = |output: &&DefinitionRecord| {

@@ -301,7 +301,7 @@ impl Installation {
     /// Returns a live stream by its name.
     pub async fn stream(&self, name: &str) -> Result<Arc<StreamDefinition>> {
         let state = self.catalog.state().await?;
-        let Some(record) = state.active(DefinitionKind::Stream, name) else {
+        let Some(record) = state.served_or_building(DefinitionKind::Stream, name) else {
             let known: Vec<&str> = state.live(DefinitionKind::Stream).map(|record| &*record.name).collect();
             let expected = if known.is_empty() { "`basestream apply` first".to_owned() } else { known.join(", ") };
             return Err(Error::not_found(format!("there is no stream \"{name}\" in the catalog")).with("expected", expected));

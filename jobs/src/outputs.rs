@@ -40,7 +40,7 @@ pub(crate) fn live_alert(state: &CatalogState, name: &str) -> Result<AlertDefini
 
 /// The text of a live definition.
 fn live<'s>(state: &'s CatalogState, kind: DefinitionKind, name: &str) -> Result<&'s str> {
-    if let Some(record) = state.active(kind, name) {
+    if let Some(record) = state.served_or_building(kind, name) {
         return Ok(&record.sql);
     }
     Err(not_defined(kind, name, live_names(state)))

@@ -156,7 +156,7 @@ async fn logs_of(installation: &Installation, state: &CatalogState, damaged: &[D
 }
 
 async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<str>) -> Result<LogFacts> {
-    let Some(record) = state.active(DefinitionKind::Stream, stream) else {
+    let Some(record) = state.served_or_building(DefinitionKind::Stream, stream) else {
         return Ok(LogFacts::Unknown(format!("the stream {stream} is no longer defined")));
     };
     let topic = parse::parse_stream(&record.sql)?.topic;

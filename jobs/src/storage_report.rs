@@ -212,7 +212,8 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
 
 /// The bytes of the published snapshots of served versions.
 fn served_bytes(state: &CatalogState) -> i64 {
-    let is_served = |view: &str, version| state.active(DefinitionKind::View, view).is_some_and(|record| record.version == version);
+    let is_served =
+        |view: &str, version| state.served_or_building(DefinitionKind::View, view).is_some_and(|record| record.version == version);
     snapshot_bytes(state, is_served)
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn from_environment() -> Option<String> {
 
 /// A token limited to a name that no definition has would allow nothing.
 fn check_known(state: &CatalogState, kind: DefinitionKind, names: &[String]) -> Result<()> {
-    let Some(unknown) = names.iter().find(|name| state.active(kind, name).is_none()) else { return Ok(()) };
+    let Some(unknown) = names.iter().find(|name| state.served_or_building(kind, name).is_none()) else { return Ok(()) };
     let what = if kind == DefinitionKind::View { "view" } else { "stream" };
     let known: Vec<&str> = state.live(kind).map(|record| &*record.name).collect();
     let expected = if known.is_empty() { "`basestream apply` first".to_owned() } else { format!("one of {}", known.join(", ")) };

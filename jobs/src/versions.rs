@@ -209,7 +209,7 @@ pub(crate) fn records_of_view<'s>(state: &'s CatalogState, view: &str) -> Result
 pub(crate) fn version_of<'s>(state: &'s CatalogState, name: &VersionName) -> Result<&'s DefinitionRecord> {
     let records = records_of_view(state, &name.view)?;
     match name.version {
-        None => state.active(DefinitionKind::View, &name.view).ok_or_else(|| dropped_view(&name.view, &records)),
+        None => state.served_or_building(DefinitionKind::View, &name.view).ok_or_else(|| dropped_view(&name.view, &records)),
         Some(version) => records.iter().copied().find(|record| record.version == version).ok_or_else(|| {
             let known: Vec<String> = records.iter().map(|record| record.version.to_string()).collect();
             Error::not_found(format!("the view \"{}\" has no version {version}: expected one of {}", name.view, known.join(", ")))

@@ -88,7 +88,7 @@ impl Decider {
     }
 
     /// Returns how many ids are kept.
-    pub fn ids(&self) -> usize {
+    pub fn id_count(&self) -> usize {
         self.ids.len()
     }
 }

@@ -75,8 +75,8 @@ impl WorkerProgress {
     }
 
     /// Takes note of the sinks that cannot be planned.
-    pub(crate) fn plan(&self, registry: &Registry) {
-        self.lock_stalls().plan(registry, Instant::now());
+    pub(crate) fn note_unplanned(&self, registry: &Registry) {
+        self.lock_stalls().note_unplanned(registry, Instant::now());
     }
 
     /// Returns the streams that are not read at the moment.

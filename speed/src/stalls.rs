@@ -62,7 +62,7 @@ impl Stalls {
     }
 
     /// Takes note of the sinks that cannot be planned. One that is paused holds nothing up.
-    pub(crate) fn plan(&mut self, registry: &Registry, now: Instant) {
+    pub(crate) fn note_unplanned(&mut self, registry: &Registry, now: Instant) {
         let is_paused = |name: &Arc<str>| registry.sinks.iter().any(|sink| sink.name == *name && sink.paused_since.is_some());
         self.failing.retain(|_, failing| !is_paused(&failing.stall.sink));
         let mut known = std::mem::take(&mut self.unplanned);

@@ -93,7 +93,7 @@ impl Speed {
     async fn join<'a>(&'a self, session: &'a SessionContext, stop: &CancellationToken) -> Result<Option<(Worker<'a>, Consumer)>> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
-        self.progress.plan(&registry);
+        self.progress.note_unplanned(&registry);
         let left_out = self.progress.left_out();
         let read = registry.streams.iter().filter(|(name, _)| !left_out.contains(*name));
         let mut topics: Vec<Arc<str>> = read.map(|(_, stream)| stream.definition.topic.clone()).collect();

@@ -352,8 +352,8 @@ fn plan_parameter(state: &CatalogState, parameter: &ParameterDefinition) -> Chan
     let kind = DefinitionKind::Parameter;
     let change = plan_at_once(state, kind, &parameter.name, &parameter.sql);
     let last = state.parameters.iter().find(|record| record.parameter == parameter.name);
-    let in_effect = last.filter(|_| state.active(kind, &parameter.name).is_some());
-    let begins_otherwise = state.active(kind, &parameter.name).is_none_or(|before| match parse::parse_parameter(&before.sql) {
+    let in_effect = last.filter(|_| state.served_or_building(kind, &parameter.name).is_some());
+    let begins_otherwise = state.served_or_building(kind, &parameter.name).is_none_or(|before| match parse::parse_parameter(&before.sql) {
         Ok(before) => (before.value_type, &before.value) != (parameter.value_type, &parameter.value),
         Err(_) => true,
     });

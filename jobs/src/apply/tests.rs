@@ -278,7 +278,7 @@ fn a_changed_staging_view_changes_the_views_that_build_on_it() {
     let names: BTreeSet<Arc<str>> = [Arc::from("big")].into();
     let changes = plan_changes(&CatalogState::default(), &files, &names);
     let state = with_records(&CatalogState::default(), &records_of(&CatalogState::default(), &changes, false, 7));
-    let stored = &state.active(DefinitionKind::View, "bigs").unwrap().sql;
+    let stored = &state.served_or_building(DefinitionKind::View, "bigs").unwrap().sql;
     assert!(stored.contains("WITH big AS (\nSELECT device, ts FROM pay WHERE amount > 100\n)"), "{stored}");
     let changed = definitions(&[STREAM, &staging.replace("100", "200"), view]);
     let changes = plan_changes(&state, &changed, &names);

@@ -100,7 +100,8 @@ async fn open(context: &Context, args: OpenArgs) -> Result<Done> {
     let alert: Option<Arc<str>> = args.alert.map(|name| live_alert(&state, &name).map(|alert| alert.name)).transpose()?;
     let mut open = installation.catalog.open_alerts(alert.as_deref(), None, args.limit).await?;
     // What is left of versions that were replaced is removed a while later.
-    let is_live = |open: &OpenAlert| state.active(DefinitionKind::Alert, &open.alert).is_some_and(|live| live.version == open.version);
+    let is_live =
+        |open: &OpenAlert| state.served_or_building(DefinitionKind::Alert, &open.alert).is_some_and(|live| live.version == open.version);
     open.retain(is_live);
     let keys = |open: &OpenAlert| serde_json::from_str::<serde_json::Value>(&open.keys).unwrap_or_default();
     let value: Vec<_> = open

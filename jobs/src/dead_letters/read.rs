@@ -23,7 +23,7 @@ pub(super) fn files_of<'s>(state: &'s CatalogState, stream: Option<&str>) -> Res
     let dead = state.readable(FileKind::DeadLetters);
     let mut files: Vec<&FileRecord> = dead.filter(of_stream).collect();
     files.sort_by_key(|file| (file.checkpoint, file.subject.clone()));
-    if let Some(name) = stream.filter(|name| files.is_empty() && state.active(DefinitionKind::Stream, name).is_none()) {
+    if let Some(name) = stream.filter(|name| files.is_empty() && state.served_or_building(DefinitionKind::Stream, name).is_none()) {
         let known: Vec<&str> = state.live(DefinitionKind::Stream).map(|record| &*record.name).collect();
         let expected = if known.is_empty() { "`basestream apply` first".to_owned() } else { known.join(", ") };
         return Err(Error::not_found(format!("there is no stream \"{name}\" in the catalog")).with("expected", expected));

@@ -159,12 +159,12 @@ fn views_are_not_paused(known: &[&str]) -> String {
 /// this name, of the live sinks and alerts.
 fn live<'s>(state: &'s CatalogState, name: &str, of_view: impl Fn(&[&str]) -> String) -> Result<&'s DefinitionRecord> {
     let kinds = [DefinitionKind::Sink, DefinitionKind::Alert];
-    if let Some(record) = kinds.into_iter().find_map(|kind| state.active(kind, name)) {
+    if let Some(record) = kinds.into_iter().find_map(|kind| state.served_or_building(kind, name)) {
         return Ok(record);
     }
     let known: Vec<&str> = kinds.into_iter().flat_map(|kind| state.live(kind)).map(|record| &*record.name).collect();
     let others = DefinitionKind::ALL.into_iter().filter(|kind| !kinds.contains(kind));
-    if let Some(record) = others.filter_map(|kind| state.active(kind, name)).next() {
+    if let Some(record) = others.filter_map(|kind| state.served_or_building(kind, name)).next() {
         let kind = record.kind.word();
         let message = format!("\"{name}\" is a {kind}: expected a sink or an alert");
         let error = Error::not_found(message);

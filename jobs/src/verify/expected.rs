@@ -53,7 +53,7 @@ struct Archive {
 impl Expected {
     /// Reads the definitions of the served version of `view`.
     pub fn new(verifier: &Verifier, state: &CatalogState, view: &str) -> Result<Expected> {
-        let record = state.active(DefinitionKind::View, view).ok_or_else(|| no_view(view, live_names(state)))?;
+        let record = state.served_or_building(DefinitionKind::View, view).ok_or_else(|| no_view(view, live_names(state)))?;
         Self::of_version(verifier, state, record)
     }
 
@@ -177,7 +177,9 @@ fn about(question: &Plain, error: datafusion::error::DataFusionError) -> Error {
 
 fn definitions(state: &CatalogState) -> Result<Definitions> {
     let named = |kind| {
-        state.live(kind).filter(move |record| state.active(kind, &record.name).is_some_and(|active| active.version == record.version))
+        state
+            .live(kind)
+            .filter(move |record| state.served_or_building(kind, &record.name).is_some_and(|active| active.version == record.version))
     };
     Ok(Definitions {
         streams: named(DefinitionKind::Stream).map(|record| parse::parse_stream(&record.sql)).collect::<Result<_>>()?,

@@ -91,7 +91,8 @@ async fn verify_pinned(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>])
     let state = verifier.catalog.state().await?;
     let mut reports = Vec::new();
     for record in state.live(DefinitionKind::Stream) {
-        let is_active = state.active(DefinitionKind::Stream, &record.name).is_some_and(|active| active.version == record.version);
+        let is_active =
+            state.served_or_building(DefinitionKind::Stream, &record.name).is_some_and(|active| active.version == record.version);
         if !is_active || !(streams.is_empty() || streams.contains(&record.name)) {
             continue;
         }

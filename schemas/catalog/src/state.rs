@@ -50,7 +50,7 @@ impl CatalogState {
     }
 
     /// Returns the version of a definition that is served (or, before there is one, the version being built).
-    pub fn active(&self, kind: DefinitionKind, name: &str) -> Option<&DefinitionRecord> {
+    pub fn served_or_building(&self, kind: DefinitionKind, name: &str) -> Option<&DefinitionRecord> {
         let of_name = || self.definitions.iter().filter(|d| d.kind == kind && &*d.name == name);
         of_name()
             .find(|d| d.status == DefinitionStatus::Active)
@@ -70,7 +70,7 @@ impl CatalogState {
 
     /// Returns the live parameters with the versions of their values, for a commit that was decided on them.
     pub fn parameter_versions(&self) -> Vec<(Arc<str>, u32)> {
-        let live = self.parameters.iter().filter(|value| self.active(DefinitionKind::Parameter, &value.parameter).is_some());
+        let live = self.parameters.iter().filter(|value| self.served_or_building(DefinitionKind::Parameter, &value.parameter).is_some());
         live.map(|value| (value.parameter.clone(), value.version)).collect()
     }
 

@@ -100,7 +100,7 @@ pub fn listed(state: &CatalogState) -> Result<Vec<ListedParameter>> {
     let used = used.collect::<Result<Vec<_>>>()?;
     let mut listed = Vec::new();
     for in_effect in &state.parameters {
-        let Some(live) = state.active(DefinitionKind::Parameter, &in_effect.parameter) else { continue };
+        let Some(live) = state.served_or_building(DefinitionKind::Parameter, &in_effect.parameter) else { continue };
         let uses = used.iter().filter(|(_, names)| names.contains(&*in_effect.parameter));
         listed.push(ListedParameter {
             definition: parse::parse_parameter(&live.sql)?,

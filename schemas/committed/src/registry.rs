@@ -335,7 +335,7 @@ fn parameters_of<'s>(state: &'s CatalogState) -> Result<Parameters> {
             Err(error) => Err(Error::corrupt(format!("the catalog's value of a parameter is not of its type: {}", error.message()))),
         }
     };
-    let live = |of: &'s ParameterRecord| Some((of, state.active(DefinitionKind::Parameter, &of.parameter)?));
+    let live = |of: &'s ParameterRecord| Some((of, state.served_or_building(DefinitionKind::Parameter, &of.parameter)?));
     state.parameters.iter().filter_map(live).map(value).collect()
 }
 

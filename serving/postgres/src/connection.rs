@@ -153,7 +153,8 @@ impl Connection {
         if let Some(message) = self.socket.message_at_hand() {
             return Ok(message);
         }
-        self.socket.flush_if_asked().await?;
+        // Before the client is waited for, nothing is kept from it.
+        self.socket.flush().await?;
         let has_suspended_portal = self.portals.values().any(|portal| portal.progress.has_begun());
         let limit = self.session.idle_timeout(has_suspended_portal);
         let next = timeout(limit.unwrap_or(Duration::MAX), self.socket.message());

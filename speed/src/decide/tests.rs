@@ -125,5 +125,5 @@ fn remembered_ids_are_bounded_by_the_window() {
         assert!(matches!(decider.decide(&decoder, &record).unwrap(), Decision::Accept(_)));
     }
     // They leave a quarter of the window at a time.
-    assert!(decider.ids() <= 1_252, "{}", decider.ids());
+    assert!(decider.id_count() <= 1_252, "{}", decider.id_count());
 }

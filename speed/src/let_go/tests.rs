@@ -49,7 +49,7 @@ async fn a_partition_continues_with_its_ids_only_where_it_was_let_go() {
     let id = PartitionId::new("s", 3);
     let taken = |at: &Committed, known: Option<PartitionRecord>| {
         let_go(&ids);
-        ids.take_back(&id, at, known.as_ref()).map(|decider| decider.ids())
+        ids.take_back(&id, at, known.as_ref()).map(|decider| decider.id_count())
     };
     assert_eq!(taken(&committed(), Some(known())), Some(1));
     let elsewhere = [

@@ -77,7 +77,7 @@ async fn a_sink_that_is_paused_holds_nothing_up() {
         assert!(registry.sinks[0].plan.is_err());
         stalls.failed(stall("s"), now);
         stalls.failed(stall("s"), now);
-        stalls.plan(&registry, now);
+        stalls.note_unplanned(&registry, now);
         assert_eq!(left_out(&stalls, now), held);
         assert_eq!(stalls.outage(now).is_some(), !held.is_empty());
     }

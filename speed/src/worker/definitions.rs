@@ -54,7 +54,7 @@ impl Worker<'_> {
             return Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream));
         }
         let registry = Registry::load(&state, &self.speed.functions).await?;
-        self.speed.progress.plan(&registry);
+        self.speed.progress.note_unplanned(&registry);
         if streams_of(&registry) != streams_of(&self.registry) || self.speed.progress.left_out() != self.left_out {
             // Uncommitted work keeps its decoding and goes to the views as they were: the next subscription has the new
             // ones.
@@ -78,7 +78,7 @@ impl Worker<'_> {
     pub(super) async fn follow_parameters(&mut self, state: &CatalogState) -> Result<()> {
         if self.registry.is_stale(state) && !self.registry.has_other_definitions(state) {
             self.registry = self.registry.following(state, &self.speed.functions).await?;
-            self.speed.progress.plan(&self.registry);
+            self.speed.progress.note_unplanned(&self.registry);
         }
         Ok(())
     }

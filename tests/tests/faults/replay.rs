@@ -90,7 +90,7 @@ impl Site {
                 rolled_back: false,
             })
         };
-        let before = self.harness.catalog.state().await.unwrap().active(kind, name).unwrap().clone();
+        let before = self.harness.catalog.state().await.unwrap().served_or_building(kind, name).unwrap().clone();
         let add = vec![
             Add::Definition(DefinitionRecord { status: DefinitionStatus::Retired, ..before }),
             of(version, sql, DefinitionStatus::Active),
@@ -231,7 +231,7 @@ async fn a_log_that_is_not_what_was_committed_is_refused_and_nothing_changes() {
     let before = site.manifest("counts").await;
     // As if other settings had decided the records: without the window, a repeated id is an event.
     let state = site.harness.catalog.state().await.unwrap();
-    let record = state.active(Stream, "s").unwrap();
+    let record = state.served_or_building(Stream, "s").unwrap();
     let sql = STREAM.replace("dedup_within = '10d'", "dedup_within = '1ms'");
     let changed = DefinitionRecord { sql, ..record.clone() };
     let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(changed)], ..Commit::default() };

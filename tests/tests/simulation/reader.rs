@@ -248,7 +248,7 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Positions>>) -> Res
             present = Read::new(&Arc::new(load(ctx, None).await?), fresh);
         }
         let (loaded, own) = (&present.loaded, &present.chain);
-        let Some(served) = loaded.state.active(DefinitionKind::View, name) else {
+        let Some(served) = loaded.state.served_or_building(DefinitionKind::View, name) else {
             if loaded.state.definitions.iter().any(|record| &*record.name == name) {
                 ctx.sim.violated(format!("no version of {name} is served"));
             }

@@ -144,7 +144,7 @@ impl Worker {
     }
 
     async fn step(&mut self) -> Result<(), End> {
-        self.renewing.is_active();
+        self.renewing.note_progress();
         match self.looked {
             None => self.share().await?,
             looked if is_due(looked, LOOK_EVERY) => self.share_if_changed().await?,
@@ -299,7 +299,7 @@ impl Worker {
 
     /// Waits for the worker.
     async fn wait_for<F: Future>(&mut self, waited_for: F) -> F::Output {
-        self.renewing.is_active();
+        self.renewing.note_progress();
         let mut waited_for = pin!(waited_for);
         if let Ok(output) = tokio::time::timeout(MAX_STALL, &mut waited_for).await {
             return output;

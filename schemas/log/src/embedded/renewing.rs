@@ -48,7 +48,7 @@ impl Renewing {
     }
 
     /// The consumer makes progress.
-    pub(super) fn is_active(&self) {
+    pub(super) fn note_progress(&self) {
         lock(&self.shared).active = Instant::now();
     }
 

@@ -104,11 +104,6 @@ impl Socket {
         Ok(())
     }
 
-    /// Before the client is waited for, nothing is kept from it.
-    pub(super) async fn flush_if_asked(&mut self) -> Result<(), Gone> {
-        self.flush().await
-    }
-
     pub(super) async fn close(mut self) {
         let _ = timeout(CLOSE_TIME, self.stream.shutdown()).await;
     }

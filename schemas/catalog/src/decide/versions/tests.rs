@@ -109,7 +109,7 @@ proptest! {
         let keep_old = if keeps { KEEP } else { Duration::ZERO };
         let (mut state, mut now) = (state(&[Active]), 0);
         for act in acts {
-            let served = state.active(DefinitionKind::View, "v").unwrap().version;
+            let served = state.served_or_building(DefinitionKind::View, "v").unwrap().version;
             match act {
                 Act::Build => {
                     let version = state.definitions.len() as u32 + 1;
@@ -126,7 +126,7 @@ proptest! {
                     let Some(before) = version_before(&state, "v").map(|record| record.version) else { continue };
                     let records = serve_version(&state, "v", before, keep_old, now).unwrap();
                     apply(&mut state, records);
-                    prop_assert_eq!(state.active(DefinitionKind::View, "v").unwrap().version, before);
+                    prop_assert_eq!(state.served_or_building(DefinitionKind::View, "v").unwrap().version, before);
                 }
                 Act::Wait(time) => now += time,
                 // The command refuses to drop the served version alone.

@@ -275,7 +275,7 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCa
     add_redecoded(&mut switch, &test.catalog.state().await.unwrap(), &redecoded);
     test.catalog.commit(switch.clone()).await.unwrap();
     let state = test.catalog.state().await.unwrap();
-    assert_eq!(state.active(DefinitionKind::Stream, "s").unwrap().version, 2);
+    assert_eq!(state.served_or_building(DefinitionKind::Stream, "s").unwrap().version, 2);
     assert_eq!(state.files.get("old").map(|file| (file.kind, file.run)), Some((FileKind::Superseded, Some(switch.id))));
     assert_eq!(state.files.get("new").map(|file| file.kind), before.files.get("old").map(|file| file.kind));
     test.catalog.commit(decoded_by(2)).await.unwrap();
