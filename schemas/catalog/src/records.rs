@@ -259,7 +259,8 @@ impl Comparison {
     }
 }
 
-/// A named right that expires: a view's run, a partition of the embedded log, a serving node's pin.
+/// A named right that expires: a view's run, an alert's runner, a compaction, a replay of dead letters, or a pin of a
+/// serving node, a command or a takeover. The embedded log keeps the leases of its partitions in a table of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRecord {
     pub name: String,
