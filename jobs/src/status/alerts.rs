@@ -87,7 +87,7 @@ impl AlertFacts {
             open: self.open,
             transitions: self.transitions,
             run_by: self.run_by.clone(),
-            looked_at: running.and_then(|runner| runner.looked_at).map(format_timestamp),
+            looked_at: running.and_then(|runner| runner.evaluated_at).map(format_timestamp),
             at: running.and_then(|runner| runner.at).map(format_timestamp),
             waits: running.and_then(|runner| runner.waits.clone()),
         }

@@ -145,7 +145,7 @@ impl HeldLease {
         let Some(lease) = leases.catalog.acquire_lease(&name, &leases.owner, leases.ttl, now, None).await? else { return Ok(None) };
         let held = HeldLease { leases: leases.clone(), name: name.clone(), epoch: lease.epoch };
         let (alert, owner) = (alert.clone(), leases.owner.clone());
-        let runner = AlertRunner { alert, version: *version, owner, looked_at: None, at, waits: None };
+        let runner = AlertRunner { alert, version: *version, owner, evaluated_at: None, at, waits: None };
         leases.known().held.insert(name, LeaseEntry { lease, at: now, moved: now, runner, has_news: true });
         Ok(Some((held, at)))
     }
@@ -169,8 +169,8 @@ impl HeldLease {
     pub(crate) fn note_evaluated(&self, at: Micros) {
         let now = (self.leases.clock)();
         self.update(|held| {
-            held.has_news |= held.runner.waits.is_some() || held.runner.looked_at.is_none();
-            (held.runner.looked_at, held.runner.at, held.runner.waits) = (Some(now), Some(at), None);
+            held.has_news |= held.runner.waits.is_some() || held.runner.evaluated_at.is_none();
+            (held.runner.evaluated_at, held.runner.at, held.runner.waits) = (Some(now), Some(at), None);
         });
     }
 
@@ -179,7 +179,7 @@ impl HeldLease {
         let now = (self.leases.clock)();
         let known = self.leases.known();
         let held = known.held.get(&self.name).filter(|held| held.lease.epoch == self.epoch)?;
-        Some(AlertRunner { looked_at: Some(now), at: Some(at), waits: None, ..held.runner.clone() })
+        Some(AlertRunner { evaluated_at: Some(now), at: Some(at), waits: None, ..held.runner.clone() })
     }
 
     /// Notes why the alert is not evaluated. Returns whether that is news.

@@ -17,7 +17,7 @@ use crate::outbox::put_out_left;
 use crate::{Alerts, runner};
 
 /// How often the live alerts are compared with those that run.
-const LOOK: Duration = Duration::from_millis(250);
+const COMPARE: Duration = Duration::from_millis(250);
 /// How often what is left of dropped versions is looked for.
 const CLEAN: Duration = Duration::from_secs(30);
 /// Rows that one commit deletes.
@@ -49,7 +49,7 @@ impl Alerts {
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(COMPARE) => {}
             }
         }
         for (_, (_, task)) in running {
@@ -74,7 +74,7 @@ impl Alerts {
     async fn clean(&self) {
         loop {
             if self.node.loaded().is_none() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(COMPARE).await;
                 continue;
             }
             if let Err(error) = self.remove_dropped().await {

@@ -314,7 +314,7 @@ async fn events_that_nobody_has_read_yet_are_no_silence() {
     append(&harness, &[(0, 1)]).await;
     harness.commit_at_once("w0", &[("s", "in")]).await.unwrap();
     // The alert is run, and no worker reads: the key goes on, unseen, for longer than its silence may last. Nothing
-    // looks at it before the first of these events is there.
+    // evaluates it before the first of these events is there.
     append(&harness, &[(0, 1)]).await;
     let runs_alone = Process::start(&harness, "alone", false, &failed).await;
     let mut last = now();
@@ -359,8 +359,8 @@ async fn events_of_a_partition_that_was_never_committed_are_no_silence() {
     };
     append(&read).await;
     harness.commit_at_once("w0", &[("s", "in")]).await.unwrap();
-    // A worker elsewhere goes on with the first partition, and none reads the other one. Nothing looks at the key
-    // before the first event there.
+    // A worker elsewhere goes on with the first partition, and none reads the other one. Nothing evaluates the
+    // key before the first event there.
     append(&unread).await;
     let runs_alone = Process::start(&harness, "alone", false, &failed).await;
     let mut last = now();
@@ -435,7 +435,7 @@ async fn an_alert_that_is_paused_puts_nothing_out_and_looks_at_all_keys_when_it_
     let (kind, name) = (DefinitionKind::Alert, Arc::from("much"));
     let pause = Add::Pause(PauseRecord { kind, name, since: now() });
     harness.catalog.commit(Commit { add: vec![pause], ..Commit::default() }).await.unwrap();
-    // The process looks at no event after this.
+    // The process evaluates no event after this.
     let is_paused = async || process.reads.loaded().unwrap().registry.alerts.iter().all(|alert| alert.paused_since.is_some());
     until("the pause to be known", is_paused).await;
     append(&harness, &[(0, -1), (1, 3), (2, 3), (2, -1)]).await;
@@ -516,7 +516,7 @@ async fn an_alert_whose_log_was_replaced_says_so_and_puts_nothing_out() {
     append(&harness, &[(0, 3), (1, 3)]).await;
     until("the records", async || put_out(&harness, "much").await.len() == 2).await;
     let runners = async || harness.catalog.alert_runners().await.unwrap();
-    until("the runner to say that it looked", async || runners().await.last().is_some_and(|runner| runner.looked_at.is_some())).await;
+    until("the runner to say that it evaluated", async || runners().await.last().is_some_and(|runner| runner.evaluated_at.is_some())).await;
     let runner = async || runners().await.pop().unwrap();
     assert_eq!(runner().await.waits, None);
     process.finish().await;

@@ -67,7 +67,7 @@ struct Runner<'c> {
     /// Under which it appends to the output.
     owner: u64,
     next_seq: i64,
-    /// What was put out was made from here: it looks at no position before.
+    /// What was put out was made from here: it evaluates at no position before.
     from: Vector,
     at: Micros,
     last: Option<Vector>,

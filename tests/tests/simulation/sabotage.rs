@@ -35,7 +35,7 @@ pub enum Sabotage {
     NewestIsNotKept,
     /// A process that takes an alert over puts out what the catalog does not know to be in the topic.
     LogIsNotAsked,
-    /// It looks at positions before the one from which the last transitions were made.
+    /// It evaluates at positions before the one from which the last transitions were made.
     AlertGoesBack,
     /// Transitions are noted as being in the topic before they are put out.
     NotedBeforePutOut,

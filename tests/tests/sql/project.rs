@@ -6,7 +6,7 @@
 //! | `APPEND TO stream`, then a record a line | appends to the log, and waits until the speed layer has read it: fresh, not checkpointed |
 //! | `CHECKPOINT` | has the speed layer commit what it read |
 //! | `RUN BATCH view` | recomputes the view from the archive and publishes its snapshot |
-//! | `RUN ALERTS` | looks at each alert once, and puts out what began or ceased |
+//! | `RUN ALERTS` | evaluates each alert once, and puts out what began or ceased |
 //! | `SET clock = '..'` | moves the clock forward; it begins at 2026-03-02T12:00:00Z |
 //! | `LOOKUP view key=value ..` | looks a key up, as `basestream lookup` does; the answer is the row if the key is found |
 //! | anything else | is a query, as `basestream query` takes it |
@@ -163,15 +163,15 @@ impl Project {
         let running = tokio::spawn(runner.run(stop.clone()));
         let begun = Instant::now();
         loop {
-            // A runner looks at nothing older than the lease that it took.
+            // A runner evaluates nothing older than the lease that it took.
             self.node.refresh().await?;
             let runners = self.harness.catalog.alert_runners().await?;
-            let looked = runners.into_iter().filter(|runner| runner.owner == owner && runner.looked_at.is_some());
-            if looked.map(|runner| runner.alert).collect::<BTreeSet<_>>() == alerts {
+            let evaluated = runners.into_iter().filter(|runner| runner.owner == owner && runner.evaluated_at.is_some());
+            if evaluated.map(|runner| runner.alert).collect::<BTreeSet<_>>() == alerts {
                 break;
             }
             if begun.elapsed() > Duration::from_secs(60) {
-                return Err(Error::unavailable("timed out: not every alert was looked at in 60 s"));
+                return Err(Error::unavailable("timed out: not every alert was evaluated in 60 s"));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

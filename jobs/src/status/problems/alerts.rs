@@ -10,7 +10,7 @@ use crate::status::AlertFacts;
 const SECOND: Micros = 1_000_000;
 /// A process takes an alert up within a second, and another one over within the time of its lease.
 const UNRUN_FOR: Micros = 30 * SECOND;
-/// A process looks several times a second. A round of a takeover looks at all keys.
+/// A process evaluates an alert several times a second. The first round of a takeover evaluates all keys.
 const BEHIND_FOR: Micros = 60 * SECOND;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
@@ -34,7 +34,7 @@ fn problem(facts: &Facts, alert: &AlertFacts) -> Option<Problem> {
 fn unrun(alert: &AlertFacts) -> Problem {
     let cause = match (&alert.refused, &alert.runner) {
         (Some(found), _) => format!("it cannot be planned any more: {found}"),
-        (None, Some(AlertRunner { owner, looked_at: Some(at), .. })) => {
+        (None, Some(AlertRunner { owner, evaluated_at: Some(at), .. })) => {
             format!("no `up` or `speed` runs, or none can run it; {owner} did, and last looked at {}", format_timestamp(*at))
         }
         (None, _) => "no `up` or `speed` runs, or none can run it".to_owned(),
@@ -66,7 +66,7 @@ fn waits(alert: &AlertFacts, runner: &AlertRunner, why: &str) -> Problem {
 }
 
 fn behind(facts: &Facts, alert: &AlertFacts, runner: &AlertRunner) -> Option<Problem> {
-    let (late, cause) = match runner.looked_at.map(|looked_at| facts.now - looked_at) {
+    let (late, cause) = match runner.evaluated_at.map(|evaluated_at| facts.now - evaluated_at) {
         Some(ended) if ended > BEHIND_FOR => {
             (ended, format!("{} looks at many keys, or cannot read the view: its log says which", runner.owner))
         }

@@ -113,10 +113,10 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
     }
 }
 
-/// An alert that w1 looked at a moment ago.
+/// An alert that w1 evaluated a moment ago.
 fn alert(name: &str, run_by: Option<&str>, since: Micros) -> AlertFacts {
     let (alert, owner) = (std::sync::Arc::from(name), "w1".to_owned());
-    let runner = AlertRunner { alert, version: 1, owner, looked_at: Some(NOW - 5 * SECOND), at: Some(NOW - 6 * SECOND), waits: None };
+    let runner = AlertRunner { alert, version: 1, owner, evaluated_at: Some(NOW - 5 * SECOND), at: Some(NOW - 6 * SECOND), waits: None };
     let (run_by, refused) = (run_by.map(str::to_owned), None);
     AlertFacts { alert: name.into(), version: 1, since, open: 2, transitions: 7, run_by, runner: Some(runner), is_paused: false, refused }
 }
@@ -600,7 +600,7 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| {
             let mut late = alert("silent", Some("w1"), NOW - HOUR);
-            late.runner.as_mut().unwrap().looked_at = Some(NOW - 5 * MINUTE);
+            late.runner.as_mut().unwrap().evaluated_at = Some(NOW - 5 * MINUTE);
             facts.alerts = vec![late];
         },
         [
@@ -631,7 +631,7 @@ const CASES: &[Case] = &[
         |facts| {
             let mut waiting = alert("silent", Some("w1"), NOW - HOUR);
             let runner = waiting.runner.as_mut().unwrap();
-            (runner.looked_at, runner.at) = (None, None);
+            (runner.evaluated_at, runner.at) = (None, None);
             facts.alerts = vec![waiting];
         },
         [

@@ -169,7 +169,7 @@ pub struct AlertRunner {
     pub version: u32,
     pub owner: String,
     /// When the alert was last evaluated; `None` before the first time.
-    pub looked_at: Option<Micros>,
+    pub evaluated_at: Option<Micros>,
     /// The time for which it was.
     pub at: Option<Micros>,
     /// Why it is not evaluated.

@@ -138,8 +138,8 @@ pub(super) async fn published(session: &mut Session, alert: &str, version: u32, 
 }
 
 /// Deletes transitions of an alert that are in its topic and happened before this time. By the clock of events that may
-/// be all: a key that ceased and had begun at the time of the last look stays, so that it does not begin at that time
-/// once more.
+/// be all: a key that ceased and had begun at the time of the last evaluation stays, so that it does not begin at that
+/// time once more.
 pub(super) async fn forget(session: &mut Session, alert: &str, version: u32, before: Micros, most: u32) -> Result<()> {
     let sql = "DELETE FROM alert_transition WHERE alert = $1 AND version = $2 AND seq IN (
             SELECT seq FROM alert_transition WHERE alert = $1 AND version = $2
@@ -189,13 +189,13 @@ async fn note_forgotten(session: &mut Session, deleted: &[Row]) -> Result<()> {
 /// Takes note of what a runner reports. The time for which a version was evaluated does not go back: a renewal of the
 /// lease may have been under way when a commit noted a later one.
 pub(super) async fn put_runner(session: &mut Session, runner: &AlertRunner) -> Result<()> {
-    let AlertRunner { alert, version, owner, looked_at, at, waits } = runner;
+    let AlertRunner { alert, version, owner, evaluated_at, at, waits } = runner;
     let sql = "INSERT INTO alert_runner (alert, version, owner, looked_at, at, waits) VALUES ($1, $2, $3, $4, $5, $6)
         ON CONFLICT (alert) DO UPDATE SET version = excluded.version, owner = excluded.owner, looked_at = excluded.looked_at,
             waits = excluded.waits,
             at = CASE WHEN alert_runner.version = excluded.version AND (excluded.at IS NULL OR alert_runner.at > excluded.at)
                 THEN alert_runner.at ELSE excluded.at END";
-    let values = values![&**alert, i64::from(*version), owner.as_str(), *looked_at, *at, waits.as_deref()];
+    let values = values![&**alert, i64::from(*version), owner.as_str(), *evaluated_at, *at, waits.as_deref()];
     session.execute(sql, values).await.map(drop)
 }
 
@@ -214,7 +214,7 @@ fn open_count(row: &Row) -> Result<OpenAlertCount> {
     Ok(OpenAlertCount { alert: row.text("alert")?.into(), version: row.number("version")?, keys: row.integer("open")? })
 }
 
-/// One question a version that is looked at: what is open of others is not read.
+/// One query for each version that is listed: what is open of others is not read.
 async fn open_of_versions(
     session: &mut Session,
     versions: &[AlertVersion],
@@ -319,7 +319,7 @@ fn runner(row: &Row) -> Result<AlertRunner> {
         alert: Arc::from(row.text("alert")?),
         version: row.number("version")?,
         owner: row.text("owner")?,
-        looked_at: row.integer_or_null("looked_at")?,
+        evaluated_at: row.integer_or_null("looked_at")?,
         at: row.integer_or_null("at")?,
         waits: row.text_or_null("waits")?,
     })

@@ -12,19 +12,19 @@ pub(super) async fn all(session: &mut Session) -> Result<Vec<PauseRecord>> {
 
 /// One that is paused already stays so since then.
 pub(super) async fn put(session: &mut Session, pause: &PauseRecord) -> Result<()> {
-    forget_looks(session, pause.kind, &pause.name).await?;
+    forget_runner(session, pause.kind, &pause.name).await?;
     let sql = "INSERT INTO pause (kind, name, since) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING";
     session.execute(sql, values![pause.kind.word(), &*pause.name, pause.since]).await.map(drop)
 }
 
 pub(super) async fn remove(session: &mut Session, kind: DefinitionKind, name: &str) -> Result<()> {
-    forget_looks(session, kind, name).await?;
+    forget_runner(session, kind, name).await?;
     let sql = "DELETE FROM pause WHERE kind = $1 AND name = $2";
     session.execute(sql, values![kind.word(), name]).await.map(drop)
 }
 
 /// An alert that is resumed does not go on where it was: what happened in its pause is not put out.
-async fn forget_looks(session: &mut Session, kind: DefinitionKind, name: &str) -> Result<()> {
+async fn forget_runner(session: &mut Session, kind: DefinitionKind, name: &str) -> Result<()> {
     match kind {
         DefinitionKind::Alert => session.execute("DELETE FROM alert_runner WHERE alert = $1", values![name]).await.map(drop),
         _ => Ok(()),

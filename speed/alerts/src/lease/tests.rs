@@ -86,12 +86,12 @@ async fn what_runners_say_is_committed_with_their_leases_and_news_at_once() {
     let said = async || a.catalog.alert_runners().await.unwrap().pop();
     assert!(said().await.is_none());
     a.refresh().await.unwrap();
-    assert_eq!(said().await.unwrap().looked_at, None);
+    assert_eq!(said().await.unwrap().evaluated_at, None);
     held.note_evaluated(900);
     now.store(1_001, Ordering::Relaxed);
     a.refresh().await.unwrap();
-    assert_eq!((said().await.unwrap().looked_at, said().await.unwrap().at), (Some(1_000), Some(900)));
-    // That it looks again and again is no news.
+    assert_eq!((said().await.unwrap().evaluated_at, said().await.unwrap().at), (Some(1_000), Some(900)));
+    // That it is evaluated again and again is no news.
     held.note_evaluated(901);
     a.refresh().await.unwrap();
     assert_eq!(said().await.unwrap().at, Some(900));

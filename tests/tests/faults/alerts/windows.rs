@@ -139,7 +139,7 @@ async fn a_silence_between_two_edges_of_a_window_begins_at_its_time() {
     append(&harness, 1, &[("first".to_owned(), FIRST)]).await;
     let process = Process::start_by(ServingClock::Event, &harness, "w", true, &Arc::new(AtomicUsize::new(0))).await;
     until("the alert is not evaluated", async || {
-        harness.catalog.alert_runners().await.unwrap().iter().any(|runner| runner.looked_at.is_some())
+        harness.catalog.alert_runners().await.unwrap().iter().any(|runner| runner.evaluated_at.is_some())
     })
     .await;
     // Read at once, as what came while no process looked.
@@ -161,7 +161,7 @@ async fn a_silence_between_two_edges_of_a_window_begins_at_its_time() {
 
 async fn until_evaluated(harness: &Harness, alerts: usize) {
     until("the alerts to be evaluated", async || {
-        harness.catalog.alert_runners().await.unwrap().iter().filter(|runner| runner.looked_at.is_some()).count() == alerts
+        harness.catalog.alert_runners().await.unwrap().iter().filter(|runner| runner.evaluated_at.is_some()).count() == alerts
     })
     .await;
 }

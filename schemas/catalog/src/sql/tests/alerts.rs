@@ -152,15 +152,15 @@ async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
 }
 
 async fn a_runner_says_one_thing_of_an_alert(test: &TestCatalog) {
-    let runner = AlertRunner { alert: "a".into(), version: 1, owner: "w".into(), looked_at: None, at: None, waits: None };
-    let later = AlertRunner { looked_at: Some(7), at: Some(5), waits: Some("the log is another".into()), ..runner.clone() };
+    let runner = AlertRunner { alert: "a".into(), version: 1, owner: "w".into(), evaluated_at: None, at: None, waits: None };
+    let later = AlertRunner { evaluated_at: Some(7), at: Some(5), waits: Some("the log is another".into()), ..runner.clone() };
     for runner in [runner, later] {
         test.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
         assert_eq!(test.another().await.alert_runners().await.unwrap(), [runner]);
     }
     // Its time does not go back, unless it is of another version.
     for (version, at, expected) in [(1, None, 5), (1, Some(4), 5), (1, Some(6), 6), (2, Some(3), 3), (1, Some(1), 1)] {
-        let runner = AlertRunner { alert: "a".into(), version, owner: "w".into(), looked_at: at, at, waits: None };
+        let runner = AlertRunner { alert: "a".into(), version, owner: "w".into(), evaluated_at: at, at, waits: None };
         test.catalog.commit(adds(vec![Add::AlertRunner(runner.clone())])).await.unwrap();
         assert_eq!(test.another().await.alert_runners().await.unwrap(), [AlertRunner { at: Some(expected), ..runner }]);
     }
