@@ -14,7 +14,7 @@ use types::Result;
 use types::failures::Failures;
 
 pub(crate) struct Views {
-    kept: Vec<Kept>,
+    maintained: Vec<MaintainedView>,
 }
 
 /// What the views make of some events.
@@ -34,7 +34,7 @@ impl Computed {
     }
 }
 
-struct Kept {
+struct MaintainedView {
     view: LiveView,
     partial: Partial,
     /// True if it could not be computed for an event of the epoch.
@@ -46,17 +46,17 @@ struct Kept {
 impl Views {
     /// A view that cannot be computed at all gets no states, and the others continue.
     pub(crate) fn new(registry: &Registry, session: &SessionContext) -> Self {
-        let mut kept = Vec::with_capacity(registry.views.len());
+        let mut maintained = Vec::with_capacity(registry.views.len());
         for view in &registry.views {
             match Partial::new(view.plan.clone(), session) {
-                Ok(partial) => kept.push(Kept { view: view.clone(), partial, fails: false, is_reported: false }),
+                Ok(partial) => maintained.push(MaintainedView { view: view.clone(), partial, fails: false, is_reported: false }),
                 Err(error) => {
                     warn!(view = %view.name, version = view.version, %error, "a view cannot be computed; the others continue");
                     metrics::counter!("basestream_speed_view_failures_total", "view" => view.name.to_string()).increment(1);
                 }
             }
         }
-        Self { kept }
+        Self { maintained }
     }
 
     /// Returns the states that these events add, with an entry for each view version that reads one of the streams, and
@@ -64,18 +64,19 @@ impl Views {
     /// as with `on_error = 'refuse'`, gets no states until the next epoch; the other views continue.
     pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> Computed {
         let mut made = Computed::default();
-        for kept in self.kept.iter_mut().filter(|kept| !kept.fails && kept.reads_any(events)) {
-            match kept.states(events).await {
+        for maintained in self.maintained.iter_mut().filter(|maintained| !maintained.fails && maintained.reads_any(events)) {
+            match maintained.states(events).await {
                 Ok(rows) => {
-                    let failures = kept.partial.take_failures();
-                    kept.report(&failures);
-                    made.add(&kept.view, rows, failures);
+                    let failures = maintained.partial.take_failures();
+                    maintained.report(&failures);
+                    made.add(&maintained.view, rows, failures);
                 }
                 Err(error) => {
-                    kept.fails = true;
-                    kept.partial.take_failures();
-                    warn!(view = %kept.view.name, version = kept.view.version, %error, "a view failed on an event; the others continue");
-                    metrics::counter!("basestream_speed_view_failures_total", "view" => kept.view.name.to_string()).increment(1);
+                    maintained.fails = true;
+                    maintained.partial.take_failures();
+                    let view = &maintained.view;
+                    warn!(view = %view.name, version = view.version, %error, "a view failed on an event; the others continue");
+                    metrics::counter!("basestream_speed_view_failures_total", "view" => view.name.to_string()).increment(1);
                 }
             }
         }
@@ -84,27 +85,28 @@ impl Views {
 
     /// Begins a new epoch: views that failed in the last one are tried again, and failing events reported again.
     pub(crate) fn try_again(&mut self) {
-        for kept in &mut self.kept {
-            (kept.fails, kept.is_reported) = (false, false);
+        for maintained in &mut self.maintained {
+            (maintained.fails, maintained.is_reported) = (false, false);
         }
     }
 
     pub(crate) fn live(&self) -> Vec<LiveView> {
-        self.kept.iter().map(|kept| kept.view.clone()).collect()
+        self.maintained.iter().map(|maintained| maintained.view.clone()).collect()
     }
 
     /// Each version, with the format of its states.
     pub(crate) fn stamps(&self) -> impl Iterator<Item = (ViewVersion, Arc<str>)> {
-        self.kept.iter().map(|kept| (kept.view.view_version(), kept.view.plan.stamp.as_str().into()))
+        self.maintained.iter().map(|maintained| (maintained.view.view_version(), maintained.view.plan.stamp.as_str().into()))
     }
 
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
-        let plan_of = |kept: &Kept| (kept.view.view_version(), (kept.view.plan.clone(), kept.view.codec.clone()));
-        self.kept.iter().map(plan_of).collect()
+        let plan_of =
+            |maintained: &MaintainedView| (maintained.view.view_version(), (maintained.view.plan.clone(), maintained.view.codec.clone()));
+        self.maintained.iter().map(plan_of).collect()
     }
 }
 
-impl Kept {
+impl MaintainedView {
     fn report(&mut self, failures: &Failures) {
         let Some(first) = failures.listed().next() else { return };
         let (view, count) = (&*self.view.name, failures.count());

@@ -22,14 +22,14 @@
 //! - `worker` makes the records of one worker's partitions and appends them to the log.
 //! - `switches` says by which version of a sink an event is decided.
 //! - `features` reads the rows, and `record` writes a record's bytes.
-//! - `scoring` makes the record of one event on request, with what it has `kept`, and `outcomes` passes on what workers
-//!   made.
+//! - `scoring` makes the record of one event on request, with the `scratch` of an earlier request, and `outcomes` passes
+//!   on what workers made.
 
 mod features;
-mod kept;
 mod outcomes;
 mod record;
 mod scoring;
+mod scratch;
 mod switches;
 mod worker;
 
@@ -43,8 +43,8 @@ use event_log::Log;
 use serving::Node;
 use tokio::sync::watch;
 
-use kept::{PartitionCounts, Scratches};
 use outcomes::Outcomes;
+use scratch::{PartitionCounts, Scratches};
 
 pub use record::{PARAMETERS_HEADER, SINK_HEADER, SOURCE_HEADER, parameters_of, sink_of, source_of};
 pub use switches::{OutputState, check_position, claim_commit, first_due, switch_commit};

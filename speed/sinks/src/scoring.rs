@@ -25,9 +25,9 @@ use types::{Error, Result};
 
 use crate::Sinks;
 use crate::features::{Chunk, FeatureReader};
-use crate::kept::Scratch;
 use crate::outcomes::{DecidedBatch, Provenance, RecentOutcome, RecordRequest, outcome_of};
 use crate::record::RecordWriter;
+use crate::scratch::Scratch;
 use crate::worker::{answerable, joined_views, offsets_of, times_in};
 
 /// How long a number of partitions is used before the log is asked again.
@@ -53,9 +53,9 @@ impl Sinks {
         let mut scratch = self.scratch(sink, &plan)?;
         let scored = self.score_with(&mut scratch, read_view, (sink, &plan), event).await;
         if scored.is_ok() {
-            let mut kept = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.retain(|name, _| read_view.loaded.registry.sinks.iter().any(|live| live.name == *name));
-            kept.entry(sink.name.clone()).or_default().push(scratch);
+            let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+            scratches.retain(|name, _| read_view.loaded.registry.sinks.iter().any(|live| live.name == *name));
+            scratches.entry(sink.name.clone()).or_default().push(scratch);
         }
         scored
     }
@@ -184,14 +184,14 @@ impl Sinks {
     }
 
     fn scratch(&self, sink: &LiveSink, plan: &SinkPlan) -> Result<Scratch> {
-        let mut kept = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         let is_of_now = |scratch: &Scratch| scratch.version == sink.version && **scratch.decoder.definition() == *plan.stream;
-        while let Some(scratch) = kept.get_mut(&sink.name).and_then(Vec::pop) {
+        while let Some(scratch) = scratches.get_mut(&sink.name).and_then(Vec::pop) {
             if is_of_now(&scratch) {
                 return Ok(scratch);
             }
         }
-        drop(kept);
+        drop(scratches);
         Ok(Scratch {
             version: sink.version,
             decoder: Decoder::new(plan.stream.clone())?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
 use crate::plan::{ColumnKind, ColumnRangeIndex, MergedValues, StateIndex, Use, UseIndex, ViewPlan};
-use crate::states::kept::{KeptKey, cost_of, merge_kept};
+use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
 use crate::states::ranges::merge;

@@ -27,11 +27,12 @@ const KEPT_FROM: usize = 256;
 /// What is kept of one key of a view version. It is used with one plan only, whose columns and ranges it refers to.
 #[derive(Default)]
 pub struct KeptKey {
-    kept: Mutex<HashMap<Use, Kept>>,
+    kept: Mutex<HashMap<Use, MergedUse>>,
 }
 
+/// What was merged for one use.
 #[derive(Default)]
-struct Kept {
+struct MergedUse {
     value: Option<(MergedRows, ArrayRef)>,
     set: Option<(MergedRows, Arc<DistinctSet>)>,
 }
@@ -40,7 +41,7 @@ impl KeptKey {
     /// The bytes of memory that are kept.
     pub fn memory_bytes(&self) -> usize {
         let kept = self.lock();
-        size_of::<Self>() + kept.values().map(Kept::memory_bytes).sum::<usize>()
+        size_of::<Self>() + kept.values().map(MergedUse::memory_bytes).sum::<usize>()
     }
 
     /// Drops the sets, which are large. The values stay.
@@ -78,7 +79,7 @@ impl KeptKey {
         Arc::try_unwrap(set).ok().filter(|_| is_part).map(|set| (taken_in, set))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Use, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Use, MergedUse>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,7 +90,7 @@ impl fmt::Debug for KeptKey {
     }
 }
 
-impl Kept {
+impl MergedUse {
     fn memory_bytes(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |(rows, value)| rows.memory_bytes() + value.get_array_memory_size());
         let set = self.set.as_ref().map_or(0, |(rows, set)| rows.memory_bytes() + set.memory_bytes());

@@ -1,4 +1,4 @@
-//! What is kept from one question to a sink to the next.
+//! What one request to a sink leaves for the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use engine::events::{Decoder, EventBatchBuilder};
 
 use crate::features::FeatureReader;
 
-/// By sink: planning takes longer than computing. One for each question under way.
+/// By sink: planning takes longer than computing. One for each request under way.
 pub(crate) type Scratches = Mutex<HashMap<Arc<str>, Vec<Scratch>>>;
 
 /// The number of each topic's partitions, and when the log was asked for it.
