@@ -271,9 +271,7 @@ impl Join {
             send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))
         })
     }
-}
 
-impl Join {
     /// The join has NULL for values that could not be computed.
     fn warn_of(&self, failed: &FailedRows) {
         if let Some(first) = failed.values.first() {

@@ -277,7 +277,10 @@ fn start_protocols(
     };
     let stopping = parts.token(Stage::Http);
     let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, protection.clone(), http, stopping);
-    parts.start(Stage::Http, "http", |_| async move { task.await? });
+    parts.start(Stage::Http, "http", |_| async move {
+        task.await?;
+        Ok(())
+    });
     if let Some(bound) = postgres {
         let task = postgres_wire::serve(node.clone(), protection, bound, parts.token(Stage::Http))?;
         parts.start(Stage::Http, "postgres", |_| async move { task.await? });
@@ -332,7 +335,10 @@ fn start_health(
     let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
     let limits = installation.serving_limits();
     let task = serve_health(Arc::new(health), recorder, protection, listener, &limits, stopping);
-    parts.start(Stage::Health, "health", |_| async move { task.await? });
+    parts.start(Stage::Health, "health", |_| async move {
+        task.await?;
+        Ok(())
+    });
     ready
 }
 

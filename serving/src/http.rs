@@ -169,16 +169,13 @@ pub fn serve(
     protection: Protection,
     bound: BoundListener,
     stop: CancellationToken,
-) -> JoinHandle<Result<()>> {
+) -> JoinHandle<()> {
     node.attach_log(log.clone());
     let tls = protection.tls.clone();
     let limits = Limits::from_settings(node.limits());
     let router = routes_at(Some(bound.address), node, log, metrics, protection, stop.clone());
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP");
-    tokio::spawn(async move {
-        connections::serve(bound.listener, router, tls, limits, stop).await;
-        Ok(())
-    })
+    tokio::spawn(connections::serve(bound.listener, router, tls, limits, stop))
 }
 
 /// The paths alone, for a caller without a listener.

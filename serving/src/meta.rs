@@ -83,9 +83,7 @@ impl Meta {
             from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
         }
     }
-}
 
-impl Meta {
     /// Adds the columns that turned out to be estimates, and the values that could not be computed.
     pub(crate) fn add_found_out(&mut self, estimated: &EstimatedColumns, errors: &ValueErrors) {
         self.errors = errors.listed();

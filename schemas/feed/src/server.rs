@@ -74,12 +74,9 @@ pub async fn listen(address: SocketAddr) -> Result<BoundListener> {
     Ok(BoundListener { listener, address })
 }
 
-/// The protocol that the server's certificates are loaded for.
-pub(crate) const PROTOCOLS: &[&str] = &[ALPN];
-
 impl Offer {
     /// What [`access::tls::ServerTls::load`] needs to know of the protocol.
-    pub const ALPN: &'static [&'static str] = PROTOCOLS;
+    pub const ALPN: &'static [&'static str] = &[ALPN];
 }
 
 /// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes

@@ -155,16 +155,7 @@ impl Server {
         problem
             .with_hint("close connections that are not used, put a connection pool in front, or raise serving.limits.postgres_connections")
     }
-}
 
-/// A client that has said who it is.
-struct LoggedIn {
-    stream: Box<dyn Stream>,
-    client: Client,
-    caller: Caller,
-}
-
-impl Server {
     /// What answers this principal: it finds in the metadata what it may read.
     fn acting_for(&self, principal: &Arc<Principal>) -> Result<QueryEngine> {
         let node = self.query_engine.node.acting_for(principal.clone());
@@ -181,6 +172,13 @@ impl Server {
         limited.push_front((principal.clone(), metadata.clone()));
         Ok(QueryEngine { node, metadata })
     }
+}
+
+/// A client that has said who it is.
+struct LoggedIn {
+    stream: Box<dyn Stream>,
+    client: Client,
+    caller: Caller,
 }
 
 /// Says why a client is not let in.

@@ -57,16 +57,13 @@ pub fn serve_health(
     bound: BoundListener,
     limits: &ServingLimits,
     stop: CancellationToken,
-) -> JoinHandle<Result<()>> {
+) -> JoinHandle<()> {
     let (tls, limits) = (protection.tls.clone(), Limits::from_settings(limits));
     let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_all_paths());
     let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
-    tokio::spawn(async move {
-        connections::serve(bound.listener, router, tls, limits, stop).await;
-        Ok(())
-    })
+    tokio::spawn(connections::serve(bound.listener, router, tls, limits, stop))
 }
 
 fn routes(app: App, guarding: Guarding) -> Router {

@@ -20,7 +20,7 @@ pub(super) struct Client {
     harness: Harness,
     address: SocketAddr,
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<types::Result<()>>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 pub(super) struct Reply {
@@ -74,7 +74,7 @@ impl Client {
     /// Ends the server, as a process that stops does.
     pub(super) async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(60), self.task).await.expect("timed out: the server goes on").unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.task).await.expect("timed out: the server goes on").unwrap();
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -787,7 +787,7 @@ async fn a_node_that_cannot_write_is_not_ready_says_why_and_answers() {
 async fn it_stops_when_it_is_asked_to() {
     let client = Client::new().await;
     client.stop.cancel();
-    client.task.await.unwrap().unwrap();
+    client.task.await.unwrap();
     assert!(TcpStream::connect(client.address).await.is_err());
 }
 

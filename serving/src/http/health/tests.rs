@@ -62,7 +62,7 @@ async fn a_process_without_a_node_answers_its_health_and_why_it_is_not_ready() {
     assert_eq!(send(address, "GET", "/metrics").await.2["detail"], "this process keeps no metrics");
 
     stop.cancel();
-    task.await.unwrap().unwrap();
+    task.await.unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody answers any more");
 }
 
@@ -83,5 +83,5 @@ async fn a_process_without_a_node_has_as_many_connections_as_the_setting_allows(
 
     drop((first, second));
     stop.cancel();
-    task.await.unwrap().unwrap();
+    task.await.unwrap();
 }

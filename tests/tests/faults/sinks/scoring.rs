@@ -126,7 +126,7 @@ struct Served {
     /// May read one of them.
     one: String,
     stop: CancellationToken,
-    task: JoinHandle<Result<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Served {
@@ -177,7 +177,7 @@ impl Served {
 
     async fn finish(self) {
         self.stop.cancel();
-        self.task.await.unwrap().unwrap();
+        self.task.await.unwrap();
     }
 }
 
