@@ -56,7 +56,7 @@ pub(crate) trait Answerer: Send + Sync {
     /// other requests.
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>>;
 
-    /// The key of a question whose outcome is kept, so that it waits for others that ask the same.
+    /// The key of a query whose outcome is kept, so that it waits for others that ask the same.
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
 
     /// Whether the cached row of one key, made from `known`, is still valid.

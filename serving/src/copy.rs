@@ -24,8 +24,8 @@ pub(crate) use buckets::LocalFiles;
 mod background;
 mod buckets;
 
-/// The number of the next question that asks for a copy.
-static QUESTIONS: AtomicU64 = AtomicU64::new(1);
+/// The number of the next query that asks for a copy.
+static NEXT_QUERY: AtomicU64 = AtomicU64::new(1);
 
 /// A snapshot, ready to be looked up bucket by bucket.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct SnapshotCopy {
     /// As in the manifest.
     tiers: Vec<Arc<TierCopy>>,
     is_followed: AtomicBool,
-    /// The number of the last question that asked for it, in this process.
+    /// The number of the last query that asked for it, in this process.
     asked: AtomicU64,
     /// Ends the fetching in the background.
     dropped: CancellationToken,
@@ -133,12 +133,12 @@ impl SnapshotCopy {
         self.tiers.iter().map(|tier| tier.buckets.local_bytes()).sum()
     }
 
-    /// A question asks for it.
+    /// A query asks for it.
     pub(crate) fn note_asked(&self) {
-        self.asked.store(QUESTIONS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.asked.store(NEXT_QUERY.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The number of the last question that asked for it; 0 if none did.
+    /// The number of the last query that asked for it; 0 if none did.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
@@ -148,21 +148,21 @@ impl SnapshotCopy {
         self.tiers.iter().find_map(|tier| tier.buckets.damage())
     }
 
-    /// Waits for the buckets of these encoded keys, for a question: they are copied on the threads of questions, where
+    /// Waits for the buckets of these encoded keys, for a query: they are copied on the threads of queries, where
     /// no batch run delays them.
     ///
     /// Errors: `Corrupt` where one is damaged, which [`SnapshotCopy::damage`] says from then on; others may pass.
     pub async fn fetch(&self, keys: &BinaryArray) -> Result<()> {
         let of_tiers = self.tiers.iter().map(|tier| {
             let wanted: BTreeSet<u32> = keys.iter().flatten().map(|key| tier.number_of(key)).collect();
-            tier.buckets.fetch(wanted, &threads::QUESTIONS)
+            tier.buckets.fetch(wanted, &threads::QUERIES)
         });
         try_join_all(of_tiers.collect::<Vec<_>>()).await.map(drop)
     }
 
     /// Waits for every bucket; likewise.
     pub async fn fetch_all(&self) -> Result<()> {
-        fetch_all(&self.all_buckets(), &threads::QUESTIONS).await
+        fetch_all(&self.all_buckets(), &threads::QUERIES).await
     }
 
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.

@@ -84,7 +84,7 @@ pub struct NodeSettings {
     pub max_rebuilt_events: i64,
     /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready.
     pub query_timeout: Duration,
-    /// What questions may take.
+    /// What queries may take.
     pub limits: ServingLimits,
     /// Which keys are hot, and what is kept of them.
     pub hot_keys: HotKeySettings,

@@ -1,4 +1,4 @@
-//! What was merged of hot keys, kept for their next questions ([`KeptKey`]), and one question at a time of each key
+//! What was merged of hot keys, kept for their next queries ([`KeptKey`]), and one query at a time of each key
 //! that is merged anew: who asks the same meanwhile waits, and takes what was merged.
 //!
 //! Kept states take a part of the queries' memory. Those that were used longest ago go first.
@@ -27,7 +27,7 @@ pub(crate) struct KeyName {
 pub(crate) struct KeptKeys {
     limit_bytes: usize,
     kept: Mutex<RecentlyUsed<KeyName, Arc<KeptKey>>>,
-    /// One question at a time is merged of each.
+    /// One query at a time is merged of each.
     turns: Mutex<HashMap<KeyName, Weak<tokio::sync::Mutex<()>>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What questions may take of a node: `[serving.limits]`.
+//! What queries may take of a node: `[serving.limits]`.
 
 use std::time::Duration;
 

@@ -358,7 +358,7 @@ impl Node {
         outages
     }
 
-    /// Reports what else of this process fails with [`Node::outages`]. The first such question stays.
+    /// Reports what else of this process fails with [`Node::outages`]. The first such function stays.
     pub fn attach_outages(&self, others: impl Fn() -> Vec<Outage> + Send + Sync + 'static) {
         let _ = self.inner.others.set(Box::new(others));
     }

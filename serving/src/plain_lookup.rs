@@ -1,4 +1,4 @@
-//! The plainest questions, as their texts say them: columns of one view, where its keys have these values. Applications
+//! The plainest queries, as their texts say them: columns of one view, where its keys have these values. Applications
 //! ask little else, thousands of times a second.
 //!
 //! ```text

@@ -84,7 +84,7 @@ impl QueryRuntime {
             memory_limit_bytes,
             limits: limits.clone(),
             admission: Admission::new(limits),
-            lookups: BlockingPool::new(&threads::QUESTIONS),
+            lookups: BlockingPool::new(&threads::QUERIES),
             scans: BlockingPool::new(&threads::SCANS),
             kept_keys: KeptKeys::new(memory_limit_bytes, &runtime.memory_pool),
             hot: Arc::new(HotKeys::new(hot)),

@@ -19,7 +19,7 @@ use crate::message::LayerRequest;
 use crate::tls::{ClientTls, Connection};
 
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
-/// A worker that does not answer such a question is lost.
+/// A worker that does not answer such a ping is lost.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(4);
 /// What may be under way to a node that does not read.

@@ -37,7 +37,7 @@ const MOST_SUBSCRIBERS: usize = 256;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// A node that does not answer such a question is gone.
+/// A node that does not answer such a ping is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
 /// While nothing is sent to a node, it is looked this often whether its token still counts.
@@ -79,13 +79,13 @@ impl Offer {
     pub const ALPN: &'static [&'static str] = &[ALPN];
 }
 
-/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer questions: a worker goes
+/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer queries: a worker goes
 /// first.
 pub fn serve(offer: Offer, bound: BoundListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone());
     let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };
-    threads::QUESTIONS.spawn(async move {
+    threads::QUERIES.spawn(async move {
         Server::builder()
             .http2_keepalive_interval(Some(ALIVE_EVERY))
             .http2_keepalive_timeout(Some(ALIVE_WITHIN))

@@ -1,5 +1,5 @@
 //! The process's groups of threads. Work of one kind has threads of its own, so that none waits for another: a lease is
-//! renewed while every other thread is busy, and a question comes before a batch run.
+//! renewed while every other thread is busy, and a query comes before a batch run.
 //!
 //! | group | what it runs | niceness |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | [`LOG`] | appends to the embedded log | 0 |
 //! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
 //! | [`CHECKPOINTS`] | writing a checkpoint's files, and merging large fresh layers: events do not wait for it | 5 |
-//! | [`QUESTIONS`] | lookups that take longer, copying what they wait for, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
-//! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a question | 9 |
-//! | [`RUNS`] | batch runs, loading snapshots and copying what no question waits for, collecting files | 10 |
+//! | [`QUERIES`] | lookups that take longer, copying what they wait for, PostgreSQL clients, planning of SQL, bodies with many events or keys, large answers, indices of layers | 5 |
+//! | [`SCANS`] | SQL queries that read more than a few keys, and what is read from the archive for a query | 9 |
+//! | [`RUNS`] | batch runs, loading snapshots and copying what no query waits for, collecting files | 10 |
 //!
 //! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets,
 //! and the whole of an idle one. On other systems than Linux, where threads have no niceness, all are alike.
@@ -37,7 +37,7 @@ pub static LEASES: Group = Group::new("leases", 0, Size::One);
 pub static LOG: Group = Group::new("log", 0, Size::One);
 pub static SPEED: Group = Group::new("speed", 0, Size::Processors);
 pub static CHECKPOINTS: Group = Group::new("checkpoints", 5, Size::One);
-pub static QUESTIONS: Group = Group::new("questions", 5, Size::Processors);
+pub static QUERIES: Group = Group::new("queries", 5, Size::Processors);
 pub static SCANS: Group = Group::new("scans", 9, Size::Processors);
 pub static RUNS: Group = Group::new("runs", 10, Size::Processors);
 
@@ -51,7 +51,7 @@ pub struct Group {
     runtime: OnceLock<Option<Runtime>>,
 }
 
-static ALL: [&Group; 7] = [&LEASES, &LOG, &SPEED, &CHECKPOINTS, &QUESTIONS, &SCANS, &RUNS];
+static ALL: [&Group; 7] = [&LEASES, &LOG, &SPEED, &CHECKPOINTS, &QUERIES, &SCANS, &RUNS];
 
 /// How many threads run a group's tasks. Those that may block come in addition.
 #[derive(Debug, Clone, Copy)]

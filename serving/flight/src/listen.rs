@@ -62,7 +62,7 @@ pub fn serve(node: Node, protection: &Protection, bound: ClientListener, stop: C
     };
     info!(address = %bound.address, tls = protection.tls.is_some(), "answering Flight SQL clients");
     // Everything a client asks is SQL: its connection is answered where that is.
-    threads::QUESTIONS.spawn(async move { accept(bound, connection).await })
+    threads::QUERIES.spawn(async move { accept(bound, connection).await })
 }
 
 async fn accept(bound: ClientListener, connection: Connection) -> Result<()> {

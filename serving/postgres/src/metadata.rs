@@ -1,8 +1,8 @@
 //! `pg_catalog` and `information_schema`: what clients ask to show tables and their columns.
 //!
 //! One session serves all clients that may read every table, as long as the process runs: a table keeps its OID from
-//! one question to the next. A limited principal has a session of its own. The tables have columns and no rows; they
-//! are those of the newest read view that any question of the session brought, see [`Tables`].
+//! one query to the next. A limited principal has a session of its own. The tables have columns and no rows; they
+//! are those of the newest read view that any query of the session brought, see [`Tables`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -83,9 +83,9 @@ struct Shown {
     versions: BTreeMap<Arc<str>, u32>,
 }
 
-/// The tables of the newest read view that any question brought. They never go back to those of an older one.
+/// The tables of the newest read view that any query brought. They never go back to those of an older one.
 ///
-/// A question sees the tables of its own read view or of a newer one, whether it is in a transaction or not: like
+/// A query sees the tables of its own read view or of a newer one, whether it is in a transaction or not: like
 /// PostgreSQL, whose catalog is not part of a transaction's snapshot. They may become newer while it is planned or
 /// runs.
 #[derive(Debug, Default)]

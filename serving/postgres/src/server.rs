@@ -58,7 +58,7 @@ pub fn serve(node: Node, protection: &Protection, bound: ClientListener, stop: C
     });
     info!(address = %bound.address, "answering PostgreSQL clients");
     // Everything a client asks is SQL: its connection is answered where that is.
-    Ok(threads::QUESTIONS.spawn(async move { server.accept(bound).await }))
+    Ok(threads::QUERIES.spawn(async move { server.accept(bound).await }))
 }
 
 struct Server {

@@ -127,7 +127,7 @@ impl Grouped<'_> {
         self.add_keys(source, &[Probe::new(encoded)], &mut pieces)?;
         let cost = |kept: Option<&KeptKey>| cost_of_key(&self.view.plan, &pieces, asked.t, asked.wanted, kept);
         let anew = cost(None)?;
-        // The archive's states are computed for one question.
+        // The archive's states are computed for one query.
         let Some(kept_keys) = asked.kept.filter(|_| anew > HOT_FROM && matches!(source, StateSource::Layers { .. })) else {
             return Ok(AskedKey { encoded, pieces, cost: anew, kept: None });
         };

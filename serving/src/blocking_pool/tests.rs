@@ -8,7 +8,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn work_whose_future_is_dropped_is_cancelled() {
-    let pool = BlockingPool::new(&types::threads::QUESTIONS);
+    let pool = BlockingPool::new(&types::threads::QUERIES);
     let (begun, has_begun) = oneshot::channel();
     let (ended, has_ended) = oneshot::channel();
     let work = pool.run(move |cancelled| {
@@ -28,7 +28,7 @@ async fn work_whose_future_is_dropped_is_cancelled() {
 
 #[tokio::test]
 async fn more_work_than_there_are_processors_waits_without_a_thread() {
-    let pool = BlockingPool::of_size(&types::threads::QUESTIONS, 1);
+    let pool = BlockingPool::of_size(&types::threads::QUERIES, 1);
     let (cancel_check, may_go_on) = std::sync::mpsc::channel();
     let first = tokio::spawn({
         let pool = pool.clone();

@@ -218,14 +218,14 @@ async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
 
 /// The runtime of a test stands for the one that answers HTTP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_question_waits_for_is_copied_by_the_threads_of_questions_and_the_rest_by_those_of_runs() {
+async fn what_a_query_waits_for_is_copied_by_the_threads_of_queries_and_the_rest_by_those_of_runs() {
     let site = Site::new().await;
     let started = site.start().await;
     ask(&started.node, &site.devices[0][0]).await.unwrap();
     let (stop, run) = started.run();
     until("the rest is copied", || started.copy().unwrap().is_whole()).await;
     let threads: Vec<_> = (0..BUCKETS).map(|bucket| site.gate.threads(bucket)).collect();
-    assert_eq!(threads, [["questions"], ["runs"], ["runs"]]);
+    assert_eq!(threads, [["queries"], ["runs"], ["runs"]]);
     site.harness.snapshot("velocity").await;
     until("the next one is copied", || (0..BUCKETS).all(|bucket| site.gate.reads(bucket) == 2)).await;
     assert!((0..BUCKETS).all(|bucket| site.gate.threads(bucket)[1] == "runs"), "nobody asked for it");
@@ -266,7 +266,7 @@ async fn a_bucket_that_could_not_be_copied_leaves_no_file() {
     site.assert_all_are_answered(&started.node).await;
 }
 
-/// Each bucket in each way: every question gets the right answer, or an error that says to try again.
+/// Each bucket in each way: every query gets the right answer, or an error that says to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_buckets_come_no_answer_is_wrong() {
     let site = Site::new().await;

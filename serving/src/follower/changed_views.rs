@@ -2,7 +2,7 @@
 //!
 //! The catalog serves a new version from one transaction on, but a worker learns of the version up to a second later.
 //! Until it has, its fresh layers lack the version's states, so that the version cannot be answered at the position
-//! that questions have already read. The version before is kept, and workers go on computing its states: it answers
+//! that queries have already read. The version before is kept, and workers go on computing its states: it answers
 //! until the new one can, at the same position. Everything else of the catalog state is used at once.
 
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ struct CopySize {
     bytes: u64,
     /// Whether a served version needs it.
     is_needed: bool,
-    /// The last question that asked for it; 0: none did.
+    /// The last query that asked for it; 0: none did.
     asked: u64,
 }
 

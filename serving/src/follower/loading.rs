@@ -68,9 +68,9 @@ impl Follower {
         }
         self.0.changed_views.note(before.as_deref(), &loaded, Instant::now());
         self.use_from_now_on(&loaded, read_at);
-        // What it replaces is freed after the lock, which every question takes.
+        // What it replaces is freed after the lock, which every query takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
-        // Releases the read view before, which the next question would do, for nodes that get none.
+        // Releases the read view before, which the next query would do, for nodes that get none.
         self.read_view()?;
         drop(replaced);
         self.0.moved.send_replace(());

@@ -37,7 +37,7 @@ impl Newest {
             (true, false) => info!("answers go on: what was withdrawn is read again"),
             _ => {}
         }
-        // Most questions come between two layers: they read the same, and nothing is copied for the next one.
+        // Most queries come between two layers: they read the same, and nothing is copied for the next one.
         if before.is_some_and(|before| before.reads_the_same(&view)) {
             return view;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use catalog::DefinitionStatus;
 use committed::registry::LiveView;
 
-/// Which views a node loads, and can answer. A process that answers one question loads the views of that question
+/// Which views a node loads, and can answer. A process that answers one query loads the views of that query
 /// alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum WantedViews {

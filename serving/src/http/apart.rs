@@ -20,9 +20,9 @@ use super::problem::Problem;
 /// This many pieces of a body are made before they are sent.
 const MADE_AHEAD: usize = 2;
 
-/// Runs a request's work on the threads for longer questions. It is aborted when the request is.
+/// Runs a request's work on the threads for longer queries. It is aborted when the request is.
 pub(super) async fn apart(work: impl Future<Output = Result<Response, Problem>> + Send + 'static) -> Result<Response, Problem> {
-    match AbortOnDropHandle::new(threads::QUESTIONS.spawn(work)).await {
+    match AbortOnDropHandle::new(threads::QUERIES.spawn(work)).await {
         Ok(outcome) => outcome,
         Err(ended) => match ended.try_into_panic() {
             // As if it had happened here.
@@ -38,7 +38,7 @@ where
     S: Stream<Item = Result<Bytes, Error>> + Send + 'static,
 {
     let (made, sent) = mpsc::channel(MADE_AHEAD);
-    let making = threads::QUESTIONS.spawn(async move {
+    let making = threads::QUERIES.spawn(async move {
         let mut pieces = std::pin::pin!(pieces);
         while let Some(piece) = pieces.next().await {
             if made.send(piece).await.is_err() {

@@ -158,7 +158,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-    AbortOnDropHandle::new(threads::QUESTIONS.spawn(handshake)).await.map_err(io::Error::other)?
+    AbortOnDropHandle::new(threads::QUERIES.spawn(handshake)).await.map_err(io::Error::other)?
 }
 
 async fn requests<S>(stream: S, router: Router, has_asked: Arc<AtomicBool>, limits: Limits, stop: CancellationToken)

@@ -92,7 +92,7 @@ impl Cursors {
         let id = Uuid::new_v4();
         let body = page.end(Some(&token(id, 1)), &pages)?;
         pages.response.turn.pause();
-        let watch = AbortOnDropHandle::new(threads::QUESTIONS.spawn(watch(Arc::downgrade(&self.0), id, self.0.idle)));
+        let watch = AbortOnDropHandle::new(threads::QUERIES.spawn(watch(Arc::downgrade(&self.0), id, self.0.idle)));
         let mut known = self.0.lock();
         self.room(&known, &principal)?;
         let open = Open { principal, page: 1, rest: Some(Box::new(pages)), used: Instant::now(), _watch: watch };

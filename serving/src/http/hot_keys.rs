@@ -123,7 +123,7 @@ impl Watching {
 /// The hot keys as they were listed at most a quarter of a second ago. The list is made apart.
 async fn recent(node: &Node) -> types::Result<Vec<HotKey>> {
     let node = node.clone();
-    AbortOnDropHandle::new(threads::QUESTIONS.spawn(async move { node.recent_hot_keys() })).await?
+    AbortOnDropHandle::new(threads::QUERIES.spawn(async move { node.recent_hot_keys() })).await?
 }
 
 fn event(change: &HotKeyChange) -> Event {

@@ -37,7 +37,7 @@ pub(super) async fn healthz() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-/// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
+/// `GET /readyz`: a catalog state is loaded, so that queries can be answered, and nothing that this process needs
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
 /// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused,
 /// as they could not be loaded: the node is not ready then, unless `refused=ok` asks whether it can answer about the

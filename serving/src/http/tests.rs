@@ -111,7 +111,7 @@ impl Reply {
 
 /// As when many ask what takes long. One thread answers HTTP here.
 #[tokio::test]
-async fn health_and_short_lookups_are_answered_while_all_threads_for_longer_questions_are_busy() {
+async fn health_and_short_lookups_are_answered_while_all_threads_for_longer_queries_are_busy() {
     let client = Client::new().await;
     let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get());
     let (begins, begun) = std::sync::mpsc::channel();
@@ -119,7 +119,7 @@ async fn health_and_short_lookups_are_answered_while_all_threads_for_longer_ques
         .map(|_| {
             let (release, released) = std::sync::mpsc::channel::<()>();
             let begins = begins.clone();
-            drop(types::threads::QUESTIONS.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
+            drop(types::threads::QUERIES.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
             release
         })
         .collect();

@@ -81,7 +81,7 @@ impl KeyRows {
             return Ok(answers);
         }
         let runtime = runtime.clone();
-        let apart = threads::QUESTIONS.spawn(async move { self.answer_apart(columns, needs_archive, runtime).await });
+        let apart = threads::QUERIES.spawn(async move { self.answer_apart(columns, needs_archive, runtime).await });
         AbortOnDropHandle::new(apart).await?
     }
 

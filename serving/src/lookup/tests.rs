@@ -195,7 +195,7 @@ async fn people(harness: &Harness, device: &str) -> Value {
     row(harness, "people", text(&[("device", device)]), None).await.0
 }
 
-/// Otherwise each question of it would stop every request of its thread.
+/// Otherwise each query of it would stop every request of its thread.
 #[tokio::test]
 async fn a_hot_key_leaves_the_threads_that_ask_until_it_is_merged() {
     let harness = with_hot_key().await;

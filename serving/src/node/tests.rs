@@ -6,7 +6,7 @@ use crate::harness::{Harness, event};
 
 /// What an answer counted stays counted when it is withdrawn. Here nothing was answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn hiding_streams_counts_as_no_question() {
+async fn hiding_streams_counts_as_no_query() {
     let harness = Harness::filled().await;
     let only = Only { views: ["velocity".to_owned()].into(), streams: Default::default() };
     let ann = Principal::new("ann", vec![Grant { role: Role::Reader, only: Some(only) }]);

@@ -1,6 +1,6 @@
-//! Plans the plainest questions ([`PlainLookup`]): DataFusion takes far longer to plan one than the node to answer it.
+//! Plans the plainest queries ([`PlainLookup`]): DataFusion takes far longer to plan one than the node to answer it.
 //!
-//! Each key is named once, with values of its type, or values that can only become one value of it. A question in any
+//! Each key is named once, with values of its type, or values that can only become one value of it. A query in any
 //! other form, or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ use crate::read_view::ReadView;
 /// In a longer text it is not looked for.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// Plans a question of this form; `None` for any other.
+/// Plans a query of this form; `None` for any other.
 pub(super) fn ready(
     runtime: &QueryRuntime,
     principal: &Principal,

@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// What the process may have grown by, however many clients came.
 const MOST_GROWN_BYTES: u64 = 512 << 20;
 
-/// Panics of threads that answer questions.
+/// Panics of threads that answer queries.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,7 +198,7 @@ fn noise(rng: &mut ChaCha8Rng, most: usize) -> Vec<u8> {
 fn count_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if std::thread::current().name().is_some_and(|name| ["questions", "scans"].contains(&name)) {
+        if std::thread::current().name().is_some_and(|name| ["queries", "scans"].contains(&name)) {
             PANICS.fetch_add(1, Ordering::Relaxed);
         }
         before(panic);

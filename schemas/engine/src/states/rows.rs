@@ -185,7 +185,7 @@ impl StateRows {
             return index.build(&self.keys, entries(self));
         }
         let rows = self.clone();
-        threads::QUESTIONS.spawn_blocking(move || {
+        threads::QUERIES.spawn_blocking(move || {
             which(&rows.indices).build(&rows.keys, entries(&rows));
         });
         None

@@ -1,5 +1,5 @@
 //! Renews the leases of a consumer while it works, on the threads for leases: however busy the others are (with
-//! questions, with records), no lease is lost for that.
+//! queries, with records), no lease is lost for that.
 //!
 //! A consumer that makes no progress for [`MAX_STALL`] is not renewed any more: another one takes its partitions.
 

@@ -30,12 +30,12 @@ async fn each_group_is_as_nice_as_it_says_and_the_others_keep_theirs() {
     assert_eq!(niceness(), of_process);
 }
 
-/// As when every thread that answers questions, and every one of a run, is busy.
+/// As when every thread that answers queries, and every one of a run, is busy.
 #[tokio::test]
 async fn a_group_works_while_all_threads_of_the_others_are_busy() {
     let mut held = Vec::new();
     for _ in 0..2 * available_parallelism().map_or(2, NonZero::get) {
-        for group in [&QUESTIONS, &SCANS, &RUNS, &CHECKPOINTS, &SPEED, &LOG] {
+        for group in [&QUERIES, &SCANS, &RUNS, &CHECKPOINTS, &SPEED, &LOG] {
             let (until, busy) = mpsc::channel::<()>();
             held.push(until);
             drop(group.spawn(async move { busy.recv().is_ok() }));

@@ -95,7 +95,7 @@ impl Subscriptions {
                 .with("most", MAX_SUBSCRIBERS));
         }
         state.subscribers += 1;
-        state.polling.get_or_insert_with(|| AbortOnDropHandle::new(threads::QUESTIONS.spawn(poll(Arc::downgrade(&self.0)))));
+        state.polling.get_or_insert_with(|| AbortOnDropHandle::new(threads::QUERIES.spawn(poll(Arc::downgrade(&self.0)))));
         show(&state);
         Ok(AlertSubscription { inner: self.0.clone(), moved: self.0.moved.subscribe() })
     }

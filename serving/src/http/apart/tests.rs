@@ -15,7 +15,7 @@ use super::*;
 
 /// A body that is long once it is compressed, too: what is read of it is compressed by the thread that reads.
 #[tokio::test]
-async fn a_body_is_compressed_on_the_threads_for_longer_questions() {
+async fn a_body_is_compressed_on_the_threads_for_longer_queries() {
     let readers: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let noted = readers.clone();
     let answer = move || {
@@ -31,5 +31,5 @@ async fn a_body_is_compressed_on_the_threads_for_longer_questions() {
     let response = TowerToHyperService::new(router).call(request).await.unwrap();
     assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
     assert!(!to_bytes(response.into_body(), usize::MAX).await.unwrap().is_empty());
-    assert_eq!(*readers.lock().unwrap(), BTreeSet::from(["questions".to_owned()]));
+    assert_eq!(*readers.lock().unwrap(), BTreeSet::from(["queries".to_owned()]));
 }

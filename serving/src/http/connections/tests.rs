@@ -90,7 +90,7 @@ async fn a_connection_that_asked_is_kept_for_the_next_question_for_a_while() {
     assert!(rest(connection).await.ends_with("hello"), "it is closed by the server");
 }
 
-/// The time limit is for headers: a question may take longer.
+/// The time limit is for headers: a query may take longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_under_way_is_not_cut_off() {
     // Enough for a header on a busy machine.
@@ -253,14 +253,14 @@ impl AsyncWrite for NotedStream {
 }
 
 #[tokio::test]
-async fn a_handshake_is_done_on_the_threads_for_longer_questions() {
+async fn a_handshake_is_done_on_the_threads_for_longer_queries() {
     let folder = tempfile::tempdir().unwrap();
     let (tls, _) = tls_in(folder.path());
     let (mut client, stream) = tokio::io::duplex(1 << 10);
     client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     let readers: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     assert!(encrypted(&tls, NotedStream { stream, readers: readers.clone() }).await.is_err());
-    assert_eq!(*readers.lock().unwrap(), BTreeSet::from(["questions".to_owned()]));
+    assert_eq!(*readers.lock().unwrap(), BTreeSet::from(["queries".to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
