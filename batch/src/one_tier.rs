@@ -20,7 +20,7 @@ pub(crate) struct AllStates {
     pub(crate) bytes_read: i64,
     pub(crate) failures: Failures,
     /// The events of edges that were left out by their states. `None`: edges were left out by their events, which the
-    /// archive tells.
+    /// archive counts.
     pub(crate) expired: Option<i64>,
 }
 

@@ -45,14 +45,14 @@ pub use diff::DiffLine;
 pub(crate) use diff::line_diff;
 pub(crate) use inline::{names_as_staging, normalised};
 
-use changes::{of_name, of_status};
+use changes::{records_named, versions_with_status};
 use switch::{Switch, prepared};
 
 /// Returns the definition records that the changes result in: new versions, and the versions that they retire.
 pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
     let mut records = Vec::new();
     for change in &changes.changes {
-        let live = || of_name(state, change.kind, &change.name).filter(|record| record.status.is_live());
+        let live = || records_named(state, change.kind, &change.name).filter(|record| record.status.is_live());
         let building = || live().filter(|record| record.status == DefinitionStatus::Building);
         let retired = |record: &DefinitionRecord| record.with_status(DefinitionStatus::Retired, now);
         // Options of its runs may have changed.
@@ -107,7 +107,7 @@ fn keep_none_stale(state: &CatalogState, changes: &Changes, records: &mut Vec<De
             Some(record) if record.status == DefinitionStatus::Kept => *record = record.with_status(DefinitionStatus::Retired, now),
             Some(_) => {}
             None => {
-                let kept = of_status(state, &stale.view, DefinitionStatus::Kept).find(|record| is_it(record));
+                let kept = versions_with_status(state, &stale.view, DefinitionStatus::Kept).find(|record| is_it(record));
                 records.extend(kept.map(|record| record.with_status(DefinitionStatus::Retired, now)));
             }
         }
@@ -357,7 +357,7 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
         .filter(|change| !matches!(change.what, What::Unchanged { .. } | What::RolledBack { .. }))
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
-    let is_known = |record: &DefinitionRecord| of_name(state, record.kind, &record.name).any(|known| known.version == record.version);
+    let is_known = |record: &DefinitionRecord| records_named(state, record.kind, &record.name).any(|known| known.version == record.version);
     if records.iter().any(is_known) {
         // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is
         // adjusted: a run may have switched to it.

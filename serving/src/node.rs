@@ -228,7 +228,7 @@ impl Node {
         Ok(())
     }
 
-    /// A position tells how far a stream is: it is for who may read or append to the stream, or read a view over it.
+    /// A position shows how far a stream is: it is for who may read or append to the stream, or read a view over it.
     fn may_know(&self, registry: &Registry, stream: &str) -> bool {
         let reads_view = |view: &LiveView| view.plan.reads(stream) && may(&self.principal, Action::Read, Object::View(&view.name));
         [Action::Read, Action::Append].into_iter().any(|action| may(&self.principal, action, Object::Stream(stream)))

@@ -54,7 +54,7 @@ pub(super) fn compare_at_hand(
         let (kept, recomputed) = (kept.slice(0..same), recomputed.slice(0..same));
         found.rows += same as i64;
         for Differing { row, state } in differing(plan, kept.batch(), recomputed.batch(), is_compared)? {
-            found.note(|| of_state(plan, (&kept, &recomputed), row, state))?;
+            found.note(|| state_difference(plan, (&kept, &recomputed), row, state))?;
         }
         return Ok((same, same));
     }
@@ -66,8 +66,8 @@ pub(super) fn compare_at_hand(
     };
     found.rows += 1;
     match order {
-        Ordering::Less => found.note(|| of_row(plan, kept, ("a row", "no row")))?,
-        _ => found.note(|| of_row(plan, recomputed, ("no row", "a row")))?,
+        Ordering::Less => found.note(|| row_difference(plan, kept, ("a row", "no row")))?,
+        _ => found.note(|| row_difference(plan, recomputed, ("no row", "a row")))?,
     }
     Ok(if order == Ordering::Less { (1, 0) } else { (0, 1) })
 }
@@ -88,7 +88,12 @@ fn place(rows: &StateRows, row: usize) -> Result<(&[u8], u8, i64)> {
     Ok((rows.keys().value(row), levels(rows.batch())?.value(row), tiles(rows.batch())?[row]))
 }
 
-fn of_state(plan: &ViewPlan, (kept, recomputed): (&StateRows, &StateRows), row: usize, state: StateIndex) -> Result<StateDifference> {
+fn state_difference(
+    plan: &ViewPlan,
+    (kept, recomputed): (&StateRows, &StateRows),
+    row: usize,
+    state: StateIndex,
+) -> Result<StateDifference> {
     let expr = plan.state(state);
     let fields = |rows: &StateRows| {
         let fields = rows.batch().columns()[plan.state_columns(state)].iter();
@@ -100,16 +105,16 @@ fn of_state(plan: &ViewPlan, (kept, recomputed): (&StateRows, &StateRows), row: 
         state: expr.sql.clone(),
         kept: fields(kept),
         recomputed: fields(recomputed),
-        ..of_place(plan, kept, row)?
+        ..difference_at(plan, kept, row)?
     })
 }
 
 /// The first row of `rows`, which the other side lacks.
-fn of_row(plan: &ViewPlan, rows: &StateRows, (kept, recomputed): (&str, &str)) -> Result<StateDifference> {
-    Ok(StateDifference { kept: kept.to_owned(), recomputed: recomputed.to_owned(), ..of_place(plan, rows, 0)? })
+fn row_difference(plan: &ViewPlan, rows: &StateRows, (kept, recomputed): (&str, &str)) -> Result<StateDifference> {
+    Ok(StateDifference { kept: kept.to_owned(), recomputed: recomputed.to_owned(), ..difference_at(plan, rows, 0)? })
 }
 
-fn of_place(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDifference> {
+fn difference_at(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateDifference> {
     let keys = plan.keys.iter().zip(rows.batch().columns());
     let key = keys.map(|(field, column)| format!("{}={}", field.name(), text(column, row))).collect::<Vec<_>>().join(", ");
     let code = levels(rows.batch())?.value(row);

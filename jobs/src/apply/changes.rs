@@ -239,7 +239,7 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
 fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
     let kind = DefinitionKind::Stream;
     let sql = normalised(&stream.sql);
-    let newest = of_name(state, kind, &stream.name).max_by_key(|record| record.version);
+    let newest = records_named(state, kind, &stream.name).max_by_key(|record| record.version);
     let change =
         |what| Change { kind, name: stream.name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
@@ -289,14 +289,14 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     if is_same(&last) {
         return change(What::Adjusted { version: last.version, diff: diff() });
     }
-    let served = of_status(state, &view.name, DefinitionStatus::Active).next();
+    let served = versions_with_status(state, &view.name, DefinitionStatus::Active).next();
     if let Some(served) = served.filter(is_same) {
         return change(What::Reverted { version: served.version, dropped: last.version });
     }
-    let left = of_name(state, kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
+    let left = records_named(state, kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
     // Since then the version that was returned to may have been rebuilt, with its text.
     let is_last = |left: &&DefinitionRecord, served: &DefinitionRecord| {
-        of_name(state, kind, &view.name)
+        records_named(state, kind, &view.name)
             .filter(|record| record.version > left.version)
             .all(|record| means_the_same(&record.sql, &served.sql))
     };
@@ -306,7 +306,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
         let is_kept = from.status == DefinitionStatus::Kept;
         return change(What::RolledBack { version: served.version, from: from.version, is_kept });
     }
-    let kept = of_status(state, &view.name, DefinitionStatus::Kept).filter(is_same).max_by_key(|record| record.version);
+    let kept = versions_with_status(state, &view.name, DefinitionStatus::Kept).filter(is_same).max_by_key(|record| record.version);
     match kept.filter(|_| !staging) {
         Some(kept) => change(What::Returned { from: last.version, version: kept.version }),
         None => {
@@ -319,7 +319,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
 /// A changed sink or alert takes effect at once: it keeps no states.
 fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql: &str) -> Change {
     let sql = normalised(sql);
-    let newest = of_name(state, kind, name).max_by_key(|record| record.version);
+    let newest = records_named(state, kind, name).max_by_key(|record| record.version);
     let change =
         |what| Change { kind, name: name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, name) {
@@ -341,7 +341,7 @@ fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql
 
 /// The version of this text from which a user returned to the live one: since then only that one's text was live.
 fn left_by_rollback(state: &CatalogState, live: &DefinitionRecord, sql: &str) -> Option<u32> {
-    let known = || of_name(state, live.kind, &live.name);
+    let known = || records_named(state, live.kind, &live.name);
     let left = known().filter(|record| record.rolled_back && normalised(&record.sql) == sql).max_by_key(|record| record.version)?;
     let mut since = known().filter(|record| record.version > left.version);
     since.all(|record| normalised(&record.sql) == normalised(&live.sql)).then_some(left.version)
@@ -404,26 +404,30 @@ fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definit
     })
 }
 
-pub(super) fn of_name<'a>(state: &'a CatalogState, kind: DefinitionKind, name: &'a str) -> impl Iterator<Item = &'a DefinitionRecord> {
+pub(super) fn records_named<'a>(
+    state: &'a CatalogState,
+    kind: DefinitionKind,
+    name: &'a str,
+) -> impl Iterator<Item = &'a DefinitionRecord> {
     state.definitions.iter().filter(move |record| record.kind == kind && &*record.name == name)
 }
 
-pub(super) fn of_status<'a>(
+pub(super) fn versions_with_status<'a>(
     state: &'a CatalogState,
     view: &'a str,
     status: DefinitionStatus,
 ) -> impl Iterator<Item = &'a DefinitionRecord> {
-    of_name(state, DefinitionKind::View, view).filter(move |record| record.status == status)
+    records_named(state, DefinitionKind::View, view).filter(move |record| record.status == status)
 }
 
 /// Returns the version of a view that was applied last and is live: the one being built, or else the served one.
 pub(super) fn last_version<'a>(state: &'a CatalogState, view: &'a str) -> Option<&'a DefinitionRecord> {
-    let building = of_status(state, view, DefinitionStatus::Building).max_by_key(|record| record.version);
-    building.or_else(|| of_status(state, view, DefinitionStatus::Active).next())
+    let building = versions_with_status(state, view, DefinitionStatus::Building).max_by_key(|record| record.version);
+    building.or_else(|| versions_with_status(state, view, DefinitionStatus::Active).next())
 }
 
 pub(super) fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
-    of_name(state, kind, name).map(|record| record.version).max()
+    records_named(state, kind, name).map(|record| record.version).max()
 }
 
 #[cfg(test)]

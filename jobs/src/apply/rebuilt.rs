@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 
-use super::changes::{Change, Changes, What, last_version, newest_version, of_status, order};
+use super::changes::{Change, Changes, What, last_version, newest_version, order, versions_with_status};
 use super::diff::line_diff;
 use super::inline::normalised;
 use crate::backfill::ReadingView;
@@ -45,7 +45,7 @@ fn is_returned_to(changes: &Changes, readers: &[&ReadingView]) -> bool {
 fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers: &[&ReadingView], prune: bool) {
     let kind = DefinitionKind::View;
     let (Some(last), newest) = (last_version(state, view), newest_version(state, kind, view)) else { return };
-    let served = of_status(state, view, DefinitionStatus::Active).next();
+    let served = versions_with_status(state, view, DefinitionStatus::Active).next();
     let reads = |version: &DefinitionRecord| readers.iter().any(|reader| reader.version == version.version);
     let is_served_stale = served.is_some_and(reads);
     let version = newest.unwrap_or_default() + 1;

@@ -37,7 +37,7 @@ mod corrections;
 use corrections::Corrections;
 
 /// How many refused dead letters are reported one by one; all are counted.
-const REFUSED_TOLD: usize = 20;
+const MOST_REFUSED_LISTED: usize = 20;
 /// Each batch commits at most this many ranges, and all other commits wait for it.
 const BATCH_RECORDS: usize = 2_000;
 const BATCH_BYTES: usize = 8 << 20;
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
         self.runs.leave_out(partition);
         self.summary.refused += 1;
         *self.reasons.entry(reason::class(&why)).or_default() += 1;
-        if self.summary.first_refused.len() < REFUSED_TOLD {
+        if self.summary.first_refused.len() < MOST_REFUSED_LISTED {
             self.summary.first_refused.push(Refused { line, partition, offset, reason: why });
         }
     }

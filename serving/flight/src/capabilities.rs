@@ -6,7 +6,7 @@ use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction, XdbcDataType,
 };
 
-pub(crate) fn of_the_server() -> Result<SqlInfoData> {
+pub(crate) fn server_info() -> Result<SqlInfoData> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "basestream");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));

@@ -70,7 +70,7 @@ pub(crate) async fn rows(command: Command, node: &Node) -> Result<RecordBatch> {
             }
             builder.build()
         }
-        Command::CommandGetSqlInfo(asked) => asked.into_builder(&capabilities::of_the_server().map_err(not_made)?).build(),
+        Command::CommandGetSqlInfo(asked) => asked.into_builder(&capabilities::server_info().map_err(not_made)?).build(),
         Command::CommandGetXdbcTypeInfo(asked) => asked.into_builder(&capabilities::types().map_err(not_made)?).build(),
         Command::CommandGetPrimaryKeys(asked) => return primary_keys(&asked, node).await,
         _ => return Ok(RecordBatch::new_empty(foreign_keys_schema())),

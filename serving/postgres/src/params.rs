@@ -24,12 +24,12 @@ pub(crate) fn data_type(oid: u32) -> Result<Option<DataType>, Problem> {
         return Ok(None);
     }
     let unknown = || Problem::new(NOT_SUPPORTED, format!("parameters of the type with the OID {oid} are not supported"));
-    of_type(&Type::from_oid(oid).ok_or_else(unknown)?).map(Some).ok_or_else(unknown)
+    arrow_type(&Type::from_oid(oid).ok_or_else(unknown)?).map(Some).ok_or_else(unknown)
 }
 
-fn of_type(pg_type: &Type) -> Option<DataType> {
+fn arrow_type(pg_type: &Type) -> Option<DataType> {
     if let Kind::Array(item) = pg_type.kind() {
-        return of_type(item).map(|item| DataType::List(Arc::new(Field::new_list_field(item, true))));
+        return arrow_type(item).map(|item| DataType::List(Arc::new(Field::new_list_field(item, true))));
     }
     Some(match *pg_type {
         Type::BOOL => DataType::Boolean,
@@ -56,7 +56,7 @@ fn of_type(pg_type: &Type) -> Option<DataType> {
 /// Reads a value. `number` is that of its parameter.
 pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>) -> Result<ScalarValue, Problem> {
     let pg_type = Type::from_oid(oid).unwrap_or(Type::TEXT);
-    let data_type = of_type(&pg_type).unwrap_or(DataType::Utf8);
+    let data_type = arrow_type(&pg_type).unwrap_or(DataType::Utf8);
     let Some(bytes) = bytes else {
         return ScalarValue::try_new_null(&data_type).map_err(|error| Problem::from(types::Error::from(error)));
     };
@@ -91,7 +91,7 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
     }
     if let Kind::Array(item) = pg_type.kind() {
         let items = array_items(text).ok_or(Wrong::Value)?;
-        let null = || ScalarValue::try_new_null(&of_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value);
+        let null = || ScalarValue::try_new_null(&arrow_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value);
         let items = items.into_iter().map(|text| text.map_or_else(null, |text| from_text(item, text.as_bytes())));
         return array(item, items.collect::<Read<Vec<_>>>()?);
     }
@@ -101,7 +101,7 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
         Type::FLOAT4 => text.trim().parse().map(|value| ScalarValue::Float32(Some(value))).map_err(|_| Wrong::Value),
         Type::FLOAT8 => text.trim().parse().map(|value| ScalarValue::Float64(Some(value))).map_err(|_| Wrong::Value),
         _ => {
-            let data_type = of_type(pg_type).ok_or(Wrong::Value)?;
+            let data_type = arrow_type(pg_type).ok_or(Wrong::Value)?;
             let text = ScalarValue::Utf8(Some(if data_type == DataType::Utf8 { text } else { text.trim() }.to_owned()));
             let value = text.cast_to(&data_type).map_err(|_| Wrong::Value)?;
             if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
@@ -160,7 +160,7 @@ fn from_binary(pg_type: &Type, mut bytes: Bytes) -> Read<ScalarValue> {
 }
 
 fn array(item: &Type, items: Vec<ScalarValue>) -> Read<ScalarValue> {
-    let data_type = of_type(item).ok_or(Wrong::Value)?;
+    let data_type = arrow_type(item).ok_or(Wrong::Value)?;
     // Each decimal says its own number of digits.
     let data_type = match items.iter().find(|value| !value.is_null()) {
         Some(ScalarValue::Decimal128(..) | ScalarValue::Decimal256(..)) => widest(&items),
@@ -199,7 +199,7 @@ fn binary_items(item: &Type, mut bytes: Bytes) -> Read<Vec<ScalarValue>> {
     let mut items = Vec::new();
     for _ in 0..count {
         items.push(match i32(&mut bytes)? {
-            -1 => ScalarValue::try_new_null(&of_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value)?,
+            -1 => ScalarValue::try_new_null(&arrow_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value)?,
             length => {
                 let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or(Wrong::Value)?;
                 from_binary(item, bytes.split_to(length))?

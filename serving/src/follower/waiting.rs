@@ -24,7 +24,7 @@ const ADDED_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) struct AwaitedPosition<'a> {
     pub(crate) position: &'a Vector,
     until: Instant,
-    /// Where it is known: it tells which partitions there are.
+    /// Where it is known: it lists the partitions that there are.
     log: Option<&'a Arc<dyn Log>>,
 }
 

@@ -17,7 +17,7 @@ use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
 /// This many of the rejected events are named; all are counted.
-const REJECTED_TOLD: usize = 1000;
+const MOST_REJECTED_LISTED: usize = 1000;
 
 /// The answer: what is durable in the log, and where.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -100,7 +100,7 @@ fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
             Ok(event) => decoded.records.push(record_of(&event, text)),
             Err(error) => {
                 decoded.rejected_count += 1;
-                if decoded.rejected.len() < REJECTED_TOLD {
+                if decoded.rejected.len() < MOST_REJECTED_LISTED {
                     decoded.rejected.push(Rejected { index, error: error.to_string() });
                 }
             }

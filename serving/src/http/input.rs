@@ -21,7 +21,7 @@ use super::{App, MAX_BODY_BYTES};
 /// Room for bodies is given out in pieces of this many bytes: small bodies take little of it.
 pub(super) const ROOM_BYTES: usize = 64 << 10;
 
-/// A header of server-sent events: it tells proxies to pass each event on as it comes.
+/// A header of server-sent events: it makes proxies pass each event on as it comes.
 pub(super) const NOT_BUFFERED: (HeaderName, HeaderValue) = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 /// The media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";

@@ -235,7 +235,7 @@ fn find<'r>(read_view: &'r ReadView, principal: &Principal, name: &str) -> Resul
     Ok((sink, plan))
 }
 
-/// A record tells what the views have of the event's keys: who asks has to be allowed to read them. Without views, to
+/// A record shows what the views have of the event's keys: who asks has to be allowed to read them. Without views, to
 /// read or to append to the stream.
 fn allow_asking(principal: &Principal, plan: &SinkPlan) -> Result<()> {
     for join in &plan.joins {

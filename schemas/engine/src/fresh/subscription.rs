@@ -50,7 +50,7 @@ impl<S> Subscribers<S> {
         receiver
     }
 
-    /// Hands a change of this process's own workers to all. What is in another process is for that one to tell.
+    /// Hands a change of this process's own workers to all. What is in another process, that one publishes.
     pub(super) fn send(&mut self, owner: u64, change: &LayerChange<S>) {
         if self.queues.is_empty() || is_mirrored(owner) {
             return;

@@ -25,7 +25,7 @@ struct Partition {
     pending_since: Option<Instant>,
     at_end: bool,
     /// At the end: when to report it (again).
-    tell_end_at: Option<Instant>,
+    report_end_at: Option<Instant>,
 }
 
 impl Assignment {
@@ -35,7 +35,7 @@ impl Assignment {
 
     /// Holds a partition from `position` on, with nothing pending.
     pub(super) fn start(&mut self, source: TopicPartition, position: Offset) {
-        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, tell_end_at: None };
+        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, report_end_at: None };
         self.partitions.insert(source, fresh);
     }
 
@@ -57,7 +57,7 @@ impl Assignment {
         let partition = self.partitions.get_mut(source)?;
         partition.position = record.offset.next();
         partition.at_end = false;
-        partition.tell_end_at = None;
+        partition.report_end_at = None;
         partition.pending.push(record);
         let since = *partition.pending_since.get_or_insert(now);
         if partition.pending.len() >= self.max_records { Some(now) } else { Some(since + self.max_wait) }
@@ -67,7 +67,7 @@ impl Assignment {
     pub(super) fn reach_end(&mut self, source: &TopicPartition, now: Instant) {
         if let Some(partition) = self.partitions.get_mut(source) {
             partition.at_end = true;
-            partition.tell_end_at = Some(now);
+            partition.report_end_at = Some(now);
         }
     }
 
@@ -87,7 +87,7 @@ impl Assignment {
         let partition = self.partitions.get_mut(source)?;
         partition.position = partition.position.max(position.unwrap_or_default());
         partition.pending_since = None;
-        partition.tell_end_at = partition.at_end.then_some(now + AT_END_EVERY);
+        partition.report_end_at = partition.at_end.then_some(now + AT_END_EVERY);
         let records = std::mem::take(&mut partition.pending);
         Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end, fetched_at: 0 })
     }
@@ -95,7 +95,7 @@ impl Assignment {
     fn due_at(&self, partition: &Partition) -> Option<Instant> {
         let is_full = partition.pending.len() >= self.max_records;
         let filled = partition.pending_since.map(|since| if is_full { since } else { since + self.max_wait });
-        [filled, partition.tell_end_at].into_iter().flatten().min()
+        [filled, partition.report_end_at].into_iter().flatten().min()
     }
 }
 
