@@ -22,8 +22,8 @@
 //! - `worker` makes the records of one worker's partitions and appends them to the log.
 //! - `switches` says by which version of a sink an event is decided.
 //! - `features` reads the rows, and `record` writes a record's bytes.
-//! - `scoring` makes the record of one event on request, with the `scratch` of an earlier request, and `outcomes` passes
-//!   on what workers made.
+//! - `scoring` makes the record of one event on request, with the `scratch` of an earlier request.
+//! - `outcomes` passes on what workers made.
 
 mod features;
 mod outcomes;
