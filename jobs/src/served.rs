@@ -44,7 +44,7 @@ impl NodeServed {
                 rows.push(of_part);
                 failed.extend(failed_cells(&loaded.live.plan, failed_in_part)?);
             }
-            Ok(ServedAnswer { vector: read_view.vector.clone(), t, as_of: false, rows, failed, without_nan: false })
+            Ok(ServedAnswer { version: None, vector: read_view.vector.clone(), t, as_of: false, rows, failed, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
     }
@@ -63,7 +63,7 @@ impl NodeServed {
         let schema = self.0.read_view()?.view(view)?.live.plan.output_schema();
         let errors = serde_json::to_value(&meta.errors)?;
         let failed = listed_errors(errors.as_array().map_or(&[], Vec::as_slice), &schema)?;
-        Ok(ServedAnswer { vector: meta.cut, t: meta.as_of, as_of: false, rows, failed, without_nan: false })
+        Ok(ServedAnswer { version: None, vector: meta.cut, t: meta.as_of, as_of: false, rows, failed, without_nan: false })
     }
 }
 
@@ -106,9 +106,15 @@ impl JoinedServed {
         // The query took its own read view: a node that follows the catalog may have advanced since.
         let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &read_view.loaded));
         match joined {
-            Some((manifest, joined)) if same => {
-                Ok(ServedAnswer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, failed: Vec::new(), without_nan: false })
-            }
+            Some((manifest, joined)) if same => Ok(ServedAnswer {
+                version: None,
+                vector: manifest.cut.clone(),
+                t: joined.t,
+                as_of: false,
+                rows,
+                failed: Vec::new(),
+                without_nan: false,
+            }),
             _ => Err(Error::conflict("a batch run ended while its join was verified: verify it again").with("view", view)),
         }
     }

@@ -55,6 +55,8 @@ pub trait Served: Send + Sync {
 /// An answer of the served side.
 #[derive(Debug, Clone)]
 pub struct ServedAnswer {
+    /// The version of the view that answered, if the served side says it.
+    pub version: Option<u32>,
     pub vector: Vector,
     pub t: Micros,
     /// Asked with `as_of`: events after `t` do not count.
@@ -137,7 +139,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     let answer = served.answer(view, &schema).await?;
     let state = archived_up_to(&verifier.catalog, &answer.vector).await?;
     let mut expected = Expected::new(verifier, &state, view)?;
-    if expected.version() != before.version() {
+    if expected.version() != before.version() || answer.version.is_some_and(|version| version != expected.version()) {
         return Err(Error::conflict("the view was replaced by a new version while it was verified: verify it again").with("view", view));
     }
     let question = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;

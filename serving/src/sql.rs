@@ -41,7 +41,6 @@ use crate::value_errors::{OnValueError, ValueErrors};
 
 mod array_text;
 mod casts;
-mod checked_math;
 mod column_names;
 mod describe;
 mod equality;
@@ -285,8 +284,8 @@ struct PlannedQuery {
 
 /// Plans a query. `types` are those of its parameters that the planner may not find by itself.
 ///
-/// Errors: `Input` for a mistake; `Unavailable` for a column that the served version of a view may have, while the
-/// version before answers in its place.
+/// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
+/// while the version before answers in its place.
 async fn plan(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
@@ -296,7 +295,7 @@ async fn plan(
 ) -> Result<PlannedQuery> {
     let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
     let (mistake, served) = match (Box::pin(plan_over(runtime, reader, read_view, text, types)).await, served) {
-        (Err(mistake), Some(served)) if mistake.reason() == Some(Reason::UnknownColumn) => (mistake, served),
+        (Err(mistake), Some(served)) if matches!(mistake.reason(), Some(Reason::UnknownColumn | Reason::UnknownTable)) => (mistake, served),
         (planned, _) => return planned,
     };
     match Box::pin(plan_over(runtime, reader, served, text, types)).await {
@@ -324,7 +323,7 @@ async fn plan_over(
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
-    typed_texts().into_iter().chain(checked_math::functions().iter().cloned()).for_each(|function| session.register_udf(function));
+    typed_texts().into_iter().for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;

@@ -1,5 +1,7 @@
 //! The served side over HTTP: answers of a running node, with the vector and the time they were computed from.
 
+use std::collections::BTreeMap;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use engine::events::parse_timestamp;
@@ -32,6 +34,9 @@ struct Response {
 struct Meta {
     cut: String,
     as_of: String,
+    /// By view. Absent in the answers of earlier releases.
+    #[serde(default)]
+    versions: BTreeMap<String, u32>,
     /// Absent in the answers of earlier releases.
     #[serde(default)]
     errors: Vec<Value>,
@@ -77,18 +82,19 @@ impl HttpServed {
         if !status.is_success() {
             return Err(refused(status.as_u16(), &body).with("url", &shown));
         }
-        read(&body, schema).map_err(|error| error.with("url", &shown))
+        read(&body, view, schema).map_err(|error| error.with("url", &shown))
     }
 }
 
-fn read(body: &[u8], schema: &SchemaRef) -> Result<ServedAnswer> {
+fn read(body: &[u8], view: &str, schema: &SchemaRef) -> Result<ServedAnswer> {
     let wrong = |what: String| Error::corrupt(format!("the answer is not one of POST /v1/sql: {what}"));
     let response: Response = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
     let t = parse_timestamp(&response.meta.as_of)
         .map_err(|_| wrong(format!("meta.as_of is \"{}\", expected RFC 3339 with a zone", response.meta.as_of)))?;
     let rows: Vec<RecordBatch> = vec![json_rows::batch(&response.rows, schema)?];
     let failed = listed_errors(&response.meta.errors, schema)?;
-    Ok(ServedAnswer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, failed, without_nan: true })
+    let version = response.meta.versions.get(view).copied();
+    Ok(ServedAnswer { version, vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, failed, without_nan: true })
 }
 
 /// Reads `meta.errors` of an answer. `schema` has the types of the keys.

@@ -39,8 +39,6 @@ pub enum Reason {
     DivisionByZero,
     /// A number does not fit its type.
     NumberTooLarge,
-    /// The logarithm of a number that is not positive.
-    InvalidLogarithm,
     /// The square root of a negative number, or another power that is not defined.
     InvalidPower,
     /// A text is not a value of the type that it is cast to.

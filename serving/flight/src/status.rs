@@ -65,7 +65,6 @@ fn code_of_reason(reason: Reason) -> Option<Code> {
         | Reason::InvalidOffset
         | Reason::DivisionByZero
         | Reason::NumberTooLarge
-        | Reason::InvalidLogarithm
         | Reason::InvalidPower
         | Reason::InvalidText
         | Reason::InvalidTime

@@ -170,7 +170,6 @@ fn state_of_reason(reason: Reason) -> &'static str {
         Reason::InvalidOffset => "2201X",
         Reason::DivisionByZero => "22012",
         Reason::NumberTooLarge => OUT_OF_RANGE,
-        Reason::InvalidLogarithm => "2201E",
         Reason::InvalidPower => "2201F",
         Reason::InvalidText => INVALID_TEXT,
         Reason::InvalidTime => "22007",

@@ -118,8 +118,9 @@ fn with_seconds(text: &str) -> Option<String> {
         b' ' => matches!(found, b' ' | b'T' | b't'),
         sign => found == sign,
     };
-    let has_more_digits = rest.starts_with(|next: char| next == ':' || next.is_ascii_digit());
-    (minutes.bytes().zip(FORM).all(is_like) && !has_more_digits).then(|| format!("{minutes}:00{rest}"))
+    // With a fraction, PostgreSQL takes the two numbers for minutes and seconds.
+    let goes_on = rest.starts_with(|next: char| matches!(next, ':' | '.') || next.is_ascii_digit());
+    (minutes.bytes().zip(FORM).all(is_like) && !goes_on).then(|| format!("{minutes}:00{rest}"))
 }
 
 /// Spells the name of a zone as it is known. DataFusion takes any name where only the zone of an instant changes.
@@ -220,6 +221,7 @@ mod tests {
         }
         for same in [
             "SELECT TIMESTAMP '2026-01-01 02:30:15', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01 0230', TIMESTAMP 'x'",
+            "SELECT TIMESTAMP '2026-01-01 02:30.5'",
             "SELECT a AT TIME ZONE '+01:00', a AT TIME ZONE 'UTC'",
         ] {
             assert_eq!(rewritten(same).unwrap(), same);

@@ -3,7 +3,8 @@
 //!
 //! It refuses a SELECT with several columns of one name, which SQL has: `n, n::text`, `n + 1, n + 1`, `n AS a, m AS a`,
 //! `v.*, n`. Such a statement is planned once more, with an alias of ours for each of them but the first, and the
-//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it.
+//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it: in a
+//! subquery such a name is refused, because a reference to it would find another table's column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -106,7 +107,7 @@ fn ambiguous(name: &str) -> Error {
 /// Gives aliases to columns of one name, in every SELECT of the statement. `clashing` are the names that the planner
 /// refused: columns of these names are also among those of a `*` beside them.
 ///
-/// Errors: `Input` where ORDER BY names one of several columns.
+/// Errors: `Input` where ORDER BY names one of several columns, and where a subquery gives different columns one name.
 pub(super) fn tell_apart(statement: &mut Statement, clashing: &BTreeSet<String>) -> Result<ToldApart> {
     let mut repeats = Repeats { clashing, told_apart: ToldApart::default(), depth: 0, outcome: Ok(()) };
     if let Some(statement) = inner_mut(statement) {
@@ -131,7 +132,10 @@ impl VisitorMut for Repeats<'_> {
         self.depth += 1;
         let Query { body, order_by, .. } = query;
         let ambiguous = self.body(body, is_outermost);
-        self.outcome = refuse_ambiguous(order_by.as_ref(), &ambiguous);
+        self.outcome = match ambiguous.first().filter(|_| !is_outermost) {
+            Some(name) => Err(self::ambiguous(name)),
+            None => refuse_ambiguous(order_by.as_ref(), &ambiguous),
+        };
         self.told_apart.ambiguous.extend(ambiguous);
         if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }

@@ -388,10 +388,10 @@ async fn columns_of_one_name_are_answered_under_it() {
         ("SELECT v.*, n, v.amount FROM totals v", r#"{"n":6,"amount":"125.75","n_2":6,"amount_2":"125.75"}"#),
         ("SELECT *, n + 1 AS n, 1 AS amount FROM totals", r#"{"n":6,"amount":"125.75","n_2":7,"amount_2":1}"#),
         ("SELECT n, n FROM totals UNION ALL SELECT 0, 0 FROM totals WHERE n < 0", r#"{"n":6,"n_2":6}"#),
-        ("SELECT * FROM (SELECT n, n, amount AS b, n AS b FROM totals) d", r#"{"n":6,"n_2":6,"b":"125.75","b_2":6}"#),
+        ("SELECT * FROM (SELECT n, n, amount AS b, amount AS b FROM totals) d", r#"{"n":6,"n_2":6,"b":"125.75","b_2":"125.75"}"#),
         ("SELECT d.amount FROM (SELECT v.*, n FROM totals v) d WHERE d.amount > 0", r#"{"amount":"125.75"}"#),
-        ("WITH d AS (SELECT n AS a, n + 1 AS a, 5 AS b FROM totals) SELECT b, d.* FROM d", r#"{"b":5,"a":6,"a_2":7,"b_2":5}"#),
-        ("SELECT x, z FROM (SELECT n AS a, n + 1 AS a, n + 2 AS a FROM totals) AS d (x, y, z)", r#"{"x":6,"z":8}"#),
+        ("WITH d AS (SELECT n AS a, n AS a, 5 AS b FROM totals) SELECT b, d.* FROM d", r#"{"b":5,"a":6,"a_2":6,"b_2":5}"#),
+        ("SELECT x, z FROM (SELECT n AS a, n AS a, n AS a FROM totals) AS d (x, y, z)", r#"{"x":6,"z":6}"#),
         ("SELECT 1 AS one FROM totals WHERE n IN (SELECT c FROM (SELECT n AS c, n + 1, n + 1 FROM totals) d)", r#"{"one":1}"#),
     ] {
         assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
@@ -413,6 +413,11 @@ async fn a_name_of_different_columns_cannot_be_referred_to() {
         "SELECT n AS a, amount AS a, count(*) AS c FROM totals GROUP BY a",
         "SELECT d.a FROM (SELECT n AS a, amount AS a FROM totals) d",
         "SELECT d.n FROM (SELECT n, n::text FROM totals) d",
+        // Without a column of the name, one of another table or of the outer query would be taken.
+        "SELECT amount FROM (SELECT n AS amount, n + 1 AS amount FROM totals) d CROSS JOIN totals",
+        "SELECT n FROM totals WHERE EXISTS (SELECT 1 FROM (SELECT 1 AS amount, 2 AS amount) d WHERE amount > 100)",
+        "SELECT * FROM (SELECT n AS k, n + 1 AS k FROM totals) x NATURAL JOIN (SELECT n AS k FROM totals) y",
+        "SELECT d.n FROM (SELECT a.n, b.n, a.n::text FROM totals a JOIN totals b ON true) d",
     ] {
         let refused = refusal(&harness, sql).await;
         assert!(refused.contains("several columns are called \""), "{sql}: {refused}");
@@ -433,27 +438,6 @@ async fn a_time_may_be_without_seconds_and_its_zone_in_letters_of_any_case() {
     let harness = Harness::filled().await;
     let sql = "SELECT TIMESTAMP '2026-01-01 02:30' AT TIME ZONE 'europe/berlin' AS a, '2026-01-01 02:30+02'::timestamptz AS b";
     assert_eq!(lines(&harness, sql).await, [r#"{"a":"2026-01-01T01:30:00Z","b":"2026-01-01T00:30:00Z"}"#]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn functions_of_real_numbers_fail_where_those_of_postgresql_do() {
-    let harness = Harness::filled().await;
-    for (call, expected) in [
-        ("ln(0)", "cannot take logarithm of zero"),
-        ("ln(n - 7)", "cannot take logarithm of a negative number"),
-        ("log10(n - 6)", "cannot take logarithm of zero"),
-        ("log(2, -1)", "cannot take logarithm of a negative number"),
-        ("exp(1000)", "a number is too large: exp(1000)"),
-        ("pow(10, 60 * n)", "a number is too large: power(10, 360)"),
-        ("power(2 - n, 0.5)", "a negative number raised to a non-integer power yields a complex result"),
-        ("sqrt(n - 7)", "cannot take square root of a negative number"),
-    ] {
-        let refused = refusal(&harness, &format!("SELECT {call} FROM totals")).await;
-        assert!(refused.contains(expected) && !refused.contains("xecution error"), "{call}: {refused}");
-    }
-    let sql = "SELECT exp(-1000) AS a, log2(8) AS b, CASE WHEN n > 9 THEN ln(n - 9) END AS c, power(n, 2) AS d, \
-        ln(exp(CAST('Infinity' AS DOUBLE))) > 1 AS e, ln(CAST(NULL AS DOUBLE)) AS f FROM totals";
-    assert_eq!(lines(&harness, sql).await, [r#"{"a":0.0,"b":3.0,"c":null,"d":36.0,"e":true,"f":null}"#]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

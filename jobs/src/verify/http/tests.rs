@@ -27,7 +27,10 @@ fn schema() -> SchemaRef {
 
 fn body(rows: &str) -> String {
     let vector: Vector = "payments/0:17".parse().unwrap();
-    format!(r#"{{"rows": {rows}, "meta": {{"cut": "{}", "as_of": "2026-01-01T00:00:00.000001Z", "degraded": false}}}}"#, vector.token())
+    format!(
+        r#"{{"rows": {rows}, "meta": {{"cut": "{}", "as_of": "2026-01-01T00:00:00.000001Z", "degraded": false, "versions": {{"v": 3}}}}}}"#,
+        vector.token()
+    )
 }
 
 #[test]
@@ -37,7 +40,8 @@ fn an_answer_is_read_back_with_its_types() {
         "kept": "P1M2DT3S"},
         {"device": null, "n": 0, "amount": null, "mean": 0.1, "last_seen": null, "raw": null, "top": null,
         "quiet": null, "kept": null}]"#;
-    let answer = read(body(rows).as_bytes(), &schema()).unwrap();
+    let answer = read(body(rows).as_bytes(), "v", &schema()).unwrap();
+    assert_eq!(answer.version, Some(3));
     assert_eq!((answer.t, answer.vector.to_string().as_str()), (1_767_225_600_000_001, "payments/0:17"));
     let rows = &answer.rows[0];
     let named = |name: &str| rows.column_by_name(name).unwrap();
@@ -66,10 +70,10 @@ fn an_answer_of_another_form_is_refused() {
         r#"[{"quiet": "3 h"}]"#,
         r#"[{"quiet": "P1D"}]"#,
     ] {
-        assert!(read(body(rows).as_bytes(), &schema()).is_err(), "{rows}");
+        assert!(read(body(rows).as_bytes(), "v", &schema()).is_err(), "{rows}");
     }
-    assert!(read(b"not json", &schema()).is_err());
-    assert!(read(body("[]").as_bytes(), &schema()).unwrap().rows[0].num_rows() == 0);
+    assert!(read(b"not json", "v", &schema()).is_err());
+    assert!(read(body("[]").as_bytes(), "v", &schema()).unwrap().rows[0].num_rows() == 0);
     assert!(HttpServed::new("ftp://somewhere", None).is_err() && HttpServed::new("somewhere", None).is_err());
 }
 

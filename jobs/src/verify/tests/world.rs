@@ -124,7 +124,7 @@ impl World {
         let failed = failed_cells(&live.plan, failed)?.into_iter().collect();
         let found = arrow::array::BooleanArray::from(found);
         let rows = vec![arrow::compute::filter_record_batch(&batch, &found)?];
-        Ok(ServedAnswer { vector: state.vector(), t, as_of: false, rows, failed, without_nan: false })
+        Ok(ServedAnswer { version: None, vector: state.vector(), t, as_of: false, rows, failed, without_nan: false })
     }
 }
 
