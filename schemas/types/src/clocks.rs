@@ -11,6 +11,11 @@ use crate::tiles::Micros;
 pub const CLOCK_DIFFERS: &str = "the clock differs from that of the catalog's database";
 pub const CLOCK_WENT_BACK: &str = "the clock went back";
 
+/// Whether an outage is of a clock: the process still answers.
+pub fn is_of_clock(outage: &Outage) -> bool {
+    [CLOCK_DIFFERS, CLOCK_WENT_BACK].contains(&outage.what)
+}
+
 /// Clocks that are kept in time differ by less.
 const TOLERATED: Micros = 5_000_000;
 

@@ -14,6 +14,7 @@ use feed::{Link, LinkState};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use types::Error;
+use types::clocks::is_of_clock;
 use types::failures::Failures;
 use types::outage::Outage;
 
@@ -65,13 +66,7 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
     let building: Vec<Value> = read_view.loaded.building.values().map(|building| building_json(&read_view, building)).collect();
     let revision = read_view.loaded.state.revision;
     let is_whole = read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none());
-    let status = match (outages.is_empty(), is_whole) {
-        (true, true) => "ready",
-        (true, false) => "degraded",
-        (false, _) => "not ready",
-    };
-    let is_ready = outages.is_empty() && (is_whole || allows_refused(query));
-    let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let (status, code) = decide(&outages, is_whole, allows_degraded(query));
     if !sees_details(principal) {
         let ready = json!({ "status": status, "catalog": app.node.catalog().identity(), "revision": revision });
         return Ok((code, Json(ready)).into_response());
@@ -91,8 +86,20 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
     Ok((code, Json(ready)).into_response())
 }
 
-/// A balancer asks so: if one view is refused, every node refuses it, and all would leave the rotation.
-fn allows_refused(query: Option<&str>) -> bool {
+/// A node that answers but for some views, or by a clock that is wrong, is degraded.
+fn decide(outages: &[Outage], is_whole: bool, allows_degraded: bool) -> (&'static str, StatusCode) {
+    let answers = outages.iter().all(is_of_clock);
+    match (answers, is_whole && outages.is_empty()) {
+        (true, true) => ("ready", StatusCode::OK),
+        (true, false) if allows_degraded => ("degraded", StatusCode::OK),
+        (true, false) => ("degraded", StatusCode::SERVICE_UNAVAILABLE),
+        (false, _) => ("not ready", StatusCode::SERVICE_UNAVAILABLE),
+    }
+}
+
+/// A balancer asks so: if one view is refused, every node refuses it, and all would leave the rotation. Likewise if the
+/// clock of the catalog's database is wrong.
+fn allows_degraded(query: Option<&str>) -> bool {
     url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, value)| name == "refused" && value == "ok")
 }
 
@@ -157,4 +164,26 @@ pub(super) async fn page() -> Response {
         (CACHE_CONTROL, "no-cache"),
     ];
     (headers, PAGE).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use types::clocks::CLOCK_DIFFERS;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_degrades_a_node_and_keeps_it_among_those_of_a_balancer() {
+        let outage = |what| Outage { what, lasting: Duration::ZERO, error: String::new() };
+        let (clock, catalog) = (outage(CLOCK_DIFFERS), outage("the catalog cannot be read"));
+        let decided = |outages: &[Outage], is_whole| {
+            [false, true].map(|allows| decide(outages, is_whole, allows)).map(|(status, code)| (status, code.as_u16()))
+        };
+        assert_eq!(decided(&[], true), [("ready", 200); 2]);
+        assert_eq!(decided(&[], false), [("degraded", 503), ("degraded", 200)]);
+        assert_eq!(decided(std::slice::from_ref(&clock), true), [("degraded", 503), ("degraded", 200)]);
+        assert_eq!(decided(&[clock, catalog], true), [("not ready", 503); 2]);
+    }
 }
