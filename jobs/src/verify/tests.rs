@@ -71,6 +71,19 @@ async fn what_states_answer_is_what_plain_sql_answers() {
     assert!(world.verifier.catalog.state().await.unwrap().leases.is_empty());
 }
 
+/// A node answers a view that was just changed from the version before.
+#[tokio::test]
+async fn an_answer_of_another_version_is_not_compared() {
+    let world = filled(&["CREATE VIEW few AS SELECT device, count(*) AS n FROM payments GROUP BY device"]).await;
+    let right = world.states_answer("few", NOW).await.unwrap();
+    let verify = async |version| {
+        let served = Fixed(Mutex::new(ServedAnswer { version, ..right.clone() }));
+        verify_view(&world.verifier, "few", &served, NOW).await.map(|report| report.is_equal()).map_err(|error| error.kind())
+    };
+    assert_eq!([verify(None).await, verify(Some(1)).await], [Ok(true), Ok(true)]);
+    assert_eq!(verify(Some(2)).await, Err(ErrorKind::Conflict));
+}
+
 #[tokio::test]
 async fn values_past_a_limit_are_equal_where_both_sides_say_so() {
     let view = "CREATE VIEW few WITH (windows = '1h, 7d', max_state_bytes = '400B') AS \

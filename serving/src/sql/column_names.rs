@@ -3,8 +3,8 @@
 //!
 //! It refuses a SELECT with several columns of one name, which SQL has: `n, n::text`, `n + 1, n + 1`, `n AS a, m AS a`,
 //! `v.*, n`. Such a statement is planned once more, with an alias of ours for each of them but the first, and the
-//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it: in a
-//! subquery such a name is refused, because a reference to it would find another table's column.
+//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it.
+//! In a subquery such a name is refused, because a reference to it would find another table's column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
