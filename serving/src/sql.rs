@@ -70,7 +70,7 @@ pub(crate) use describe::{all_tables, describe};
 pub use running::{Turn, out_of_time};
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
-/// A query is planned at most so many times with columns of one name told apart.
+/// How often a query is planned again because several columns have one name: the planner reports one name at a time.
 const MOST_CLASHING_NAMES: usize = 16;
 
 /// The answer of a query: batches as they are made, and what they are made from.
@@ -263,7 +263,8 @@ async fn ready(
         // A NULL may have no type.
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
-    let PlannedQuery { session, state, context, plan, uuids, .. } = Box::pin(plan(runtime, reader, read_view, text, &types)).await?;
+    let PlannedQuery { session, state, context, plan, uuids, .. } =
+        Box::pin(plan(Planner { runtime, reader, text, types: &types }, read_view)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
@@ -282,23 +283,27 @@ struct PlannedQuery {
     columns: UuidColumns,
 }
 
-/// Plans a query. `types` are those of its parameters that the planner may not find by itself.
+/// What is planned, and for whom.
+#[derive(Clone, Copy)]
+struct Planner<'a> {
+    runtime: &'a QueryRuntime,
+    reader: TableReader<'a>,
+    text: QueryText<'a>,
+    /// The types of its parameters that the planner may not find by itself.
+    types: &'a [Option<DataType>],
+}
+
+/// Plans a query.
 ///
 /// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
 /// while the version before answers in its place.
-async fn plan(
-    runtime: &QueryRuntime,
-    reader: TableReader<'_>,
-    read_view: Arc<ReadView>,
-    text: QueryText<'_>,
-    types: &[Option<DataType>],
-) -> Result<PlannedQuery> {
+async fn plan(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
-    let (mistake, served) = match (Box::pin(plan_over(runtime, reader, read_view, text, types)).await, served) {
+    let (mistake, served) = match (Box::pin(plan_over(planner, read_view)).await, served) {
         (Err(mistake), Some(served)) if matches!(mistake.reason(), Some(Reason::UnknownColumn | Reason::UnknownTable)) => (mistake, served),
         (planned, _) => return planned,
     };
-    match Box::pin(plan_over(runtime, reader, served, text, types)).await {
+    match Box::pin(plan_over(planner, served)).await {
         Err(error) if error.kind() == ErrorKind::Input => Err(error),
         _ => {
             let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
@@ -308,13 +313,8 @@ async fn plan(
 }
 
 /// The same over the versions of views that answer in this read view.
-async fn plan_over(
-    runtime: &QueryRuntime,
-    reader: TableReader<'_>,
-    read_view: Arc<ReadView>,
-    text: QueryText<'_>,
-    types: &[Option<DataType>],
-) -> Result<PlannedQuery> {
+async fn plan_over(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
+    let Planner { runtime, reader, text, types } = planner;
     let asked = statement::read(text.sql)?;
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;

@@ -13,7 +13,7 @@ pub enum Reason {
     NotAQuery,
     /// A query would write or lock something.
     WritesWithinQuery,
-    /// What is asked for is not implemented.
+    /// The SQL has a part that queries may not have.
     NotSupported,
     /// No column has the name.
     UnknownColumn,

@@ -48,7 +48,7 @@ fn offset_of(text: &[u8], line: usize, column: usize) -> usize {
     (line_begins + column).saturating_sub(1).min(text.len())
 }
 
-/// The beginning of a text on one line, at most so many characters of it.
+/// Returns the first `max_chars` characters of a text, on one line.
 fn excerpt(text: &[u8], max_chars: usize) -> String {
     // A character has at most four bytes.
     let text = String::from_utf8_lossy(&text[..text.len().min(4 * max_chars)]);

@@ -123,7 +123,7 @@ async fn keys_are_read_once_and_again_for_a_new_one_with_a_limit() {
     }
     assert_eq!(fake.asked(), 2);
 
-    // A key that the issuer withdrew is out once they are read again, for which nobody waits.
+    // A key that the issuer has withdrawn counts until the keys are read again, which happens in the background.
     fake.has(&["two"]);
     let withdrawn = async {
         while asking.principal(&fake.token("one"), ASK_AGAIN + KEYS_LAST).await.is_ok() {

@@ -55,7 +55,7 @@ impl PartsUpload {
         Ok(())
     }
 
-    /// Waits until at most so many parts are on their way.
+    /// Waits until at most `most` parts are being uploaded.
     async fn wait_until_in_flight(&mut self, most: usize) -> Result<()> {
         while self.in_flight.len() > most {
             let Some(arrived) = self.in_flight.join_next().await else { break };
