@@ -57,7 +57,8 @@ impl ToldApart {
         self.names.is_empty()
     }
 
-    /// Explains an error of a statement whose columns got aliases: a name that is not found may be that of several columns.
+    /// Explains an error of a statement whose columns got aliases: a name that is not found may be that of several
+    /// columns.
     pub(super) fn explained(&self, error: Error) -> Error {
         let name = error.message().strip_prefix("there is no column \"").and_then(|rest| rest.split_once('"'));
         match name.filter(|(name, _)| self.ambiguous.contains(*name)) {
