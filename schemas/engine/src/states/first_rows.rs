@@ -9,12 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 use arrow::array::BinaryArray;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 use types::Result;
 
 /// Adding a row to the index takes about a quarter of a binary search.
 const ROWS_PER_SEARCH: usize = 4;
+
+/// Probes that are looked up together: more than the processor waits for at a time, and few enough that what they read
+/// stays in its cache.
+const TOGETHER: usize = 32;
+/// No slot has this row: the keys of rows have offsets of 31 bits.
+const NO_ROW: u32 = u32::MAX;
 
 /// The same for all indices of the process, so that a key that is searched for in many layers is hashed once.
 static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
@@ -43,9 +49,19 @@ pub(super) struct FirstRows {
     built: OnceLock<Built>,
 }
 
+/// A hash table with open addressing. A library's would do, if it could be asked for many keys at a time: each of its
+/// answers waits for memory several times, one after the other.
 #[derive(Debug)]
 pub(super) struct Built {
-    rows: HashTable<u32>,
+    /// Their number is a power of two, and at most two thirds of them have a row.
+    slots: Box<[Slot]>,
+}
+
+/// A row, with a part of its key's hash: most keys that are not there are told apart without reading a key.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    tag: u32,
+    row: u32,
 }
 
 /// A row to be found.
@@ -74,25 +90,90 @@ impl FirstRows {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.built.get().map_or(0, |built| built.rows.allocation_size())
+        self.built.get().map_or(0, |built| std::mem::size_of_val(&*built.slots))
     }
 }
 
 impl Built {
     fn new(keys: &BinaryArray, entries: &[IndexedRow]) -> Self {
-        let mut rows = HashTable::with_capacity(entries.len());
+        let slots = vec![Slot { tag: 0, row: NO_ROW }; (entries.len() * 3).div_ceil(2).next_power_of_two()];
+        let mut built = Self { slots: slots.into() };
         for IndexedRow { row, length } in entries {
-            // The table has room for all of them, so that none is hashed again.
-            rows.insert_unique(HASHER.hash_one(&keys.value(*row as usize)[..*length]), *row, |_| 0);
+            let hash = HASHER.hash_one(&keys.value(*row as usize)[..*length]);
+            let mut at = built.home(hash);
+            while built.slots[at].row != NO_ROW {
+                at = built.after(at);
+            }
+            built.slots[at] = Slot { tag: tag(hash), row: *row };
         }
-        Self { rows }
+        built
     }
 
     /// The first row whose key is, or begins with, the probe.
     pub(super) fn find(&self, keys: &BinaryArray, probe: Probe<'_>) -> Option<usize> {
-        let found = self.rows.find(probe.hash, |row| keys.value(*row as usize).starts_with(probe.bytes));
-        found.map(|row| *row as usize)
+        self.find_from(self.home(probe.hash), keys, probe)
     }
+
+    /// The same for each of these probes. What a step of theirs reads is read for all of them before the next step, so
+    /// that the processor waits for many places in memory at a time.
+    pub(super) fn find_all(&self, keys: &BinaryArray, probes: &[Probe<'_>]) -> Vec<Option<usize>> {
+        let mut found = Vec::with_capacity(probes.len());
+        let (offsets, bytes) = (keys.value_offsets(), keys.value_data());
+        for probes in probes.chunks(TOGETHER) {
+            read_ahead(probes.iter().map(|probe| self.slots[self.home(probe.hash)].row));
+            let mut first = [0; TOGETHER];
+            for (first, probe) in first.iter_mut().zip(probes) {
+                *first = self.same_tag_from(self.home(probe.hash), probe.hash);
+            }
+            let first = &first[..probes.len()];
+            let offset = |at: &usize| offsets.get(self.slots[*at].row as usize).copied().unwrap_or_default();
+            read_ahead(first.iter().map(|at| offset(at) as u32));
+            read_ahead(first.iter().map(|at| bytes.get(offset(at) as usize).copied().unwrap_or_default().into()));
+            found.extend(probes.iter().zip(first).map(|(probe, at)| self.find_from(*at, keys, *probe)));
+        }
+        found
+    }
+
+    fn find_from(&self, mut at: usize, keys: &BinaryArray, probe: Probe<'_>) -> Option<usize> {
+        loop {
+            at = self.same_tag_from(at, probe.hash);
+            let row = self.slots[at].row;
+            if row == NO_ROW {
+                return None;
+            }
+            if keys.value(row as usize).starts_with(probe.bytes) {
+                return Some(row as usize);
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// The first slot, from this one on, with the tag of this hash. An empty one if there is none.
+    fn same_tag_from(&self, mut at: usize, hash: u64) -> usize {
+        while self.slots[at].row != NO_ROW && self.slots[at].tag != tag(hash) {
+            at = self.after(at);
+        }
+        at
+    }
+
+    /// The slot in which a search begins.
+    fn home(&self, hash: u64) -> usize {
+        hash as usize & (self.slots.len() - 1)
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.slots.len() - 1)
+    }
+}
+
+/// The half of a hash that does not say where a search begins.
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// Reads values that are needed soon. None of them depends on another, so the processor waits for all of them together.
+fn read_ahead(values: impl Iterator<Item = u32>) {
+    std::hint::black_box(values.fold(0, |all, value| all ^ value));
 }
 
 #[cfg(test)]

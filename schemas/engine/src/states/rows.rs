@@ -152,7 +152,7 @@ impl StateRows {
     /// the processor waits for several memory accesses at a time.
     fn firsts(&self, index: Option<&Built>, probes: &[Probe<'_>]) -> Vec<Option<usize>> {
         match index {
-            Some(index) => probes.iter().map(|probe| index.find(&self.keys, *probe)).collect(),
+            Some(index) => index.find_all(&self.keys, probes),
             None => probes.iter().map(|probe| Some(first_from(&self.keys, probe.bytes()))).collect(),
         }
     }

@@ -39,6 +39,11 @@ proptest! {
             let built = first_rows.get();
             if let Some(built) = built {
                 prop_assert_eq!(built.find(&keys, Probe::new(&prefix)), expected);
+                // Several at a time, of which some are not there.
+                let prefixes: Vec<Vec<u8>> = asked.iter().map(|node| beginning(&encoded(*node, end))).collect();
+                let probes: Vec<Probe<'_>> = prefixes.iter().map(|prefix| Probe::new(prefix)).collect();
+                let one_by_one: Vec<Option<usize>> = probes.iter().map(|probe| built.find(&keys, *probe)).collect();
+                prop_assert_eq!(built.find_all(&keys, &probes), one_by_one);
             }
             answers.insert(built.is_some());
         }
