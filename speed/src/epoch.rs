@@ -163,8 +163,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Closes the open micro-batch: its states become a fresh layer, which readers see at once, and the records of its
-    /// events are put out.
+    /// Closes the open micro-batch: its states become a fresh layer, which readers see at once, and the log begins to
+    /// append the records of its events.
     pub(crate) async fn close_micro_batch(
         &mut self,
         views: &mut Views,
@@ -191,13 +191,13 @@ impl Epoch {
         failpoint::hit("speed.micro_batch_closed")?;
         let append = async {
             match sinks {
-                Some((sinks, _)) => sinks.append_records().await,
+                Some((sinks, _)) => sinks.begin_append().await,
                 None => Ok(()),
             }
         };
-        // The log writes the records while layers are merged.
-        let (appended, merged) = futures::join!(append, self.merge_layers(views, fresh));
-        appended.and(merged)
+        // The log may still write the records before these while layers are merged.
+        let (begun, merged) = futures::join!(append, self.merge_layers(views, fresh));
+        begun.and(merged)
     }
 
     /// Closes the open micro-batch of each partition. Accepted events are kept for the archive, too.

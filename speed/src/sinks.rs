@@ -1,9 +1,10 @@
 //! Where the accepted events go beside the states: to what makes records of each of them.
 //!
 //! The records of a micro-batch are made before its states can be read, because an event sees what came before it and
-//! not what comes after. They are durable before the checkpoint that holds their events is committed: a worker that
-//! goes on from that checkpoint makes none of them again. A worker that has to go on from an earlier one reads in the
-//! log which records were appended already, and appends only the others.
+//! not what comes after. The log appends them while the worker goes on with the next micro-batch. They are durable
+//! before the checkpoint that holds their events is committed: a worker that goes on from that checkpoint makes none of
+//! them again. A worker that has to go on from an earlier one reads in the log which records were appended already, and
+//! appends only the others.
 
 use arrow::array::RecordBatch;
 use catalog::SinkClaim;
@@ -26,8 +27,8 @@ pub trait EventSinks: Send + Sync {
 ///
 /// ```text
 /// partitions_assigned
-///   per micro-batch:             make_records, then append_records
-///   before each checkpoint:      output_claims
+///   per micro-batch:             make_records, then begin_append
+///   before each checkpoint:      appended, then output_claims
 ///   when definitions change:     a checkpoint of all that was read, then switch_definitions
 /// partitions_revoked             after the last checkpoint of these partitions
 /// ```
@@ -42,8 +43,14 @@ pub trait WorkerSinks: Send + Sync {
     /// Appends nothing.
     fn make_records<'a>(&'a mut self, registry: &'a Registry, accepted: Vec<Accepted>) -> BoxFuture<'a, Result<()>>;
 
-    /// Appends the records that were made last. They are durable when this returns.
-    fn append_records(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// Begins to append the records that were made last, once those before them are durable.
+    fn begin_append(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Whether an append was begun whose outcome is not known yet.
+    fn is_appending(&self) -> bool;
+
+    /// Waits until everything that was begun is durable. Dropping the future does not stop the append.
+    fn appended(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Under which claims the events of the worker's partitions were decided: a checkpoint of them is committed only
     /// while these hold.

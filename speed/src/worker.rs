@@ -24,7 +24,7 @@ mod committing;
 mod definitions;
 mod taking_over;
 
-use committing::{MICRO_BATCH, committed};
+use committing::{MICRO_BATCH, appended, committed};
 
 /// How often a worker checks whether definitions changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -117,6 +117,10 @@ impl<'a> Worker<'a> {
                 () = stop.cancelled(), if !stopping => continue,
                 outcome = committed(&mut self.under_way) => {
                     self.on_committed(outcome)?;
+                    continue;
+                }
+                outcome = appended(&mut self.sinks) => {
+                    outcome?;
                     continue;
                 }
                 () = tokio::time::sleep(wake) => {

@@ -1,5 +1,5 @@
 //! The sinks of one worker, micro-batch by micro-batch: it takes outputs over (`taking_over`), records switches
-//! (`switching`), makes records (`making`), and then puts them out.
+//! (`switching`), makes records (`making`), and then has the log append them (`appending`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,21 +11,24 @@ use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
 use engine::sinks::SinkPlan;
 use event_log::{LogOutput, NewRecord, TopicPartition};
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use serving::{Node, ReadView};
 use speed::{Accepted, EventSinks, Stall, WorkerSinks};
+use tokio_util::task::AbortOnDropHandle;
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
 use crate::Sinks;
 use crate::features::FeatureReader;
-use crate::outcomes::{AssignedPartitions, DecidedBatch, Provenance, SinkRecords};
+use crate::outcomes::{AssignedPartitions, DecidedBatch};
 use crate::switches::OutputState;
 
+mod appending;
 mod making;
 mod switching;
 mod taking_over;
 
+use appending::AppendedBatch;
 use making::timestamps_of;
 pub(crate) use making::{answerable, offsets_of, times_in};
 
@@ -55,6 +58,8 @@ struct SinkWorker {
     made: Vec<OutputBatch>,
     /// What was decided, for clients that wait for the records of their events.
     decided: Vec<DecidedBatch>,
+    /// The append of the micro-batch before.
+    appending: Option<AbortOnDropHandle<Vec<AppendedBatch>>>,
     assigned: AssignedPartitions,
     is_trial: bool,
     /// The sinks that failed.
@@ -91,8 +96,16 @@ impl WorkerSinks for SinkWorker {
         Box::pin(async move { self.make_all(registry, accepted).await.map_err(as_retryable) })
     }
 
-    fn append_records(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.append_all().await.map_err(as_retryable) })
+    fn begin_append(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.begin_append_of_made().await.map_err(as_retryable) })
+    }
+
+    fn is_appending(&self) -> bool {
+        self.appending.is_some()
+    }
+
+    fn appended(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.finish_append().await.map_err(as_retryable) })
     }
 
     fn output_claims(&self) -> Vec<SinkClaim> {
@@ -130,39 +143,10 @@ impl SinkWorker {
             unclaimed: BTreeMap::new(),
             made: Vec::new(),
             decided: Vec::new(),
+            appending: None,
             is_trial,
             stalls: Vec::new(),
         }
-    }
-
-    async fn append_all(&mut self) -> Result<()> {
-        let decided = std::mem::take(&mut self.decided);
-        let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
-        let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
-        let mut made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
-        // Outputs are independent of each other: the log may take them together.
-        let outcomes = join_all(made.iter_mut().map(|made| made.append(&self.sinks, &self.assigned))).await;
-        let mut first = Ok(());
-        for (made, outcome) in made.into_iter().zip(outcomes) {
-            let key = (made.sink.name.clone(), made.output.source.clone());
-            match outcome {
-                Ok(next) => {
-                    if let Some(taken) = self.taken.get_mut(&key) {
-                        taken.next = Some(next);
-                    }
-                }
-                Err(error) => {
-                    // It is not known any more what is out: the output has to be taken over again.
-                    self.taken.remove(&key);
-                    self.stalls.extend(stall(&made.stream, &made.sink, &error));
-                    first = first.and(Err(error.with("sink", &made.sink.name).with("topic", &made.sink.definition.topic)));
-                }
-            }
-        }
-        if first.is_ok() {
-            decided.into_iter().for_each(|decided| self.sinks.outcomes.publish(decided));
-        }
-        first
     }
 
     async fn switch_to(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()> {
@@ -254,26 +238,6 @@ impl PartitionEvents<'_> {
     }
 }
 
-impl OutputBatch {
-    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after
-    /// an error the outcome is not known, and the output has to be taken over again.
-    async fn append(&mut self, sinks: &Sinks, assigned: &AssignedPartitions) -> Result<Offset> {
-        // For the log, all workers of a process are one owner.
-        if !assigned.hold(&self.output.source) {
-            let message = "another worker of this process has taken the partition over";
-            return Err(Error::conflict(message).with("partition", &self.output.source));
-        }
-        let records = std::mem::take(&mut self.records);
-        let (count, last) = (records.len() as u64, records.last().map(|(offset, _)| *offset));
-        let (began, topic) = (Instant::now(), &self.sink.definition.topic);
-        sinks.log.append_output(topic, &self.output, records).await?;
-        let name = self.sink.name.to_string();
-        metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
-        metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
-        last.map(Offset::next).ok_or_else(|| Error::internal("an append of no record"))
-    }
-}
-
 /// Whatever a sink fails on (a deleted topic, a missing right, a limit), its worker reports it and begins again. The
 /// records of its events come once the cause is gone, and other parts of the process continue.
 fn as_retryable(error: Error) -> Error {
@@ -306,16 +270,6 @@ fn decided_batch(accepted: &Accepted) -> Result<DecidedBatch> {
         dead_letters: accepted.dead_letters.clone(),
         sinks: Vec::new(),
     })
-}
-
-fn with_records(decided: DecidedBatch, made: &[OutputBatch]) -> DecidedBatch {
-    let of_partition = made.iter().filter(|made| made.output.source == decided.source);
-    let put_out = |made: &OutputBatch| {
-        let parameters = made.sink.plan.as_ref().map(|plan| plan.parameters.clone()).unwrap_or_default();
-        let by = Provenance { version: made.sink.version, parameters };
-        SinkRecords { sink: made.sink.name.clone(), by, from: made.from, records: made.records.clone() }
-    };
-    DecidedBatch { sinks: of_partition.map(put_out).collect(), ..decided }
 }
 
 /// How a failure is reported. A conflict is not: another worker has the output, and this one has lost the partition.

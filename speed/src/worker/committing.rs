@@ -83,6 +83,9 @@ impl Worker<'_> {
     /// ended.
     async fn begin_checkpoint(&mut self) -> Result<()> {
         self.close_micro_batch().await?;
+        if let Some(sinks) = &mut self.sinks {
+            sinks.appended().await?;
+        }
         self.finish_checkpoint().await?;
         let speed = self.speed;
         if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
@@ -151,6 +154,14 @@ pub(super) async fn committed(under_way: &mut Option<Checkpoint>) -> Result<(Che
     match under_way {
         Some(checkpoint) => checkpoint.committed().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the records that were begun to be appended are durable; without any, forever.
+pub(super) async fn appended(sinks: &mut Option<Box<dyn WorkerSinks>>) -> Result<()> {
+    match sinks {
+        Some(sinks) if sinks.is_appending() => sinks.appended().await,
+        _ => std::future::pending().await,
     }
 }
 

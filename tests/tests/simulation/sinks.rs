@@ -51,11 +51,13 @@ pub struct Sinks {
     /// Under which it appends to each output that it has taken over.
     owners: BTreeMap<PartitionId, u64>,
     made: Vec<(PartitionId, Vec<(Offset, Version)>)>,
+    /// Begun to be appended.
+    appending: Vec<(PartitionId, Vec<(Offset, Version)>)>,
 }
 
 impl Sinks {
     pub fn new(ctx: Ctx) -> Sinks {
-        Sinks { ctx, sink: None, taken: BTreeMap::new(), owners: BTreeMap::new(), made: Vec::new() }
+        Sinks { ctx, sink: None, taken: BTreeMap::new(), owners: BTreeMap::new(), made: Vec::new(), appending: Vec::new() }
     }
 
     /// Begins with what a catalog state has.
@@ -179,9 +181,16 @@ impl Sinks {
         self.made.push((part.partition.clone(), records.collect()));
     }
 
-    /// Appends what was made. An error ends the worker: what is out has to be found out anew.
-    pub async fn append_records(&mut self) -> Result<()> {
-        for (partition, records) in std::mem::take(&mut self.made) {
+    /// Begins to append what was made, after what was begun before.
+    pub async fn begin_append(&mut self) -> Result<()> {
+        self.appended().await?;
+        self.appending = std::mem::take(&mut self.made);
+        Ok(())
+    }
+
+    /// Appends what was begun. An error ends the worker: what is out has to be found out anew.
+    pub async fn appended(&mut self) -> Result<()> {
+        for (partition, records) in std::mem::take(&mut self.appending) {
             let Some((last, _)) = records.last() else { continue };
             let next = last.next();
             let held_up = if self.ctx.sim.fault(Fault::HeldUpBeforeRecords, 300) { HELD_UP_STEPS } else { 0 };

@@ -203,8 +203,10 @@ impl Worker {
         let layer = FreshLayer { start, end, states, failures: BTreeMap::new(), max_event_time: BTreeMap::new() };
         self.layers.push(Arc::new(layer.clone()));
         self.fresh.publish(layer, Vec::new());
-        if !self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
-            self.sinks.append_records().await?;
+        self.sinks.begin_append().await?;
+        // An append may take until the next micro-batch.
+        if self.ctx.sim.chance(50) && !self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
+            self.sinks.appended().await?;
         }
         while let [.., older, newer] = self.layers.as_slice()
             && self.layers.len() > 2
@@ -222,6 +224,9 @@ impl Worker {
     /// Writes files first, under fresh names, then commits the one transaction.
     async fn checkpoint(&mut self) -> Result<()> {
         self.close_micro_batch().await?;
+        if !self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
+            self.sinks.appended().await?;
+        }
         if !self.partitions.values().any(PartitionState::has_work) {
             return Ok(());
         }
@@ -248,7 +253,7 @@ impl Worker {
         self.partitions.values_mut().for_each(PartitionState::begin_next_epoch);
         self.clear();
         if self.ctx.sim.is_sabotaged(Sabotage::RecordsAfterTheCheckpoint) {
-            self.sinks.append_records().await?;
+            self.sinks.appended().await?;
         }
         Ok(())
     }

@@ -1,0 +1,111 @@
+//! Appends the records of a micro-batch to the log, on a task of its own: the worker goes on with the next micro-batch
+//! meanwhile.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use committed::registry::LiveSink;
+use futures::future::join_all;
+use tokio_util::task::AbortOnDropHandle;
+use types::vector::Offset;
+use types::{Error, Result};
+
+use super::{OutputBatch, OutputKey, SinkWorker, stall};
+use crate::Sinks;
+use crate::outcomes::{DecidedBatch, PartitionHolder, Provenance, SinkRecords};
+
+/// What came of the append of one sink's and one partition's records.
+pub(super) struct AppendedBatch {
+    output: OutputKey,
+    stream: Arc<str>,
+    sink: LiveSink,
+    /// The offset after the last event.
+    next: Result<Offset>,
+}
+
+impl SinkWorker {
+    /// Begins to append the records that were made, once those before them are out.
+    pub(super) async fn begin_append_of_made(&mut self) -> Result<()> {
+        self.finish_append().await?;
+        let decided = std::mem::take(&mut self.decided);
+        let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
+        let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
+        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
+        if !made.is_empty() || !decided.is_empty() {
+            let append = append_all(self.sinks.clone(), self.assigned.holder(), made, decided);
+            self.appending = Some(AbortOnDropHandle::new(tokio::spawn(append)));
+        }
+        Ok(())
+    }
+
+    /// Waits for the append that is under way.
+    pub(super) async fn finish_append(&mut self) -> Result<()> {
+        let Some(appending) = &mut self.appending else { return Ok(()) };
+        // It stays until its outcome is known: this future may be dropped before.
+        let outcome = appending.await;
+        self.appending = None;
+        let mut first = Ok(());
+        for AppendedBatch { output, stream, sink, next } in outcome? {
+            match next {
+                Ok(next) => {
+                    if let Some(taken) = self.taken.get_mut(&output) {
+                        taken.next = Some(next);
+                    }
+                }
+                Err(error) => {
+                    // It is not known any more what is out: the output has to be taken over again.
+                    self.taken.remove(&output);
+                    self.stalls.extend(stall(&stream, &sink, &error));
+                    first = first.and(Err(error.with("sink", &sink.name).with("topic", &sink.definition.topic)));
+                }
+            }
+        }
+        first
+    }
+}
+
+/// Outputs are independent of each other: the log may take them together. Waiting clients hear of what was decided if
+/// all of it is out.
+async fn append_all(sinks: Sinks, holder: PartitionHolder, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
+    let appended = join_all(made.into_iter().map(|made| made.append(&sinks, &holder))).await;
+    if appended.iter().all(|appended| appended.next.is_ok()) {
+        decided.into_iter().for_each(|decided| sinks.outcomes.publish(decided));
+    }
+    appended
+}
+
+impl OutputBatch {
+    async fn append(mut self, sinks: &Sinks, holder: &PartitionHolder) -> AppendedBatch {
+        let next = self.append_once(sinks, holder).await;
+        AppendedBatch { output: (self.sink.name.clone(), self.output.source.clone()), stream: self.stream, sink: self.sink, next }
+    }
+
+    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after
+    /// an error the outcome is not known, and the output has to be taken over again.
+    async fn append_once(&mut self, sinks: &Sinks, holder: &PartitionHolder) -> Result<Offset> {
+        // For the log, all workers of a process are one owner.
+        if !holder.holds(&self.output.source) {
+            let message = "another worker of this process has taken the partition over";
+            return Err(Error::conflict(message).with("partition", &self.output.source));
+        }
+        let records = std::mem::take(&mut self.records);
+        let (count, last) = (records.len() as u64, records.last().map(|(offset, _)| *offset));
+        let (began, topic) = (Instant::now(), &self.sink.definition.topic);
+        sinks.log.append_output(topic, &self.output, records).await?;
+        let name = self.sink.name.to_string();
+        metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
+        metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
+        last.map(Offset::next).ok_or_else(|| Error::internal("an append of no record"))
+    }
+}
+
+/// A decision with the records that were made of it.
+fn with_records(decided: DecidedBatch, made: &[OutputBatch]) -> DecidedBatch {
+    let of_partition = made.iter().filter(|made| made.output.source == decided.source);
+    let put_out = |made: &OutputBatch| {
+        let parameters = made.sink.plan.as_ref().map(|plan| plan.parameters.clone()).unwrap_or_default();
+        let by = Provenance { version: made.sink.version, parameters };
+        SinkRecords { sink: made.sink.name.clone(), by, from: made.from, records: made.records.clone() }
+    };
+    DecidedBatch { sinks: of_partition.map(put_out).collect(), ..decided }
+}
