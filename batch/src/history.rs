@@ -4,26 +4,21 @@
 //! - `order`: the events of one stream, sorted by DataFusion. The sort spills.
 //! - `merged`: the events of several streams in one order, chunk by chunk.
 //! - `seen`: the states of views, of all events so far, under the limit of the batch layer; the rows of keys from them.
-//! - `sorting`: rows that are made one after another, sorted.
+//! - `times`: a column of times, as numbers.
 
 mod merged;
 mod order;
 mod seen;
+mod times;
 
-pub(crate) use merged::{Chunk, MergedEvents, StreamEvents};
+pub(crate) use merged::{CHUNK, Chunk, MergedEvents, StreamEvents};
 pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered};
 pub(crate) use seen::{SeenStates, WantedKeys, WantedRows};
+pub(crate) use times::micros;
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::TimestampMicrosecondType;
 use definitions::StreamDefinition;
-use types::tiles::Micros;
-use types::{Error, Result};
-
-/// Events that are evaluated together.
-pub(crate) const CHUNK: usize = 2_048;
 
 /// What counts as known at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +40,4 @@ pub(crate) fn each_once<'s>(streams: impl Iterator<Item = &'s Arc<StreamDefiniti
         }
     }
     once
-}
-
-/// A column of times.
-pub(crate) fn micros<'e>(rows: &'e RecordBatch, name: &str) -> Result<&'e [Micros]> {
-    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-    Ok(column.ok_or_else(|| Error::internal(format!("the rows lack {name}")))?.values())
 }

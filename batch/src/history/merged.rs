@@ -8,7 +8,10 @@ use futures::TryStreamExt;
 use types::Result;
 use types::tiles::Micros;
 
-use super::{CHUNK, micros};
+use super::times::micros;
+
+/// Events that are evaluated together.
+pub(crate) const CHUNK: usize = 2_048;
 
 /// Streams of events, each sorted by the same column of times.
 pub(crate) struct MergedEvents {
