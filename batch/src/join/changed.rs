@@ -21,19 +21,12 @@ use types::tiles::Micros;
 
 mod added;
 mod compare;
+mod edge_starts;
 
 pub(super) use added::Added;
+pub(super) use edge_starts::Changed;
 
 use compare::{Comparing, RowPosition};
-
-/// Keys and nodes with changed edges, as the prefixes of the edges' keys.
-#[derive(Debug, Default)]
-pub(super) struct Changed {
-    /// Keys of one part: a key's near edges are in the same bucket.
-    pub(super) near: HashSet<Vec<u8>>,
-    /// Nodes of any part.
-    pub(super) far: HashSet<Vec<u8>>,
-}
 
 /// The times of two snapshots' joins: of the one before, and of the one that is made.
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +136,7 @@ pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new:
     let mut found = Changed::default();
     for (chunks, rows) in [(old, in_old), (new, in_new)] {
         for (chunk, rows) in chunks.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
-            add(view, links, chunk, rows, &mut found)?;
+            found.add(view, links, chunk, rows)?;
         }
     }
     Ok(found)
@@ -182,22 +175,6 @@ impl<'a> Cursor<'a> {
     fn place(&self) -> (&'a [u8], u8, Micros) {
         (self.keys.value(self.row), self.levels[self.row], self.tiles[self.row])
     }
-}
-
-/// Records the keys and nodes that these edges leave from.
-fn add(view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>, found: &mut Changed) -> Result<()> {
-    let codec = view.codec.nodes()?;
-    let near_rows = codec.near_rows(chunk.batch())?.end;
-    let (near, far): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| (*row as usize) < near_rows);
-    let taken = |columns: &Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
-        let rows = UInt32Array::from(rows.to_vec());
-        chunk.batch().columns()[columns.clone()].iter().map(|key| Ok(take(key, &rows, None)?)).collect()
-    };
-    let groups = codec.near(&taken(&links.layout.groups, &near)?, near.len())?;
-    let nodes = codec.far(&taken(&links.layout.via, &far)?, far.len())?;
-    found.near.extend(groups.iter().flatten().map(<[u8]>::to_vec));
-    found.far.extend(nodes.iter().flatten().map(<[u8]>::to_vec));
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use engine::walk::SnapshotEdges;
 use types::Result;
 use types::tiles::Micros;
 
+use super::JoinTimes;
 use super::compare::{Edge, LastSeen, Passed, edges, passed, side};
-use super::{Changed, JoinTimes, add};
+use super::edge_starts::Changed;
 
 /// A snapshot before a run, and what the run adds to it.
 pub(in crate::join) struct Added {
@@ -68,7 +69,7 @@ impl Added {
                 Passing::Liveness { near, far } => self.changed_edges(chunk, is_added, near, far)?,
             };
             if !rows.is_empty() {
-                add(&self.view, &self.links, chunk, rows, &mut found)?;
+                found.add(&self.view, &self.links, chunk, rows)?;
             }
         }
         Ok(found)
