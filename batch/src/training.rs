@@ -23,7 +23,6 @@ use definitions::StreamDefinition;
 use engine::plan::{ColumnKind, planning_session};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
-use types::sql_types::timestamp_type;
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -289,9 +288,4 @@ async fn write(
 fn numbered(output: &SchemaRef) -> SchemaRef {
     let number = Arc::new(Field::new(spine::NUMBER, DataType::UInt64, false));
     Arc::new(Schema::new(output.fields().iter().cloned().chain([number]).collect::<Vec<_>>()))
-}
-
-/// The type of a row's time.
-pub(crate) fn time_field() -> Field {
-    Field::new("__t", timestamp_type(), false)
 }

@@ -10,10 +10,11 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use engine::states::KeyCodec;
 use futures::TryStreamExt;
+use types::sql_types::timestamp_type;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::{HELP, Training, time_field};
+use super::{HELP, Training};
 use crate::external_sort::sorted;
 use crate::history::WantedKeys;
 
@@ -116,6 +117,11 @@ pub(super) fn by_time(
         Ok(())
     });
     Ok((Cursor { rows: sorted(stream.build(), [time, time + 1], context)?, layout: of_rows, batch: None, from: 0 }, facts))
+}
+
+/// The type of a row's time.
+fn time_field() -> Field {
+    Field::new("__t", timestamp_type(), false)
 }
 
 /// Adds the numbers, and notes the facts.
