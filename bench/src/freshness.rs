@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use types::{Error, Result};
+use types::Result;
 
 use crate::Programs;
 use crate::asking::Stretches;
@@ -19,7 +19,10 @@ use crate::report::Report;
 
 pub mod apart;
 mod building;
+mod counted;
 mod table;
+
+use counted::check;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -57,8 +60,6 @@ const AGGREGATES: usize = 5;
 const PROBED: ProbedValue = ProbedValue { view: VIEW, key: "account_id", value: "events_1h" };
 /// How long events arrive before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.2;
-/// The longest time until everything is counted after the last event.
-const CATCH_UP: Duration = Duration::from_secs(120);
 
 /// What was measured at one rate.
 struct Outcome {
@@ -127,30 +128,4 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let per_second = |events: u64| events as f64 / seconds;
     let (arrived_per_second, counted_per_second) = (per_second(arrived), per_second(counted));
     Ok(Outcome { source: source.clone(), rate, stretches, arrived_per_second, counted_per_second, used, seconds })
-}
-
-/// Checks that every event that arrived is counted once, probes included.
-async fn check(
-    http: &Http,
-    project: &Project,
-    programs: &Programs,
-    process: MeasuredProcess,
-    arrived: &Payments,
-    probes: u64,
-) -> Result<()> {
-    let began = Instant::now();
-    let expected = arrived.records + probes;
-    while http.counted().await? < expected {
-        if began.elapsed() > CATCH_UP {
-            return Err(Error::unavailable("not every event was counted").with("found", http.counted().await?).with("expected", expected));
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    process.stop().await?;
-    let row = project.query(programs, &format!("SELECT sum(events_1h) AS events FROM {VIEW}"))?;
-    let expected = arrived.truth().events + probes;
-    if row["events"].as_u64() == Some(expected) {
-        return Ok(());
-    }
-    Err(Error::internal("the view counts other events than arrived").with("found", &row["events"]).with("expected", expected))
 }

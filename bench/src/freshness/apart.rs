@@ -9,7 +9,8 @@ use futures::future::try_join_all;
 use serde_json::Value;
 use types::{Error, Result};
 
-use super::{AGGREGATES, PROBED, WARM_UP, check};
+use super::counted::check;
+use super::{AGGREGATES, PROBED, WARM_UP};
 use crate::Programs;
 use crate::asking::Stretches;
 use crate::feed::Feed;

@@ -13,7 +13,8 @@ use serde_json::Value;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::{CATCH_UP, Options, WARM_UP};
+use super::counted::CATCH_UP;
+use super::{Options, WARM_UP};
 use crate::asking::sql_number;
 use crate::events::{END, Events};
 use crate::feed::Feed;
