@@ -24,7 +24,7 @@ mod listed;
 mod table;
 mod visits;
 
-use visits::{Arriving, HOT, VIEW, Visits, other};
+use visits::{Arriving, HOT, VIEW, Visits, other, row_of};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -117,10 +117,6 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let mut tables = vec![table::build(options, &outcomes, first), table::aims(&outcomes), table::cache(&outcomes, &uncached)];
     tables.extend(table::backlogs(&backlogs));
     Ok(Report { benchmark: "hot".into(), question, context: context.end(), tables })
-}
-
-fn row_of(key: &str) -> String {
-    format!("/v1/views/{VIEW}/row?shop_id={key}")
 }
 
 /// How long the hot key's first answer takes, which merges all of its visitors.

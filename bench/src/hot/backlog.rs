@@ -7,8 +7,8 @@ use chrono::Utc;
 use futures::{StreamExt, TryStreamExt};
 use types::{Error, Result};
 
-use super::visits::{HOT, STREAM, Visits};
-use super::{Options, listed, row_of};
+use super::visits::{HOT, STREAM, Visits, row_of};
+use super::{Options, listed};
 use crate::Programs;
 use crate::asking::Http;
 use crate::installed::Installed;

@@ -27,6 +27,11 @@ pub(super) fn other(number: u64) -> String {
     format!("s{number:07}")
 }
 
+/// The path of a lookup of one shop over HTTP.
+pub(super) fn row_of(key: &str) -> String {
+    format!("/v1/views/{VIEW}/row?shop_id={key}")
+}
+
 fn visitor(number: u64) -> String {
     format!("visitor-{:016x}", mix(21, number))
 }
