@@ -21,10 +21,14 @@ use crate::view::VIEW;
 use crate::within::Within;
 
 mod again;
+mod figures;
 mod new_link;
+mod row_path;
 mod truth;
 
 use again::Again;
+use figures::{named, rates};
+use row_path::path_of;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -159,10 +163,6 @@ async fn ask_http(stretches: Stretches, address: &str, graph: Graph) -> Result<V
     asking::ask(stretches, vec![Box::new(move |nth| http.get(&path_of(&graph, nth)).map(drop))]).await
 }
 
-fn path_of(graph: &Graph, nth: u64) -> String {
-    format!("/v1/views/{VIEW}/row?device_id={}", device_text(graph.device(nth)))
-}
-
 fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: Option<&Fed>) -> Vec<Figure> {
     let aim = AIMS_MS.iter().find(|(of, _)| *of == degree).map_or(Figure::Absent, |(_, most)| latencies::aim(stretches, *most));
     let mut row = vec![Figure::text(named(degree)), Figure::text(asked), Figure::text(meanwhile)];
@@ -170,14 +170,4 @@ fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: 
     row.push(aim);
     row.extend(rates(fed));
     row
-}
-
-/// The rate at which events arrived, and the rate at which they were counted.
-fn rates(fed: Option<&Fed>) -> [Figure; 2] {
-    let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::from_values([of(fed)])));
-    [rate(|fed| fed.appended_per_second), rate(|fed| fed.counted_per_second)]
-}
-
-fn named(degree: u64) -> String {
-    format!("{degree} x {degree}")
 }

@@ -3,8 +3,10 @@
 
 use types::{Error, Result};
 
+use super::Options;
 use super::again::Again;
-use super::{Options, named, path_of, rates};
+use super::figures::{named, rates};
+use super::row_path::path_of;
 use crate::Programs;
 use crate::asking::{self, Stretches};
 use crate::events::END;
