@@ -9,8 +9,8 @@ use engine::functions::Functions;
 use jobs::Installation;
 use types::{Error, Result};
 
+use super::definitions::{Kept, stream_sql, view_sql};
 use super::topic::Topic;
-use super::{Kept, stream_sql, view_sql};
 use crate::Programs;
 
 /// The folder of the project has its catalog, storage and cache; the log is elsewhere.
