@@ -10,11 +10,13 @@ use crate::events::{DAY, END, Events, mix, skewed, times};
 
 pub mod arriving;
 pub mod expressions;
+mod ids;
 pub mod question;
 pub mod selecting;
 pub mod truth;
 mod window;
 
+pub use ids::{account_text, merchant_text};
 pub use question::{AGGREGATES, Aggregates, SMALL_AGGREGATES};
 pub use window::{ALL_WINDOWS, FOUR_WINDOWS, Window};
 
@@ -103,14 +105,6 @@ impl Purchases {
     pub fn view(&self, nth: u64) -> &str {
         &self.views[nth as usize % self.views.len()].0
     }
-}
-
-pub fn account_text(account: u64) -> String {
-    format!("a{account:08}")
-}
-
-pub fn merchant_text(merchant: u64) -> String {
-    format!("m{merchant:06}")
 }
 
 impl Events for Purchases {

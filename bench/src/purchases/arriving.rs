@@ -4,7 +4,8 @@ use bytes::Bytes;
 use engine::events::format_timestamp;
 use event_log::NewRecord;
 
-use super::{Purchases, STREAM, account_text, merchant_text};
+use super::ids::{account_text, merchant_text};
+use super::{Purchases, STREAM};
 use crate::events::END;
 use crate::feed::Source;
 

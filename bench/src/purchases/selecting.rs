@@ -6,8 +6,9 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use types::Result;
 
+use super::Purchases;
+use super::ids::account_text;
 use super::question::KEY;
-use super::{Purchases, account_text};
 use crate::asking::{Client, Connected};
 
 /// Asks for one random key after the other, each time of another view.

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use super::ids::account_text;
 use super::question::KEY;
-use super::{Purchase, Purchases, Window, account_text};
+use super::{Purchase, Purchases, Window};
 use crate::events::Events;
 
 /// The rows of these accounts in the measured view, as JSON.
