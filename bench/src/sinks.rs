@@ -13,17 +13,21 @@ use crate::flink::Flink;
 use crate::latencies::Latencies;
 use crate::machine::Context;
 use crate::measured_process::MeasuredProcess;
-use crate::payments::{MOST_EVENTS, Payments, Project, Source, Topic};
+use crate::payments::{MOST_EVENTS, Payments};
 use crate::report::Report;
 
+mod backlog;
 mod definitions;
 mod peer;
+mod project;
 mod reading;
 mod scoring;
 mod sending;
 mod table;
 
-use definitions::{Joined, MOST_VIEWS, SINK_TOPIC, joined};
+use backlog::{Backlog, read_backlog};
+use definitions::{MOST_VIEWS, SINK_TOPIC};
+use project::{Filled, project};
 use reading::Reader;
 use sending::{Sender, Sent};
 
@@ -78,14 +82,6 @@ struct AtRate {
     seconds: f64,
 }
 
-/// What was measured of a backlog.
-struct Backlog {
-    events: u64,
-    per_second: f64,
-    used: Used,
-    seconds: f64,
-}
-
 /// Runs the benchmark, and checks that every accepted event has one record in the end, in the order of its partition.
 /// The installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
@@ -127,7 +123,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 
 async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u64) -> Result<AtRate> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
-    let (topic, project) = project(options, folder, payments, Filled::No).await?;
+    let (topic, project) = project(options.views, folder, payments, Filled::No).await?;
     let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let sent = Sent::default();
     let sender = Sender::start(&topic, sent.clone(), rate).await?;
@@ -149,39 +145,6 @@ async fn at_rate(options: &Options, programs: &Programs, folder: &Path, rate: u6
 
 async fn backlog(options: &Options, programs: &Programs, folder: &Path) -> Result<Backlog> {
     let payments = Payments { records: options.events, accounts: options.keys };
-    let (topic, project) = project(options, folder, payments, Filled::Yes).await?;
+    let (topic, project) = project(options.views, folder, payments, Filled::Yes).await?;
     read_backlog(programs, folder, &project, &topic, SINK_TOPIC).await
-}
-
-/// From the start of the process to the last record.
-async fn read_backlog(programs: &Programs, folder: &Path, project: &Project, topic: &Topic, sink_topic: &str) -> Result<Backlog> {
-    let began = Instant::now();
-    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
-    let mut reader = Reader::new(topic.open().await?, sink_topic, Sent::default());
-    reader.read_until(topic.payments.truth().events).await?;
-    let (seconds, used) = (began.elapsed().as_secs_f64(), process.used());
-    process.stop().await?;
-    reader.check()?;
-    Ok(Backlog { events: topic.payments.records, per_second: reader.records() as f64 / seconds, used, seconds })
-}
-
-enum Filled {
-    Yes,
-    No,
-}
-
-/// A project over a topic of its own, with the views and the sink.
-async fn project(options: &Options, folder: &Path, payments: Payments, filled: Filled) -> Result<(Topic, Project)> {
-    let log = folder.join("log");
-    let topic = match filled {
-        Filled::Yes => Source::Embedded.fill(&log, payments).await?,
-        Filled::No => Source::Embedded.empty(&log, payments).await?,
-    };
-    let project = project_over(folder, &topic, SINK_TOPIC, &joined(options.views)).await?;
-    Ok((topic, project))
-}
-
-async fn project_over(folder: &Path, topic: &Topic, sink_topic: &str, joined: &[Joined]) -> Result<Project> {
-    topic.open().await?.create_topic(sink_topic, crate::payments::PARTITIONS).await?;
-    Project::with(folder, topic, &definitions::files(&topic.name, sink_topic, joined)).await
 }

@@ -8,8 +8,10 @@ use event_log::TopicPartition;
 use serde_json::json;
 use types::{Error, Result};
 
+use super::Options;
+use super::backlog::{Backlog, read_backlog};
 use super::definitions::joined_as_in_flink;
-use super::{Backlog, Options, project_over, read_backlog};
+use super::project::project_over;
 use crate::Programs;
 use crate::child::Used;
 use crate::flink::{Flink, Reported};

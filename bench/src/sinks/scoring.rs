@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use types::{Error, Result};
 
+use super::Options;
+use super::project::{Filled, project};
 use super::sending::{Sender, Sent};
-use super::{Filled, Options, project};
 use crate::Programs;
 use crate::asking::{self, Client, Http, Stretches};
 use crate::latencies::Latencies;
@@ -31,7 +32,7 @@ pub(super) struct Scored {
 /// arrive.
 pub(super) async fn scored(options: &Options, programs: &Programs, folder: &Path, per_second: u64, beside: u64) -> Result<Vec<Scored>> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
-    let (topic, project) = project(options, folder, payments, Filled::No).await?;
+    let (topic, project) = project(options.views, folder, payments, Filled::No).await?;
     let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let sender = match beside {
         0 => None,
