@@ -9,7 +9,6 @@ use serde_json::Value;
 use types::{Error, Result};
 
 use crate::Programs;
-use crate::asking::Http;
 use crate::child::Used;
 use crate::installed::Installed;
 use crate::machine::Context;
@@ -22,8 +21,10 @@ use crate::spread::Spread;
 mod restart;
 mod segments;
 mod stop;
+mod until;
 
 use segments::Segments;
+use until::until;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -62,8 +63,6 @@ impl Default for Options {
 
 /// The account whose row is looked up: the first ones have the most events.
 const ACCOUNT: u64 = 0;
-/// A start that takes longer is given up.
-const LONGEST: Duration = Duration::from_secs(600);
 /// A setting of the serving layer.
 const CACHE: &str = "BASESTREAM__SERVING__CACHE_DIR";
 
@@ -186,17 +185,4 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
 /// Reads whether the copy is complete from `/readyz`.
 pub(crate) fn is_copied(body: &[u8]) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|ready| ready["views_copying"].as_array().is_some_and(Vec::is_empty))
-}
-
-/// Sends the request repeatedly until the response satisfies `is_it`.
-fn until(address: &str, path: &str, began: Instant, is_it: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
-    loop {
-        let answer = Http::connect(address).and_then(|mut http| http.get(path).map(<[u8]>::to_vec));
-        match answer {
-            Ok(body) if is_it(&body) => return Ok(body),
-            Ok(_) | Err(_) if began.elapsed() < LONGEST => std::thread::sleep(Duration::from_millis(2)),
-            Ok(_) => return Err(Error::unavailable("the awaited answer did not arrive").with("asked", path)),
-            Err(error) => return Err(error.with("asked", path)),
-        }
-    }
 }

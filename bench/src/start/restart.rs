@@ -10,7 +10,8 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::stop::counts;
-use super::{Options, segments, until};
+use super::until::until;
+use super::{Options, segments};
 use crate::Programs;
 use crate::child::Used;
 use crate::events::{END, Events};

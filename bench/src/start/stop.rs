@@ -11,7 +11,8 @@ use types::files::{ObjectName, StoredObject};
 use types::vector::PartitionId;
 use uuid::Uuid;
 
-use super::{ACCOUNT, Options, segments, until};
+use super::until::until;
+use super::{ACCOUNT, Options, segments};
 use crate::Programs;
 use crate::feed::Source;
 use crate::installed::Installed;
