@@ -13,8 +13,11 @@ use engine::events::{OnMisfit, columns_to_decode};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result, failpoint};
 
+use super::changes::{Change, Changes, What};
+use super::checked::checked_records;
+use super::commit::commit_of;
 use super::rebuilt::rebuild_readers;
-use super::{ApplyOptions, Change, Changes, Target, Wanted, What, checked_records, commit_of, plan_changes};
+use super::{ApplyOptions, Target, Wanted, plan_changes};
 use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_that_read};
 use crate::pin::Pin;
 

@@ -2,11 +2,16 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
+use catalog::{Commit, DefinitionKind, DefinitionStatus, Expect, serve_version};
+use committed::registry::Registry;
 use definitions::parse::parse_definitions;
+use definitions::{KEEP_OLD, parse};
 use proptest::prelude::*;
 use types::ErrorKind;
 use types::vector::Offset;
 
+use super::checked::refuse_orphans;
+use super::commit::commit_of;
 use super::inline::self_contained;
 use super::*;
 use crate::backfill::ReadingView;
