@@ -463,10 +463,5 @@ fn columns_of(output: &Schema) -> Vec<ColumnReport> {
     output.fields().iter().map(column).collect()
 }
 
-/// Formats bytes as a setting, rounded up to whole MiB.
-fn mebibytes(bytes: u64) -> String {
-    format_bytes(bytes.div_ceil(1 << 20) << 20)
-}
-
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use definitions::DiagnosticSeverity;
 use definitions::durations::format_bytes;
 
-use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport, mebibytes};
+use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport};
 use crate::output::{count_of, size, table};
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -72,6 +72,11 @@ fn write_duplicates(text: &mut String, stream: &StreamReport) {
             "               warning: at that rate [speed] dedup_memory = \"{wanted}\" is needed to find duplicates without reading the disk"
         );
     }
+}
+
+/// Formats bytes as a setting, rounded up to whole MiB.
+fn mebibytes(bytes: u64) -> String {
+    format_bytes(bytes.div_ceil(1 << 20) << 20)
 }
 
 fn write_sink(text: &mut String, sink: &SinkReport) {
