@@ -10,7 +10,7 @@
 //! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ use engine::events::Decoder;
 use event_log::NewRecord;
 use serde::Serialize;
 use speed::too_far_ahead;
+use types::Result;
 use types::tiles::{Micros, micros};
 use types::vector::Offset;
-use types::{Error, Result};
 
 use super::again::Turn;
 use super::line::Corrected;
@@ -355,11 +355,6 @@ fn letter_of(corrected: Corrected, stream: &StreamDefinition) -> DeadLetter {
         value: corrected.value,
         headers: corrected.headers,
     }
-}
-
-/// Adds the file's name to an error.
-fn in_file(error: Error, path: &Path) -> Error {
-    error.with("file", path.display())
 }
 
 #[cfg(test)]

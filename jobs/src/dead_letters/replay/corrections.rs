@@ -9,7 +9,6 @@ use definitions::StreamDefinition;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::in_file;
 use crate::dead_letters::line::{self, Corrected};
 use crate::input_file::open_input_file;
 
@@ -92,4 +91,9 @@ impl Lines {
             }
         }
     }
+}
+
+/// Adds the file's name to an error.
+fn in_file(error: Error, path: &Path) -> Error {
+    error.with("file", path.display())
 }
