@@ -2,21 +2,24 @@
 
 use std::path::Path;
 
-use definitions::{ColumnType, TimeUnit};
+use definitions::ColumnType;
 use types::{Error, Result};
 
+mod column;
 mod names;
 mod sample;
 mod seen;
+mod statement;
 mod without_time;
 
-use names::{column_name, path_text, words};
+use column::Guess;
+use names::{column_name, words};
 use sample::{Sample, Sampled};
 use seen::FirstOfKind;
+use statement::statement;
 
 use super::input::Shape;
 use super::numbers::NumberFormat;
-use crate::sql_names::quoted;
 
 /// How many records are sampled.
 const SAMPLE_RECORDS: usize = 1_000;
@@ -87,36 +90,6 @@ pub(crate) fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Gues
         proposed_id: if id.is_none() { proposed_id(&columns, records) } else { None },
         repeated_id: if id.is_none() { repeated_id(&columns, &name, records) } else { None },
     })
-}
-
-/// A guessed column.
-struct Guess {
-    name: String,
-    path: Vec<String>,
-    column_type: ColumnType,
-    unit: Option<TimeUnit>,
-    nullable: bool,
-    /// In how many records its value came before.
-    repeats: usize,
-    is_without_zone: bool,
-    /// How many of its values are strings with a time, and with a date.
-    times: usize,
-    dates: usize,
-    values: usize,
-    /// The first value; a string without its quotes.
-    first: Option<String>,
-    /// The most digits after a decimal point, if the type was guessed from numbers.
-    places: Option<usize>,
-    /// The first value of each kind, if it is of a JSON lines file.
-    kinds: Vec<FirstOfKind>,
-    oddity: Option<String>,
-}
-
-impl Guess {
-    fn may_be_id(&self) -> bool {
-        let is_plain = matches!(self.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
-        is_plain && !self.nullable
-    }
 }
 
 fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
@@ -280,36 +253,6 @@ fn zones(columns: &[Guess], event_time: &Guess) -> Vec<String> {
         }
     });
     said.collect()
-}
-
-/// `is_whole`: the columns were guessed from all records, so that what is never null is NOT NULL.
-fn statement(name: &str, columns: &[Guess], event_time: &Guess, id: Option<&Guess>, is_whole: bool) -> String {
-    let name_width = columns.iter().map(|column| quoted(&column.name).len()).max().unwrap_or(0);
-    let is_not_null = |column: &Guess| column.name == event_time.name || (is_whole && !column.nullable);
-    let lines: Vec<String> = columns.iter().map(|column| column_line(column, is_not_null(column), name_width)).collect();
-    let id = id.map(|id| format!(", id = '{}'", id.name)).unwrap_or_default();
-    let columns = lines.join(",\n");
-    format!("CREATE STREAM {name} (\n{columns}\n) WITH (topic = '{name}', format = 'json', event_time = '{}'{id});\n", event_time.name)
-}
-
-fn column_line(column: &Guess, is_not_null: bool, name_width: usize) -> String {
-    let not_null = if is_not_null { " NOT NULL" } else { "" };
-    let mut options = Vec::new();
-    if column.path != [column.name.as_str()] {
-        options.push(format!("path = '{}'", path_text(&column.path).replace('\'', "''")));
-    }
-    if let Some(unit) = column.unit {
-        let unit = match unit {
-            TimeUnit::Seconds => "s",
-            TimeUnit::Millis => "ms",
-            TimeUnit::Micros => "us",
-            TimeUnit::Nanos => "ns",
-        };
-        options.push(format!("unit = '{unit}'"));
-    }
-    let options = if options.is_empty() { String::new() } else { format!(" OPTIONS ({})", options.join(", ")) };
-    // A CREATE STREAM takes any word, but a SELECT does not: the name stands here as it is written there.
-    format!("  {:name_width$}  {}{not_null}{options}", quoted(&column.name), column.column_type)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use definitions::StreamDefinition;
 use definitions::parse::parse_stream;
+use definitions::{StreamDefinition, TimeUnit};
 use tempfile::TempDir;
 
 use super::*;

@@ -7,8 +7,9 @@ use definitions::parse::parse_stream;
 use engine::events::{Decoder, TimeError, parse_date, parse_timestamp};
 use types::{Error, Result};
 
+use super::column::Guess;
 use super::names::names_a_time;
-use super::{Guess, statement};
+use super::statement::statement;
 use crate::ingest::input::{Input, Shape};
 
 const EXPECTED: &str = "2026-11-22T10:00:00Z or with another zone as +02:00; in CSV also 2026-11-22 10:00 (UTC) and 2026-11-22; \
