@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use definitions::{ColumnType, StreamDefinition, parse};
+use definitions::{StreamDefinition, parse};
 use serde::Serialize;
 use types::{Error, Result};
 
@@ -271,16 +271,6 @@ fn options(shape: Shape) -> String {
 fn shell_word(text: &str) -> String {
     let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,=@%:".contains(c));
     if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
-/// Whether a column can be summed.
-fn is_number(column_type: &ColumnType) -> bool {
-    matches!(column_type, ColumnType::Int | ColumnType::BigInt | ColumnType::Double | ColumnType::Decimal { .. })
-}
-
-/// Whether a column may be a key: text or a whole number, neither a time nor the event's id.
-fn may_be_key(stream: &StreamDefinition, name: &str) -> bool {
-    stream.id.as_deref() != Some(name) && stream.event_time != name
 }
 
 #[cfg(test)]

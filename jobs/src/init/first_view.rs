@@ -100,7 +100,7 @@ fn key_of(stream: &StreamDefinition, found: &FileSurvey) -> Option<String> {
     for (column, distinct) in stream.columns.iter().zip(&found.distinct) {
         let typed = matches!(column.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
         let tells_apart = *distinct > 1 && (*distinct as u64) < found.events.max(3);
-        if !typed || !tells_apart || !super::may_be_key(stream, &column.name) {
+        if !typed || !tells_apart || !may_be_key(stream, &column.name) {
             continue;
         }
         let by_name = KEY_NAMES.iter().position(|part| column.name.split('_').any(|word| word == *part)).map_or(0, |at| 100 - at as u32);
@@ -115,6 +115,11 @@ fn key_of(stream: &StreamDefinition, found: &FileSurvey) -> Option<String> {
     best.map(|(_, name)| name.to_owned())
 }
 
+/// Whether a column may be a key: text or a whole number, neither a time nor the event's id.
+fn may_be_key(stream: &StreamDefinition, name: &str) -> bool {
+    stream.id.as_deref() != Some(name) && stream.event_time != name
+}
+
 /// Last words of names whose numbers are identifiers, places or levels, not amounts.
 const NO_SUMS: &str = "id no nr number status code type lat lon lng long latitude longitude x y z altitude year month day week \
     weekday hour minute port pid zip plz postcode version level rank position line row index temperature age rate ratio \
@@ -123,14 +128,19 @@ const NO_SUMS: &str = "id no nr number status code type lat lon lng long latitud
 /// Whether a column holds numbers whose sum is meaningful.
 fn may_be_summed(column: &Column) -> bool {
     let last = column.name.rsplit('_').next().unwrap_or_default();
-    super::is_number(&column.column_type) && !NO_SUMS.split(' ').any(|word| word == last)
+    is_number(&column.column_type) && !NO_SUMS.split(' ').any(|word| word == last)
+}
+
+/// Whether a column can be summed.
+fn is_number(column_type: &ColumnType) -> bool {
+    matches!(column_type, ColumnType::Int | ColumnType::BigInt | ColumnType::Double | ColumnType::Decimal { .. })
 }
 
 fn statement(stream: &StreamDefinition, name: &str, key: Option<&str>, windows: &str) -> String {
     let summed: Vec<&str> = stream
         .columns
         .iter()
-        .filter(|column| may_be_summed(column) && super::may_be_key(stream, &column.name) && key != Some(&column.name))
+        .filter(|column| may_be_summed(column) && may_be_key(stream, &column.name) && key != Some(&column.name))
         .map(|column| column.name.as_str())
         .take(SUMS)
         .collect();
