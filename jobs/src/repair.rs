@@ -17,7 +17,6 @@ use committed::registry::Registry;
 use definitions::parse;
 use serde::Serialize;
 use types::Result;
-use types::files::FileRecord;
 use uuid::Uuid;
 
 use crate::installation::{Installation, now};
@@ -169,9 +168,4 @@ async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<
         }
     }
     Ok(LogFacts::Known { identity, bounds: bounds.into_iter().map(|bounds| (bounds.partition, (bounds.begin, bounds.end))).collect() })
-}
-
-/// Returns the files of these records that are not marked for deletion.
-fn named(state: &CatalogState) -> impl Iterator<Item = &FileRecord> {
-    state.files.iter().filter(|file| !file.marked_for_deletion)
 }

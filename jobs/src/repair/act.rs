@@ -10,9 +10,9 @@ use types::vector::PartitionId;
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
-use super::plan::OffsetRange;
+use super::check;
+use super::plan::{Action, OffsetRange, Step};
 use super::reread::reread;
-use super::{Action, Step};
 use crate::installation::{Installation, now};
 
 /// What a step is carried out on.
@@ -75,7 +75,7 @@ impl Repairer<'_> {
         let gaps: Vec<GapRecord> = lost.iter().map(|range| gap(self.state, stream, range, &reason)).collect();
         let mut files = vec![damaged];
         if damaged.kind == FileKind::Archive {
-            files.extend(super::named(self.state).filter(|file| file.kind == FileKind::States && file.checkpoint == damaged.checkpoint));
+            files.extend(check::named(self.state).filter(|file| file.kind == FileKind::States && file.checkpoint == damaged.checkpoint));
         }
         self.installation.catalog.commit_with_retry(give_up_commit(Uuid::new_v4(), &files, gaps)).await?;
         let mut asked = Vec::new();
@@ -101,6 +101,6 @@ fn gap(state: &CatalogState, stream: &Arc<str>, range: &OffsetRange, reason: &st
 }
 
 fn file_of<'s>(state: &'s CatalogState, path: &str) -> Result<&'s FileRecord> {
-    let file = super::named(state).find(|file| file.path == path);
+    let file = check::named(state).find(|file| file.path == path);
     file.ok_or_else(|| Error::conflict("the file was replaced or collected meanwhile").with("file", path))
 }

@@ -39,7 +39,7 @@ pub struct CheckedFiles {
 
 /// Returns the files to check: all that the catalog names, or those of one stream and those derived from it.
 pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&Arc<str>>) -> Vec<FileRecord> {
-    let Some(stream) = stream else { return super::named(state).cloned().collect() };
+    let Some(stream) = stream else { return named(state).cloned().collect() };
     let has_stream = |file: &FileRecord| {
         let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
         checkpoint.is_some_and(|checkpoint| checkpoint.ranges.iter().any(|range| range.partition.stream == *stream))
@@ -51,7 +51,12 @@ pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&
         FileKind::States => has_stream(file),
         FileKind::Snapshot | FileKind::Manifest => file.subject.as_deref().is_some_and(reads_stream),
     };
-    super::named(state).filter(is_chosen).cloned().collect()
+    named(state).filter(is_chosen).cloned().collect()
+}
+
+/// Returns the files of these records that are not marked for deletion.
+pub(super) fn named(state: &CatalogState) -> impl Iterator<Item = &FileRecord> {
+    state.files.iter().filter(|file| !file.marked_for_deletion)
 }
 
 pub(super) async fn check(

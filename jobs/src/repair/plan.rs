@@ -10,7 +10,7 @@ use types::files::{FileKind, FileRecord};
 use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
-use super::Damaged;
+use super::check::{self, Damaged};
 
 /// What the log knows of one stream's topic.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ pub fn plan(
     accept_gap: bool,
 ) -> Vec<Step> {
     // The file may have been replaced or collected since it was read.
-    let is_named = |damaged: &&Damaged| super::named(state).any(|file| file.path == damaged.file.path);
+    let is_named = |damaged: &&Damaged| check::named(state).any(|file| file.path == damaged.file.path);
     let mut named: Vec<&Damaged> = damaged.iter().filter(is_named).collect();
     named.sort_by_key(|damaged| {
         let revision = checkpoint_record(state, &damaged.file).map_or(i64::MAX, |checkpoint| checkpoint.revision);
