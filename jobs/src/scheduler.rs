@@ -2,17 +2,15 @@
 //! scan of the archive as one of them. A view version runs in one process at a time, missed runs are caught up once,
 //! and failed runs are retried.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
-use catalog::{CatalogState, RunRecord, RunStatus, abandoned, expired_versions, versions_commit};
+use catalog::{CatalogState, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
-use engine::fresh::ViewVersion;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::tiles::{Clock, Micros};
+use types::tiles::Clock;
 use types::{ErrorKind, Result};
 use uuid::Uuid;
 
@@ -21,8 +19,8 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub(crate) use due::due_runs;
 pub use due::{Due, RunSlot};
+pub(crate) use due::{due_runs, newest_runs};
 pub use looks::Looks;
 pub use rebuild_states::Tried;
 
@@ -209,21 +207,4 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
         }
         Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
     }
-}
-
-/// Returns the newest run of each view version.
-pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<ViewVersion, &RunRecord> {
-    let mut newest: BTreeMap<ViewVersion, &RunRecord> = BTreeMap::new();
-    for run in state.runs.iter().filter(|run| run.started_at.is_some()) {
-        let known = newest.entry(ViewVersion::new(run.view.clone(), run.version)).or_insert(run);
-        if run.started_at > known.started_at {
-            *known = run;
-        }
-    }
-    newest
-}
-
-/// Converts a catalog time to a calendar time.
-pub(crate) fn date(time: Micros) -> chrono::DateTime<chrono::Utc> {
-    chrono::DateTime::from_timestamp_micros(time).unwrap_or_default()
 }

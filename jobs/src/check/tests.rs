@@ -1,7 +1,6 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::scheduler::date;
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
     WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device');";
@@ -209,8 +208,8 @@ async fn jitter_limits_and_runs_after_other_views_are_shown() {
     assert!(text.contains("  runs         every 1h, up to 10m later; next 2026-03-01T1"), "{text}");
     assert!(text.contains("  limits       1GiB of memory and 2h a run"), "{text}");
     assert!(text.contains("  runs         after a: whenever a run of it has succeeded"), "{text}");
-    let hours: Vec<i64> =
-        checked.definitions.views[0].upcoming(date(NOW), 3).iter().map(|at| at.timestamp_micros() / 3_600_000_000).collect();
+    let after = DateTime::from_timestamp_micros(NOW).unwrap();
+    let hours: Vec<i64> = checked.definitions.views[0].upcoming(after, 3).iter().map(|at| at.timestamp_micros() / 3_600_000_000).collect();
     assert_eq!(checked.views[0].next_runs.len(), 3);
     assert!(hours.windows(2).all(|pair| pair[1] == pair[0] + 1), "{hours:?}");
 }

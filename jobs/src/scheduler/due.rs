@@ -1,7 +1,7 @@
 //! Decides what is due, in which order, and what begins now: pure functions of the catalog's state, the definitions,
 //! the time, and the runs that the process has under way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,6 @@ use definitions::Schedule;
 use engine::fresh::ViewVersion;
 use types::Strategy;
 use types::tiles::Micros;
-
-use super::{date, newest_runs};
 
 /// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A
 /// view that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
@@ -212,6 +210,11 @@ fn by_schedule(state: &CatalogState, view: &LiveView, newest: Option<&RunRecord>
     Some(Due { since, scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
 }
 
+/// Converts a catalog time to a calendar time.
+fn date(time: Micros) -> chrono::DateTime<chrono::Utc> {
+    chrono::DateTime::from_timestamp_micros(time).unwrap_or_default()
+}
+
 /// Returns when a run was requested: its id contains the time.
 fn requested_at(run: &RunRecord) -> Option<Micros> {
     let (seconds, nanos) = run.id.get_timestamp()?.to_unix();
@@ -237,6 +240,18 @@ fn newest_run<'s>(state: &'s CatalogState, view: &LiveView, now: Micros) -> Opti
     let is_ahead = newest.started_at.max(newest.ended_at) > Some(now);
     let is_begun = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.started_at.is_some();
     if is_ahead { state.runs.iter().find(is_begun) } else { Some(newest) }
+}
+
+/// Returns the newest run of each view version.
+pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<ViewVersion, &RunRecord> {
+    let mut newest: BTreeMap<ViewVersion, &RunRecord> = BTreeMap::new();
+    for run in state.runs.iter().filter(|run| run.started_at.is_some()) {
+        let known = newest.entry(ViewVersion::new(run.view.clone(), run.version)).or_insert(run);
+        if run.started_at > known.started_at {
+            *known = run;
+        }
+    }
+    newest
 }
 
 /// Returns when a file of the published snapshot was first found damaged after the newest run began.
