@@ -404,16 +404,5 @@ pub(crate) fn comparison_text(comparison: &Comparison) -> String {
     text::comparison(comparison)
 }
 
-/// Returns the displayed status of a definition: `served`, `building`.
-fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
-    match (kind, status) {
-        (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),
-        (_, DefinitionStatus::Active) => "active".into(),
-        (_, DefinitionStatus::Building) => "building".into(),
-        (_, DefinitionStatus::Kept) => "kept".into(),
-        (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind.word()),
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use super::AlertFacts;
 use crate::dead_letters::Recent;
 
 mod alerts;
+mod duration;
 mod files;
 mod log;
 mod progress;
@@ -195,17 +196,6 @@ pub fn problems(facts: &Facts) -> Vec<Problem> {
     found.extend(files::problems(facts));
     found.sort_by_key(|problem| (problem.severity, problem.fault));
     found
-}
-
-/// Formats a duration for display: `4 min`, `3 h`.
-fn for_time(us: Micros) -> String {
-    let seconds = us.max(0) / 1_000_000;
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        120..=7_199 => format!("{} min", seconds / 60),
-        7_200..=172_799 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 #[cfg(test)]

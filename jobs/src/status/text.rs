@@ -1,9 +1,9 @@
 //! Formats `status` and `batch history` as text.
 
-use catalog::{Comparison, DefinitionKind, RunStatus};
+use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunStatus};
 
 use super::problems::{Problem, Severity, difference_text};
-use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
+use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus};
 use crate::output::{count_of, size, table};
 use crate::readers::SpeedProcess;
 use types::Strategy;
@@ -153,6 +153,17 @@ fn view_word(view: &ViewStatus) -> String {
         (Some(_), _) => "refused".to_owned(),
         (None, Some(building)) => format!("building, {}", building.text),
         (None, None) => status_word(DefinitionKind::View, view.status),
+    }
+}
+
+/// Returns the displayed status of a definition: `served`, `building`.
+fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
+    match (kind, status) {
+        (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),
+        (_, DefinitionStatus::Active) => "active".into(),
+        (_, DefinitionStatus::Building) => "building".into(),
+        (_, DefinitionStatus::Kept) => "kept".into(),
+        (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind.word()),
     }
 }
 

@@ -4,7 +4,8 @@ use catalog::AlertRunner;
 use engine::events::format_timestamp;
 use types::tiles::Micros;
 
-use super::{Facts, Fault, Problem, Severity, for_time};
+use super::duration::for_time;
+use super::{Facts, Fault, Problem, Severity};
 use crate::status::AlertFacts;
 
 const SECOND: Micros = 1_000_000;

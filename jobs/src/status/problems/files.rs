@@ -5,7 +5,8 @@ use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::{Behind, Vector};
 
-use super::{Facts, Fault, Problem, Severity, for_time};
+use super::duration::for_time;
+use super::{Facts, Fault, Problem, Severity};
 
 /// The collector runs every minute, and deletes what it marked in the previous round.
 const UNDELETED_US: Micros = 10 * 60_000_000;

@@ -9,8 +9,9 @@ use engine::events::format_timestamp;
 use types::tiles::{Micros, micros};
 use types::vector::{Offset, PartitionId};
 
+use super::duration::for_time;
 use super::log::bounds;
-use super::{Facts, Fault, Problem, Severity, for_time};
+use super::{Facts, Fault, Problem, Severity};
 use crate::output::{count_of, is_or_are};
 
 /// A partition is stuck if it has more records but made no checkpoint for this many intervals, and at least this long.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use catalog::DEAD_LETTER_REPLAYS;
 use types::tiles::Micros;
 
-use super::{Facts, Fault, Problem, Severity, for_time};
+use super::duration::for_time;
+use super::{Facts, Fault, Problem, Severity};
 
 /// Checkpoints this recent show the current state.
 pub(in crate::status) const RECENT_US: Micros = 3_600_000_000;

@@ -11,7 +11,8 @@ use engine::fresh::ViewVersion;
 use types::tiles::Micros;
 use uuid::Uuid;
 
-use super::{Facts, Fault, Problem, Severity, for_time};
+use super::duration::for_time;
+use super::{Facts, Fault, Problem, Severity};
 use crate::output::count_of;
 use crate::scheduler::{due_runs, newest_runs};
 

@@ -2,7 +2,8 @@
 
 use types::clocks::{CLOCK_DIFFERS, CLOCK_WENT_BACK};
 
-use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink, for_time};
+use super::duration::for_time;
+use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink};
 
 /// A process that has just begun or ended is not a problem yet.
 const LOST_FOR_S: u64 = 5;
