@@ -7,9 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Query, Select, SelectItem, SetExpr};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use definitions::{Definitions, ViewDefinition};
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -19,6 +16,8 @@ mod carry;
 mod distinct;
 mod join;
 mod limits;
+mod names;
+mod parsed;
 mod select;
 mod sides;
 mod span;
@@ -28,6 +27,8 @@ pub use limits::register;
 pub(super) use select::MAY_BE_PAST;
 pub use select::PlainColumn;
 pub use weights::Part;
+
+use parsed::top_select;
 
 /// The default of `max_degree`, repeated here on purpose.
 const MAX_DEGREE: u32 = 10_000;
@@ -102,42 +103,6 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     }
     let (sql, columns) = (query.to_string(), rewritten.columns);
     Ok(Plain { sql, columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, past_sql, may_be_past_sql, max_degree })
-}
-
-/// Returns the SELECT with the view's columns.
-fn top_select(query: &mut Query) -> Result<&mut Select> {
-    match &mut *query.body {
-        SetExpr::Select(select) => Ok(select),
-        SetExpr::Query(inner) => top_select(inner),
-        other => Err(Error::input(format!("a view that is kept is a SELECT with aggregates, found {other}"))),
-    }
-}
-
-fn parse_query(sql: &str) -> Result<Query> {
-    let wrong = |error: datafusion::sql::sqlparser::parser::ParserError| Error::input(format!("the SELECT does not parse: {error}"));
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?;
-    let query = parser.parse_query().map_err(wrong)?;
-    Ok(*query)
-}
-
-/// Parses text that this module itself wrote.
-fn parse_expr(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
-    let wrong = |error| Error::internal(format!("verify wrote an expression that does not parse: {sql}: {error}"));
-    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_expr().map_err(wrong)
-}
-
-fn parse_item(sql: &str) -> Result<SelectItem> {
-    let wrong = |error| Error::internal(format!("verify wrote a column that does not parse: {sql}: {error}"));
-    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_select_item().map_err(wrong)
-}
-
-/// Returns a name as DataFusion resolves it: unchanged if quoted, otherwise in lower case.
-fn resolved(name: &datafusion::sql::sqlparser::ast::Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

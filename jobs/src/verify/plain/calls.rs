@@ -10,9 +10,10 @@ use definitions::syntax::SyntaxNode;
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
+use super::names::resolved;
+use super::parsed::parse_expr;
 use super::sides::{HIDDEN, Reach, Sides};
 use super::span::{RelativeSpan, timestamp};
-use super::{parse_expr, resolved};
 
 /// Aggregates that always read their input in order.
 const ALWAYS_ORDERED: [&str; 4] = ["last_n", "sequence_match", "sequence_count", "window_funnel"];

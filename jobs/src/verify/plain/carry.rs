@@ -12,8 +12,9 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::{Definitions, ViewDefinition};
 use types::{Error, Result};
 
+use super::names::{quoted, resolved};
+use super::parsed::parse_query;
 use super::sides::{HIDDEN, Side, Sides, qualifier, relations};
-use super::{parse_query, quoted, resolved};
 
 /// Whether the inner SELECTs keep their WHERE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

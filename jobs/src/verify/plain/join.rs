@@ -4,9 +4,11 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select};
 use types::{Error, Result};
 
+use super::Moment;
+use super::names::quoted;
+use super::parsed::{parse_query, top_select};
 use super::sides::{Reach, Side, Sides};
 use super::span::{longest, timestamp};
-use super::{Moment, parse_query, quoted, top_select};
 
 /// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of
 /// them that are older than what is kept.

@@ -8,9 +8,11 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::limits::Recurring;
+use super::names::{quoted, resolved};
+use super::parsed::{parse_expr, parse_item};
 use super::sides::{Reach, Sides};
 use super::span::{RelativeSpan, longest, timestamp};
-use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
+use super::{Moment, calls, join, limits};
 
 /// A t-digest finds a value whose rank is this close to the one asked for, as a share of all values, however the digest
 /// was merged.

@@ -11,7 +11,7 @@ use definitions::syntax::SyntaxNode;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::resolved;
+use super::names::resolved;
 use super::span::RelativeSpan;
 
 /// The last columns of every table and every inner SELECT.

@@ -11,6 +11,7 @@ use engine::events::plan_schema;
 use engine::plan::session_config;
 use proptest::prelude::*;
 
+use super::parsed::parse_expr;
 use super::*;
 
 const SECOND: Micros = 1_000_000;

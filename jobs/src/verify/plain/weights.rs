@@ -8,9 +8,11 @@ use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select};
 use types::Result;
 
 use super::join::{Passing, near_of, passing, replace};
+use super::names::quoted;
+use super::parsed::{parse_expr, parse_item};
 use super::select::Rewritten;
 use super::sides::Sides;
-use super::{Moment, calls, parse_expr, parse_item, quoted};
+use super::{Moment, calls};
 
 /// What a row of the weights holds for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
