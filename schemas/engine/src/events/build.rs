@@ -9,8 +9,9 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{Field, SchemaRef};
 
+use super::schemas::event_schema;
 use super::value::ColumnValue;
-use super::{Event, event_schema, headers_to_json};
+use super::{Event, headers_to_json};
 use definitions::{ColumnType, StreamDefinition};
 use types::record::Record;
 use types::{Error, Result};

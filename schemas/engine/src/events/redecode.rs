@@ -12,8 +12,8 @@ use types::{Error, Result};
 
 use super::build::ColumnBuilder;
 use super::decode::{DecodeError, column_value, object_text};
-use super::event_schema;
 use super::members::Members;
+use super::schemas::event_schema;
 use super::value::ColumnValue;
 
 /// Returns the columns of `after` that events of `before` do not have as `after` reads them: they are new, or have

@@ -1,5 +1,6 @@
 use super::*;
-use definitions::{Column, ColumnType};
+use arrow::datatypes::SchemaRef;
+use definitions::{Column, ColumnType, StreamDefinition};
 use types::columns::{EVENT_TIME, HEADERS, KEY, OFFSET, PARTITION, SOURCE, TIMESTAMP, VALUE};
 
 /// A stream with columns `c0`, `c1`, .. of these types, after the event time `ts` and the id `id`. All columns are
