@@ -312,10 +312,6 @@ impl<S> Fresh<S> {
     }
 }
 
-fn has(vector: &Vector, partition: &PartitionId) -> bool {
-    vector.iter().any(|(known, _)| known == partition)
-}
-
 /// What is merged of a view's states; `None` if one of the layers lacks them.
 fn merged_states<M>(layers: &[Arc<FreshLayer>], view: &ViewVersion, plan: &ViewPlan, merged: impl FnOnce() -> Result<M>) -> Option<M> {
     if !layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))) {
@@ -367,7 +363,7 @@ impl<S> FreshLayer<S> {
     }
 
     fn is_between(&self, start: &Vector, end: &Vector) -> bool {
-        let starts_inside = self.start.iter().all(|(p, at)| has(start, p) && at >= start.get(p));
+        let starts_inside = self.start.iter().all(|(p, at)| start.has(p) && at >= start.get(p));
         starts_inside && self.end.iter().all(|(p, at)| at <= end.get(p))
     }
 
@@ -379,7 +375,7 @@ impl<S> FreshLayer<S> {
         let mut failures: BTreeMap<ViewVersion, Arc<Failures>> = BTreeMap::new();
         for layer in layers {
             for (partition, offset) in layer.start.iter() {
-                let earlier = if has(&start, partition) { start.get(partition).min(offset) } else { offset };
+                let earlier = if start.has(partition) { start.get(partition).min(offset) } else { offset };
                 start.set(partition.clone(), earlier);
             }
             for (partition, offset) in layer.end.iter() {

@@ -71,6 +71,11 @@ impl Vector {
         self.0.get(partition).copied().unwrap_or_default()
     }
 
+    /// Whether the partition is present, be it at offset 0.
+    pub fn has(&self, partition: &PartitionId) -> bool {
+        self.0.contains_key(partition)
+    }
+
     pub fn set(&mut self, partition: PartitionId, next: Offset) {
         self.0.insert(partition, next);
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 
-use super::{Chain, FreshLayer, has};
+use super::{Chain, FreshLayer};
 
 /// What a worker does to its layers.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl<S> LayerList<S> {
 
     fn take_over(&mut self, owner: u64, claims: &[Claim]) -> Dropped<S> {
         let is_left = |layer: &FreshLayer<S>| {
-            claims.iter().any(|claim| has(&layer.end, &claim.partition) && layer.end.get(&claim.partition) > claim.from)
+            claims.iter().any(|claim| layer.end.has(&claim.partition) && layer.end.get(&claim.partition) > claim.from)
         };
         let dropped = self.layers.extract_if(.., |(_, layer)| is_left(layer)).collect();
         self.forget_complete(claims.iter().map(|claim| &claim.partition));

@@ -17,3 +17,9 @@ fn a_vector_that_is_behind_in_one_partition_does_not_cover() {
     let expected = Behind { partition: PartitionId::new("a", 1), found: Offset(2), expected: Offset(3) };
     assert_eq!(behind.behind(&ahead), Some(expected));
 }
+
+#[test]
+fn a_partition_at_offset_0_is_present_and_an_absent_one_is_not() {
+    let vector: Vector = "a/0:0".parse().unwrap();
+    assert!(vector.has(&PartitionId::new("a", 0)) && !vector.has(&PartitionId::new("a", 1)));
+}
