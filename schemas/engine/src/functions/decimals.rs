@@ -11,24 +11,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal256Array};
-use arrow::compute::{cast, try_binary};
+use arrow::array::Decimal256Array;
+use arrow::compute::try_binary;
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, i256};
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use arithmetic::{product, quotient};
+use operands::{DIGITS, Operand, SCALE, operand};
 
 mod arithmetic;
 mod average;
+mod operands;
 
 pub(crate) use average::avg;
+pub(crate) use operands::operand_scale;
 
-/// The most digits of a decimal.
-const DIGITS: u8 = 76;
-/// The most digits after the point of an operand, and of a result.
-const SCALE: i8 = 38;
 /// The type of every quotient. Each DECIMAL that a stream can have fits into it.
 pub const QUOTIENT: DataType = DataType::Decimal256(DIGITS, SCALE);
 
@@ -101,9 +100,6 @@ impl DecimalOperator {
     }
 }
 
-/// Values, and their digits after the point.
-type Operand = (Decimal256Array, i8);
-
 fn text(value: i256, scale: i8) -> String {
     Decimal256Type::format_decimal(value, DIGITS, scale)
 }
@@ -160,24 +156,6 @@ fn scales(name: &str, arguments: &[DataType]) -> Result<(i8, i8)> {
         },
         _ => plan_err!("{name} was called with {} arguments: expected two decimals", arguments.len()),
     }
-}
-
-/// Returns the digits after the point of a decimal that can be an operand.
-pub(crate) fn operand_scale(data_type: &DataType) -> Option<i8> {
-    let scale = match data_type {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => *scale,
-        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale,
-        _ => return None,
-    };
-    (0..=SCALE).contains(&scale).then_some(scale)
-}
-
-fn operand(array: &ArrayRef) -> Result<Operand> {
-    let Some(scale) = operand_scale(array.data_type()) else {
-        return plan_err!("found {}, expected a decimal", array.data_type());
-    };
-    let wide = cast(array, &DataType::Decimal256(DIGITS, scale))?;
-    Ok((wide.as_primitive::<Decimal256Type>().clone(), scale))
 }
 
 #[cfg(test)]

@@ -28,12 +28,14 @@ use datafusion::physical_plan::expressions::Literal;
 use definitions::durations::parse_duration;
 use types::sql_types::{sql_name, timestamp_type};
 
+use arguments::{is_condition, is_text, is_time, names_of, refuse_distinct};
 use events::{EventColumns, Events, SequenceFunction};
 use funnel::Funnel;
 use pattern::Pattern;
 use spans::{SpanFunction, Spans};
 
 mod accumulate;
+mod arguments;
 mod event;
 mod events;
 mod funnel;
@@ -305,28 +307,8 @@ fn found(literal: Option<&Option<&ScalarValue>>) -> Cow<'static, str> {
     }
 }
 
-fn refuse_distinct(function: &str, args: &AccumulatorArgs<'_>) -> Result<()> {
-    if args.is_distinct { plan_err!("{function} does not take DISTINCT") } else { Ok(()) }
-}
-
 fn binary_state(args: &StateFieldsArgs<'_>, function: &str) -> Vec<FieldRef> {
     vec![Field::new(format_state_name(args.name, function), DataType::Binary, true).into()]
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-fn is_time(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32)
-}
-
-fn is_condition(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Boolean | DataType::Null)
-}
-
-fn names_of(arguments: &[DataType]) -> String {
-    arguments.iter().map(sql_name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature};
 
-use super::{DIGITS, DecimalOperator, QUOTIENT, operand, operand_scale};
+use super::operands::{DIGITS, operand, operand_scale};
+use super::{DecimalOperator, QUOTIENT};
 use crate::functions::sums::wide::{self, Carried, Wide};
 use types::Error;
 

@@ -1,3 +1,4 @@
+use arrow::array::Array;
 use num_bigint::BigInt;
 use proptest::prelude::*;
 

@@ -11,7 +11,8 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature};
 
-use super::{MAX_CONDITIONS, RETENTION, events, is_condition, names_of, refuse_distinct};
+use super::arguments::{is_condition, names_of, refuse_distinct};
+use super::{MAX_CONDITIONS, RETENTION, events};
 
 /// `retention(cond1 [, cond2 ..]) -> BOOLEAN[]`: the first is whether an event holds condition 1; each other is whether
 /// an event holds its condition and an event, maybe another, condition 1.
