@@ -12,10 +12,9 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use types::columns::{LEVEL, TILE};
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -26,7 +25,7 @@ use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
 use definitions::{OnError, StreamDefinition};
 use types::Result;
-use types::sql_types::{sql_name, timestamp_type};
+use types::sql_types::sql_name;
 use types::tiles::EdgesFrom;
 use types::tiles::{Floors, Level, Micros, TimeRange};
 
@@ -275,7 +274,8 @@ impl ViewPlan {
         self.streams.iter().any(|known| &*known.name == stream)
     }
 
-    /// The schema of a state row: the keys, [`LEVEL`] (UInt8), [`TILE`] (the tile's start), then each state's fields.
+    /// The schema of a state row: the keys, [`LEVEL`](types::columns::LEVEL) (UInt8), [`TILE`](types::columns::TILE) (the
+    /// tile's start), then each state's fields.
     pub fn state_schema(&self) -> &SchemaRef {
         &self.state_schema
     }
@@ -478,11 +478,4 @@ impl ViewPlan {
         }
         Some(floor)
     }
-}
-
-/// The schema of a state row.
-fn state_schema(keys: &[FieldRef], states: &[StateExpr]) -> SchemaRef {
-    let hidden = [Arc::new(Field::new(LEVEL, DataType::UInt8, false)), Arc::new(Field::new(TILE, timestamp_type(), false))];
-    let states = states.iter().flat_map(|state| state.fields.iter().cloned());
-    Arc::new(Schema::new(keys.iter().cloned().chain(hidden).chain(states).collect::<Vec<_>>()))
 }

@@ -3,28 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::common::Span;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::empty::EmptyTable;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast;
 
 use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::plan::computable::{check_events, check_expressions, unstable_function};
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse;
-use crate::plan::refuse::Shape;
+use crate::plan::refuse::{Shape, at_error, at_select, at_span};
 use crate::plan::uuids::Respelled;
 use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
 use types::{Error, Result};
 
+mod logical_plan;
 mod refusal;
+
+use logical_plan::{analysed, logical, parse};
 
 /// The result of planning a definition's SELECT.
 #[derive(Debug, Clone)]
@@ -202,32 +201,6 @@ impl Planner {
     }
 }
 
-fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {
-    let dialect = session.state().config().options().sql_parser.dialect;
-    match session.state().sql_to_statement(&view.select, &dialect).map_err(|error| at_error(view, error))? {
-        Statement::Statement(statement) => match *statement {
-            ast::Statement::Query(query) => Ok(*query),
-            other => {
-                let error = Error::input(format!("a view is a SELECT, found {}", other.to_string().chars().take(40).collect::<String>()));
-                Err(at_select(view, &error))
-            }
-        },
-        _ => Err(at_select(view, &Error::input("a view is a SELECT, found another statement"))),
-    }
-}
-
-/// Returns the plan of the text, before analysis.
-async fn logical(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
-    session.state().statement_to_plan(Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))))).await
-}
-
-/// Returns the plan after DataFusion's analyser: types are coerced and `count(*)` is spelled out, but nothing is
-/// optimized.
-fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let state = session.state();
-    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
-}
-
 /// Refuses what cannot be seen in the text alone: functions whose result changes from call to call, and aggregates that
 /// read their own order.
 fn refuse_expressions(plan: &LogicalPlan) -> Result<()> {
@@ -273,20 +246,4 @@ fn unstable(expr: &Expr) -> Option<String> {
 /// Whether an expression is `as_of()`.
 pub(crate) fn asks_for_time(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(function) if function.func.name() == "as_of")
-}
-
-/// Returns diagnostics for an error about the whole SELECT.
-pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
-    refuse::one(view, view.select_line, view.select_column, error.message())
-}
-
-/// Returns DataFusion's error as diagnostics, at its position if it has one.
-fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
-    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
-    at_span(view, span, &Error::from(error))
-}
-
-fn at_span(view: &ViewDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
-    let (line, column) = refuse::select_place(view).at_span(span);
-    refuse::one(view, line, column, error.message())
 }

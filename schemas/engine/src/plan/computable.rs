@@ -3,41 +3,31 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::Schema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Volatility};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::simplify_expressions::{ExprSimplifier, SimplifyExpressions};
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::prelude::SessionContext;
-use types::{Error, Result};
+use types::Result;
 
-use crate::checked::checked_physical;
-use crate::plan::written::{ColumnNames, sql_of};
+use causes::{refused, root_cause};
 use constant_arguments::check_constant_arguments;
+use constants::{evaluate_constant, is_of_constants};
+use simplify::simplified;
 
+mod causes;
 mod constant_arguments;
+mod constants;
+mod simplify;
 
-/// The name of a function that does not always return the same value for the same arguments.
-pub(crate) fn unstable_function(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => Some(function.func.name()),
-        _ => None,
-    }
-}
-
-/// Simplifies an expression before it is planned. Some functions (coalesce, nvl) exist only for the simplifier, which
-/// rewrites them to CASE. An expression that cannot be simplified is returned as it is, and fails when it is evaluated.
-pub(crate) fn simplify_or_keep(expr: Expr, schema: &DFSchema) -> Expr {
-    simplified(&expr, schema).unwrap_or(expr)
-}
+pub(crate) use constants::unstable_function;
+pub(crate) use simplify::simplify_or_keep;
 
 /// Simplifies the plan of what is computed for each event. The rules that move predicates are left out, because WHERE
 /// guards the expressions above it.
@@ -114,22 +104,6 @@ fn is_constant(expr: &Expr) -> bool {
     !matches!(expr, Expr::Literal(..)) && is_of_constants(expr)
 }
 
-fn is_of_constants(expr: &Expr) -> bool {
-    let is_computed = match expr {
-        Expr::Literal(..) => return true,
-        Expr::ScalarFunction(_) => unstable_function(expr).is_none(),
-        Expr::BinaryExpr(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::Negative(_) | Expr::Not(_) | Expr::Like(_) => true,
-        Expr::Between(_) | Expr::InList(_) | Expr::Case(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
-        _ => false,
-    };
-    let mut are_constants = is_computed;
-    let visited = expr.apply_children(|child| {
-        are_constants = are_constants && is_of_constants(child);
-        Ok(if are_constants { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-    });
-    visited.is_ok() && are_constants
-}
-
 /// Whether the left side alone decides an AND or OR.
 fn is_decided(binary: &BinaryExpr) -> bool {
     let deciding = match binary.op {
@@ -138,41 +112,6 @@ fn is_decided(binary: &BinaryExpr) -> bool {
         _ => return false,
     };
     is_of_constants(&binary.left) && evaluate_constant(&binary.left).is_ok_and(|value| value == ScalarValue::Boolean(Some(deciding)))
-}
-
-fn evaluate_constant(constant: &Expr) -> DataFusionResult<ScalarValue> {
-    let no_columns = RecordBatchOptions::new().with_row_count(Some(1));
-    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &no_columns)?;
-    let compute = |constant: &Expr| {
-        let physical = checked_physical(constant, &DFSchema::empty())?;
-        ScalarValue::try_from_array(&physical.evaluate(&row)?.into_array(1)?, 0)
-    };
-    compute(constant).or_else(|error| match error.find_root() {
-        // The simplifier would wrap around.
-        DataFusionError::ArrowError(..) => Err(error),
-        // Functions such as coalesce exist only for the simplifier.
-        _ => simplified(constant, &DFSchema::empty()).and_then(|constant| compute(&constant)).map_err(|_| error),
-    })
-}
-
-fn simplified(expr: &Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
-    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
-    ExprSimplifier::new(context).simplify(expr.clone())
-}
-
-fn refused(constant: &Expr, error: DataFusionError) -> Error {
-    let error = root_cause(error);
-    match constant {
-        // The message of a cast names both types.
-        Expr::Cast(_) => error,
-        _ => Error::input(format!("{} cannot be computed: {}", sql_of(constant, ColumnNames::Bare), error.message())),
-    }
-}
-
-/// The cause of an error on one line, without the names of the rules that found it.
-fn root_cause(error: DataFusionError) -> Error {
-    let DataFusionError::External(found) = error.find_root() else { return error.into() };
-    Error::input(found.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use std::fmt::Write;
 use serde::Serialize;
 
 pub mod links;
+mod ranges;
+
+use ranges::{length, range_text};
 
 use crate::plan::columns::position_or_push;
 use crate::plan::written::{ColumnNames, sql_of};
@@ -155,18 +158,6 @@ fn function_of(call: &str) -> &str {
     call.split_once('(').map_or(call, |(function, _)| function)
 }
 
-fn range_text(range: &TimeRange) -> String {
-    let edges = edges_text("tile", range);
-    if edges.is_empty() { "all time".into() } else { edges.join(" AND ") }
-}
-
-/// Returns the edges of a range as conditions on a column.
-fn edges_text(column: &str, range: &TimeRange) -> Vec<String> {
-    let from = range.window.map(|window| format!("{column} >= floor(t - {}, '{}')", length(window), range.hop));
-    let to = range.until.map(|until| format!("{column} < floor(t - {}, '{}')", length(until), range.hop));
-    from.into_iter().chain(to).collect()
-}
-
 /// Returns the ranges that columns need. For a view over a JOIN: those of both sides, each once.
 fn asked_ranges(plan: &ViewPlan) -> Vec<TimeRange> {
     let Some(links) = plan.links() else { return plan.ranges.clone() };
@@ -175,17 +166,6 @@ fn asked_ranges(plan: &ViewPlan) -> Vec<TimeRange> {
         position_or_push(&mut ranges, range);
     }
     ranges
-}
-
-/// Formats a duration for people.
-pub fn length(duration: std::time::Duration) -> String {
-    let seconds = duration.as_secs();
-    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min")] {
-        if seconds >= unit && seconds.is_multiple_of(unit) {
-            return format!("{}{name}", seconds / unit);
-        }
-    }
-    format!("{seconds}s")
 }
 
 fn explain_range(plan: &ViewPlan, range: &TimeRange) -> RangeExplanation {

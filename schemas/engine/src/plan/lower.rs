@@ -23,11 +23,11 @@ use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
     Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, UseIndex, ValueColumn, ViewPlan, decimals,
-    intervals, state_schema, uuids,
+    intervals, uuids,
 };
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
-use types::columns::{AS_OF, EVENTS, TILE};
+use types::columns::{AS_OF, EVENTS, LEVEL, TILE};
 use types::sql_types::timestamp_type;
 use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
@@ -372,6 +372,13 @@ fn refuse_repeated_fields(schema: &Schema) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The schema of a state row.
+fn state_schema(keys: &[FieldRef], states: &[StateExpr]) -> SchemaRef {
+    let hidden = [Arc::new(Field::new(LEVEL, DataType::UInt8, false)), Arc::new(Field::new(TILE, timestamp_type(), false))];
+    let states = states.iter().flat_map(|state| state.fields.iter().cloned());
+    Arc::new(Schema::new(keys.iter().cloned().chain(hidden).chain(states).collect::<Vec<_>>()))
 }
 
 /// Returns the schema of keys, time, the events per range, and each of `values`.

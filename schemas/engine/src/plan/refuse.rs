@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
+use datafusion::common::Span;
+use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visitor,
 };
@@ -15,6 +17,7 @@ use crate::parameters::{FUNCTION, is_parameter};
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
+use types::Error;
 
 /// Whether a SELECT keeps states or is inlined where it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,23 @@ pub(super) fn select_place(view: &ViewDefinition) -> SelectPlace {
 /// Returns diagnostics with a single error.
 pub(super) fn one(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostics {
     Diagnostics(vec![diagnostic(view, line, column, message)])
+}
+
+/// Returns diagnostics for an error about the whole SELECT.
+pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
+    one(view, view.select_line, view.select_column, error.message())
+}
+
+/// Returns DataFusion's error as diagnostics, at its position if it has one.
+pub(super) fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    at_span(view, span, &Error::from(error))
+}
+
+/// The same for an error with a position, or without one.
+pub(super) fn at_span(view: &ViewDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
+    let (line, column) = select_place(view).at_span(span);
+    one(view, line, column, error.message())
 }
 
 fn diagnostic(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostic {

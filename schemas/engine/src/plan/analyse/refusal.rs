@@ -7,9 +7,10 @@ use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
 
-use super::{Planner, analysed, at_span, logical, parse};
+use super::Planner;
+use super::logical_plan::{analysed, logical, parse};
 use crate::plan::refuse;
-use crate::plan::refuse::Shape;
+use crate::plan::refuse::{Shape, at_span};
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
 use types::Error;

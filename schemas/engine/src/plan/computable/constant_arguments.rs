@@ -11,7 +11,9 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit};
 use types::{Error, Result};
 
-use super::{evaluate_constant, is_of_constants, refused, root_cause, simplified, simplify_or_keep};
+use super::causes::{refused, root_cause};
+use super::constants::{evaluate_constant, is_of_constants};
+use super::simplify::{simplified, simplify_or_keep};
 use crate::checked::checked_physical;
 use crate::plan::decimals::as_operator;
 use crate::plan::written::{ColumnNames, sql_of};

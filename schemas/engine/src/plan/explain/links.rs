@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write;
 
-use super::edges_text;
+use super::ranges::edges_text;
 use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::{ColumnKind, ViewPlan};
 use types::tiles::EdgesFrom;

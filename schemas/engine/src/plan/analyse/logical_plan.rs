@@ -1,0 +1,37 @@
+//! What DataFusion makes of a SELECT: its syntax tree, its plan, and that plan after the analyser.
+
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+use definitions::{Diagnostics, ViewDefinition};
+use types::Error;
+
+use crate::plan::refuse::{at_error, at_select};
+
+pub(super) fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {
+    let dialect = session.state().config().options().sql_parser.dialect;
+    match session.state().sql_to_statement(&view.select, &dialect).map_err(|error| at_error(view, error))? {
+        Statement::Statement(statement) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            other => {
+                let error = Error::input(format!("a view is a SELECT, found {}", other.to_string().chars().take(40).collect::<String>()));
+                Err(at_select(view, &error))
+            }
+        },
+        _ => Err(at_select(view, &Error::input("a view is a SELECT, found another statement"))),
+    }
+}
+
+/// Returns the plan of the text, before analysis.
+pub(super) async fn logical(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
+    session.state().statement_to_plan(Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))))).await
+}
+
+/// Returns the plan after DataFusion's analyser: types are coerced and `count(*)` is spelled out, but nothing is
+/// optimized.
+pub(super) fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let state = session.state();
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
+}
