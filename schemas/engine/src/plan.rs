@@ -274,8 +274,8 @@ impl ViewPlan {
         self.streams.iter().any(|known| &*known.name == stream)
     }
 
-    /// The schema of a state row: the keys, [`LEVEL`](types::columns::LEVEL) (UInt8), [`TILE`](types::columns::TILE) (the
-    /// tile's start), then each state's fields.
+    /// The schema of a state row: the keys, [`LEVEL`](types::columns::LEVEL) (UInt8), [`TILE`](types::columns::TILE)
+    /// (the tile's start), then each state's fields.
     pub fn state_schema(&self) -> &SchemaRef {
         &self.state_schema
     }

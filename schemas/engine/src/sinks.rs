@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Span;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
@@ -35,16 +35,18 @@ use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
     SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, node_name, planning_session, simplify_or_keep,
-    unstable_function,
 };
 use crate::steps::Step;
 
 mod evaluate;
+mod expressions;
 mod joins;
 mod select_owner;
 
 pub use evaluate::{Failed, Records};
 pub(crate) use select_owner::SelectOwner;
+
+use expressions::check_expression;
 
 /// Where an event's answers are: the position of the read view, as text.
 pub const POSITION: &str = "_position";
@@ -293,27 +295,6 @@ fn time_column(input: &LogicalPlan) -> datafusion::error::Result<Expr> {
         DataFusionError::from(Error::input(message))
     })?;
     Ok(Expr::Column(datafusion::common::Column::new(qualifier.cloned(), field.name())))
-}
-
-fn check_expression(expr: &Expr) -> Result<()> {
-    let mut problem = None;
-    expr.apply(|expr| {
-        problem = match expr {
-            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => Some(
-                "a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys"
-                    .to_owned(),
-            ),
-            Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(SelectOwner::Sink.aggregates().message().to_owned()),
-            _ if asks_for_time(expr) => None,
-            _ => unstable_function(expr).map(|name| {
-                format!(
-                    "{name}() answers differently from call to call: expected a function of the event and its rows, or as_of() for the time"
-                )
-            }),
-        };
-        Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    problem.map_or(Ok(()), |problem| Err(Error::input(problem)))
 }
 
 /// A record's members need names of their own.

@@ -5,9 +5,9 @@ use crc32fast::Hasher;
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 
-use crate::known_file::{about, check_length, damaged, known_to_be_there};
+use crate::known_file::{about, check_length, damaged, known_to_be_there, object_path};
 use crate::states_object::StatesObject;
-use crate::store::{ObjectStorage, object_path};
+use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
 use types::files::{FileKind, FileRecord};
 use types::{ErrorKind, Result};

@@ -1,5 +1,6 @@
-//! A stored file as the catalog knows it, and the errors for a file that differs.
+//! A stored file as the catalog knows it, its name for the object storage, and the errors for a file that differs.
 
+use object_store::path::Path;
 use types::{Error, ErrorKind, Result};
 
 /// A file of the object storage and what is known about it.
@@ -9,6 +10,11 @@ pub struct KnownFile {
     pub bytes: i64,
     /// CRC-32 of the whole file.
     pub checksum: u32,
+}
+
+/// Returns the name of an object, as the object storage takes it.
+pub(super) fn object_path(path: &str) -> Result<Path> {
+    Path::parse(path).map_err(|error| Error::input(format!("\"{path}\" cannot name an object: {error}")))
 }
 
 /// Returns the store's error, with the object's name.

@@ -24,9 +24,9 @@ use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuil
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 
-use crate::known_file::KnownFile;
+use crate::known_file::{KnownFile, object_path};
 use crate::parquet_file::{check_format, own_metadata};
-use crate::store::{ObjectStorage, object_path};
+use crate::store::ObjectStorage;
 use crate::verified::{VerifiedReader, from_parquet};
 use types::files::FileRecord;
 use types::{Error, Result};

@@ -13,13 +13,12 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 use object_store::local::LocalFileSystem;
-use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutOptions, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
-use crate::known_file::{KnownFile, about, check_length, damaged, known_to_be_there};
+use crate::known_file::{KnownFile, about, check_length, damaged, known_to_be_there, object_path};
 use crate::local::{LocalFolder, PARTIAL_FOLDER};
 use crate::watched::Watched;
 use types::files::ObjectName;
@@ -312,10 +311,6 @@ fn check_content(path: &str, content: &[u8], bytes: i64, checksum: u32) -> Resul
         return Ok(());
     }
     Err(damaged(path, "its checksum", format_args!("{found:08x}"), format_args!("{checksum:08x}")))
-}
-
-pub(super) fn object_path(path: &str) -> Result<Path> {
-    Path::parse(path).map_err(|error| Error::input(format!("\"{path}\" cannot name an object: {error}")))
 }
 
 /// `object_store` ignores options that it does not know.

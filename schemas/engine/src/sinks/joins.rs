@@ -12,6 +12,7 @@ use definitions::{OnError, StreamDefinition};
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
+use super::expressions::check_expression;
 use super::{JoinedView, Sources};
 use crate::checked::physical;
 use crate::plan::{ColumnNames, ViewPlan, node_name, simplify_or_keep, sql_of, strip_casts};
@@ -178,7 +179,7 @@ fn key_expression(value: &Expr, as_compared: &Expr, join: &Join, key: &DataType)
     if let Some(other) = value.column_refs().into_iter().find(|column| !stream.schema().has_column(column)) {
         return Err(Error::input(format!("a view is joined by {other}, which is of another view: expected columns of the event")));
     }
-    super::check_expression(value)?;
+    check_expression(value)?;
     let mut found = Expr::TryCast(TryCast::new(Box::new(value.clone()), key.clone()));
     if !matches!(as_compared, Expr::Column(_)) {
         let of_found = as_compared.clone().transform_up(|expr| match expr {

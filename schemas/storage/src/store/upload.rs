@@ -12,9 +12,9 @@ use bytes::{Bytes, BytesMut};
 use crc32fast::Hasher;
 use object_store::ObjectStoreExt;
 
-use crate::known_file::about;
+use crate::known_file::{about, object_path};
 use crate::local::PartialFile;
-use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, object_path};
+use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage};
 use types::files::StoredObject;
 use types::{Error, Result};
 
