@@ -12,18 +12,17 @@ use types::tiles::Micros;
 
 use crate::answers::Answers;
 use crate::kept_keys::{KeptKeys, KeyName};
+use crate::read_view::{LoadedView, ReadView};
 use crate::row_cache::{RowBasis, Standing};
 
 mod edge_layers;
 mod grouped;
 mod linked;
-mod seen;
 mod source;
 mod watched;
 
 use grouped::Grouped;
 use linked::Linked;
-pub use seen::rows_seen;
 pub use source::{KeyPart, StateSource, scan_parts};
 pub use watched::{WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts};
 
@@ -132,4 +131,13 @@ pub(crate) struct Scanned {
 pub fn scan(view: &LiveView, source: &StateSource<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<(RecordBatch, FailedRows)> {
     let Scanned { rows, failed, .. } = answerer(view).scan(source, &AskedPart { part, t, wanted }, &|| Ok(()))?;
     Ok((rows, failed))
+}
+
+/// The rows of a view as each of some events sees them: with what the events before it in its batch add, and without
+/// what comes after it. One row for each event, in their order, with the wanted columns. Values that cannot be computed
+/// are NULL.
+///
+/// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
+pub fn rows_seen(read_view: &ReadView, view: &LoadedView, seen: &SeenBy<'_>) -> Result<RecordBatch> {
+    answerer(&view.live).rows_seen(&StateSource::new(read_view, view, None), seen)
 }

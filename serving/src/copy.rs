@@ -15,11 +15,11 @@ use futures::future::try_join_all;
 use storage::{Manifest, ObjectStorage, Tier};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use types::threads::{self, Group};
+use types::threads;
 use types::{Error, Result};
 
-use buckets::CopiedBuckets;
 pub(crate) use buckets::LocalFiles;
+use buckets::{CopiedBuckets, fetch_tiers};
 
 mod background;
 mod buckets;
@@ -65,7 +65,7 @@ impl SnapshotCopy {
         before: Option<&SnapshotCopy>,
     ) -> Result<Self> {
         let copy = Self::begin(storage, manifest, live, cache, before);
-        fetch_all(&copy.all_buckets(), &threads::RUNS).await?;
+        fetch_tiers(&copy.all_buckets(), &threads::RUNS).await?;
         Ok(copy)
     }
 
@@ -162,7 +162,7 @@ impl SnapshotCopy {
 
     /// Waits for every bucket; likewise.
     pub async fn fetch_all(&self) -> Result<()> {
-        fetch_all(&self.all_buckets(), &threads::QUERIES).await
+        fetch_tiers(&self.all_buckets(), &threads::QUERIES).await
     }
 
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
@@ -198,11 +198,6 @@ impl Drop for TierCopy {
     fn drop(&mut self) {
         self.buckets.give_up();
     }
-}
-
-/// Waits for every bucket of these tiers. What is not under way yet begins on these threads.
-async fn fetch_all(tiers: &[Arc<CopiedBuckets>], threads: &'static Group) -> Result<()> {
-    try_join_all(tiers.iter().map(|tier| tier.fetch_all(threads))).await.map(drop)
 }
 
 #[cfg(test)]

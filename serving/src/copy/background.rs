@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::{Error, ErrorKind, Result, threads};
 
-use super::buckets::CopiedBuckets;
+use super::buckets::{CopiedBuckets, fetch_tiers};
 
 /// How long to wait after a bucket that did not come.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(super) async fn fetch_all(copy: Fetching, damaged: Arc<Notify>, stop: Cancel
 
 async fn until_whole_or_damaged(copy: &Fetching) -> Result<()> {
     loop {
-        match super::fetch_all(&copy.tiers, &threads::RUNS).await {
+        match fetch_tiers(&copy.tiers, &threads::RUNS).await {
             Err(error) if error.kind() != ErrorKind::Corrupt => again_later(&copy.view, &error).await,
             outcome => return outcome,
         }

@@ -1,4 +1,4 @@
-//! The buckets of a tier's copy. Each is fetched once, for the first query that needs it; other queries that need it
+//! The buckets of copied tiers. Each is fetched once, for the first query that needs it; other queries that need it
 //! wait for the same fetch.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use committed::registry::LiveView;
 use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_path};
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, try_join_all};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use storage::{BucketFile, Manifest, ObjectStorage, Tier, read_bucket};
 use tokio::sync::Semaphore;
@@ -55,6 +55,11 @@ struct Slot {
 }
 
 type Fetch = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
+
+/// Waits for every bucket of these tiers. What is not under way yet begins on these threads.
+pub(super) async fn fetch_tiers(tiers: &[Arc<CopiedBuckets>], threads: &'static Group) -> Result<()> {
+    try_join_all(tiers.iter().map(|tier| tier.fetch_all(threads))).await.map(drop)
+}
 
 impl CopiedBuckets {
     pub(super) fn new(storage: &ObjectStorage, (manifest, tier): (&Manifest, &Tier), live: &LiveView, cache: &Path) -> Self {
