@@ -1,7 +1,7 @@
 //! The rows of views as the events of a micro-batch see them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,6 +36,16 @@ impl Chunk<'_> {
     pub(crate) fn times_array(&self, first: usize) -> ArrayRef {
         Arc::new(TimestampMicrosecondArray::from(self.times[first..].to_vec()).with_timezone("UTC"))
     }
+}
+
+/// The versions of the views that sinks join, each once.
+pub(crate) fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p SinkPlan>) -> Result<Vec<ViewVersion>> {
+    let names: BTreeSet<&Arc<str>> = plans.into_iter().flat_map(|plan| &plan.joins).map(|join| &join.plan.view).collect();
+    let version = |name: &Arc<str>| {
+        let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
+        Ok(live.view_version())
+    };
+    names.into_iter().map(version).collect()
 }
 
 /// Computes what the events of a partition's micro-batch add to each joined view, chunk by chunk.

@@ -24,11 +24,11 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 use crate::Sinks;
-use crate::features::{Chunk, FeatureReader};
+use crate::features::{Chunk, FeatureReader, joined_views};
 use crate::outcomes::{DecidedBatch, Provenance, RecentOutcome, RecordRequest, outcome_of};
 use crate::record::RecordWriter;
 use crate::scratch::Scratch;
-use crate::worker::{answerable, joined_views, offsets_of, times_in};
+use crate::worker::{answerable, offsets_of, times_in};
 
 /// How long a number of partitions is used before the log is asked again.
 const PARTITION_COUNT_TTL: Duration = Duration::from_secs(10);

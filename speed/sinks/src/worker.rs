@@ -1,7 +1,7 @@
 //! The sinks of one worker, micro-batch by micro-batch: it takes outputs over (`taking_over`), records switches
 //! (`switching`), makes records (`making`), and then has the log append them (`appending`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,6 @@ use catalog::SinkClaim;
 use committed::registry::{LiveSink, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
-use engine::sinks::SinkPlan;
 use event_log::{LogOutput, NewRecord, TopicPartition};
 use futures::future::BoxFuture;
 use serving::{Node, ReadView};
@@ -277,16 +276,6 @@ fn stall(stream: &Arc<str>, sink: &LiveSink, error: &Error) -> Option<Stall> {
     let topic = &sink.definition.topic;
     let stall = || Stall { stream: stream.clone(), sink: sink.name.clone(), error: format!("{error} (its topic is \"{topic}\")") };
     (error.kind() != ErrorKind::Conflict).then(stall)
-}
-
-/// The versions of the views that sinks join, each once.
-pub(crate) fn joined_views<'p>(registry: &Registry, plans: impl IntoIterator<Item = &'p SinkPlan>) -> Result<Vec<ViewVersion>> {
-    let names: BTreeSet<&Arc<str>> = plans.into_iter().flat_map(|plan| &plan.joins).map(|join| &join.plan.view).collect();
-    let version = |name: &Arc<str>| {
-        let live = registry.served(name).ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
-        Ok(live.view_version())
-    };
-    names.into_iter().map(version).collect()
 }
 
 /// Retries what may not be possible yet, until it is or the time is up.

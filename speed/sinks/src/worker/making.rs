@@ -17,8 +17,8 @@ use types::tiles::Micros;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::{OutputBatch, PartitionEvents, SinkWorker, joined_views};
-use crate::features::{Chunk, FeatureReader};
+use super::{OutputBatch, PartitionEvents, SinkWorker};
+use crate::features::{Chunk, FeatureReader, joined_views};
 use crate::record::RecordWriter;
 use crate::switches::first_due;
 

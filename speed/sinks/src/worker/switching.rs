@@ -6,7 +6,8 @@ use tracing::info;
 use types::{Result, failpoint};
 use uuid::Uuid;
 
-use super::{OutputKey, PartitionEvents, SinkWorker, joined_views};
+use super::{OutputKey, PartitionEvents, SinkWorker};
+use crate::features::joined_views;
 use crate::switches::{OutputState, switch_commit};
 
 impl SinkWorker {
