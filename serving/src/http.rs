@@ -27,7 +27,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, MatchedPath};
 use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -191,13 +191,13 @@ fn routes_at(
     protection: Protection,
     stop: CancellationToken,
 ) -> Router {
-    let (hosts, measures) = (Hosts::new(&protection, address), Measures::of_all_paths());
+    let (hosts, measures) = (Hosts::new(&protection, address), Measures::of_paths(table().iter().map(|route| route.path)));
     let guarding = Guarding { query_timeout: node.query_timeout(), hosts, measures };
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router
         .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
-        .method_not_allowed_fallback(problem::no_such_method)
+        .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))
         .layer(from_fn(apart::compressed_apart))
@@ -242,9 +242,10 @@ fn table() -> Vec<Route> {
     ]
 }
 
-/// The methods that a path answers.
-fn methods(path: &str) -> Vec<&'static str> {
-    table().into_iter().filter(|route| route.path == path).map(|route| route.method).collect()
+async fn no_such_method(path: Option<MatchedPath>) -> Problem {
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let routes = table().into_iter().filter(|route| route.path == path);
+    Problem::no_such_method(&routes.map(|route| route.method).collect::<Vec<_>>())
 }
 
 impl Route {

@@ -16,7 +16,7 @@ use metrics::{Counter, Histogram};
 
 use super::hosts::Hosts;
 use super::problem::Problem;
-use super::{CURSOR_PATH, SQL_PATH, table};
+use super::{CURSOR_PATH, SQL_PATH};
 use crate::sql::out_of_time;
 
 /// A request other than a query is answered in this time.
@@ -49,8 +49,9 @@ struct Measure {
 }
 
 impl Measures {
-    pub(super) fn of_all_paths() -> Self {
-        let of_paths = table().into_iter().map(|route| (route.path, Measure::new(route.path))).collect();
+    /// Requests for other paths are measured together.
+    pub(super) fn of_paths(paths: impl IntoIterator<Item = &'static str>) -> Self {
+        let of_paths = paths.into_iter().map(|path| (path, Measure::new(path))).collect();
         Self { of_paths: Arc::new(of_paths), other: Arc::new(Measure::new("other")) }
     }
 

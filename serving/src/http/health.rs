@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use axum::{Extension, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use super::connections::Limits;
 use super::guard::{Guarding, Measures};
 use super::hosts::Hosts;
 use super::input::Json;
-use super::problem::{self, Problem};
+use super::problem::Problem;
 use super::rights::{Protection, sees_details};
 use super::{BoundListener, connections, guard, rights, status};
 use crate::limits::ServingLimits;
@@ -59,20 +59,23 @@ pub fn serve_health(
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     let (tls, limits) = (protection.tls.clone(), Limits::from_settings(limits));
-    let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_all_paths());
+    let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_paths(table().map(|(path, _)| path)));
     let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(connections::serve(bound.listener, router, tls, limits, stop))
 }
 
+/// All there is, and what answers `GET` of it.
+fn table() -> [(&'static str, MethodRouter<App>); 3] {
+    [("/healthz", get(status::healthz)), ("/readyz", get(readyz)), ("/metrics", get(metrics))]
+}
+
 fn routes(app: App, guarding: Guarding) -> Router {
-    Router::new()
-        .route("/healthz", get(status::healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+    let router = table().into_iter().fold(Router::new(), |router, (path, handler)| router.route(path, handler));
+    router
         .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
-        .method_not_allowed_fallback(problem::no_such_method)
+        .method_not_allowed_fallback(async || Problem::no_such_method(&["GET"]))
         .layer(from_fn_with_state(app.protection.clone(), rights::authorize))
         .layer(from_fn_with_state(guarding, guard::guard))
         .with_state(app)

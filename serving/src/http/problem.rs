@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use axum::extract::MatchedPath;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -25,17 +24,16 @@ impl Problem {
         Self { status, kind: "request", detail: detail.into(), context: Vec::new() }
     }
 
+    /// A path is asked by a method that it does not answer: it answers these.
+    pub(super) fn no_such_method(methods: &[&str]) -> Self {
+        let expected = methods.join(" or ");
+        Self::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not support this method: expected {expected}"))
+    }
+
     /// The same error under another status.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
-}
-
-/// A path that is there, and asked by a method that it does not answer.
-pub(super) async fn no_such_method(path: Option<MatchedPath>) -> Problem {
-    let path = path.as_ref().map_or("", MatchedPath::as_str);
-    let expected = super::methods(path).join(" or ");
-    Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not support this method: expected {expected}"))
 }
 
 /// A problem repeats no more of a request, or of what is known, than this many characters in one member.
