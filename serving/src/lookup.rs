@@ -2,7 +2,8 @@
 //! The files are the steps.
 //!
 //! ```text
-//! keys, paths: read and check what is asked
+//! context: take a read view that counts what is asked
+//!   --> keys, paths, checked: read and check what is asked
 //!   --> fetch: wait for the buckets that are needed
 //!   --> rows: answer, here or on the pool
 //! views: the same steps for the keys of several views
@@ -14,25 +15,24 @@ use std::time::Instant;
 
 use access::Principal;
 use arrow::array::RecordBatch;
-use datafusion::common::ScalarValue;
+use types::Result;
 use types::tiles::Micros;
-use types::{Error, Result};
 
-use crate::admission::Place;
-use crate::answerer::WantedPaths;
-use crate::follower::{AwaitedPosition, CountedEvents, Follower};
+use crate::follower::{AwaitedPosition, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
-use crate::read_view::LoadedView;
-use crate::value_errors::OnValueError;
 
+mod checked;
+mod context;
 mod fetch;
 mod keys;
+mod measure;
 mod paths;
 mod rows;
 mod views;
 
+pub use checked::MAX_KEYS;
 pub(crate) use fetch::fetch;
 pub(crate) use keys::with_zones_plus;
 pub use keys::{Keys, encoded_keys};
@@ -41,8 +41,9 @@ pub(crate) use rows::KeyRows;
 pub use views::{ViewKeys, ViewRows, ViewsResponse};
 pub(crate) use views::{ViewsRequest, look_up_views};
 
-/// One lookup has at most this many keys, of all its views.
-pub const MAX_KEYS: usize = 10_000;
+use checked::{Checked, all_columns, checked};
+use context::{context_after, place};
+use measure::record;
 
 /// The answer of a lookup, in the order of the keys asked.
 #[derive(Debug, Clone)]
@@ -87,36 +88,6 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
     Ok(response)
 }
 
-/// The context of a lookup of these views that counts everything before the position `after`. If the archive has to
-/// answer, which has what is committed, it waits until that is committed.
-async fn context_after(
-    follower: &Follower,
-    as_of: Option<Micros>,
-    views: &[impl AsRef<str> + Sync],
-    after: Option<AwaitedPosition<'_>>,
-) -> Result<QueryContext> {
-    let context = || Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List));
-    let Some(after) = after else { return context() };
-    // Boxed to keep the common future small.
-    let counting = Box::pin(async {
-        follower.wait_for(after, CountedEvents::WithFresh).await?;
-        let found = context()?;
-        if found.read_view.vector.covers(after.position) {
-            return Ok(found);
-        }
-        // It keeps the files of its read view.
-        drop(found);
-        follower.wait_for(after, CountedEvents::Committed).await?;
-        context()
-    });
-    counting.await
-}
-
-/// Measures the lookup of a view.
-fn record(view: String, begun: Instant) {
-    metrics::histogram!("basestream_serving_lookup_seconds", "view" => view).record(begun.elapsed().as_secs_f64());
-}
-
 async fn answer(
     runtime: &QueryRuntime,
     context: QueryContext,
@@ -152,39 +123,6 @@ async fn answer_while_copying(
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Waits for its turn where one of these views is answered from the archive.
-async fn place(runtime: &QueryRuntime, context: &QueryContext, principal: &Principal, views: &[&LoadedView]) -> Result<Option<Place>> {
-    match views.iter().any(|view| context.needs_archive(view)) {
-        true => Ok(Some(runtime.admission().place(principal).await?)),
-        false => Ok(None),
-    }
-}
-
-/// The indices of a view's columns.
-fn all_columns(view: &LoadedView) -> Vec<usize> {
-    (0..view.live.plan.columns.len()).collect()
-}
-
-/// Keys and paths as those of one view version.
-struct Checked {
-    /// Each in the order of the view's keys and of their types.
-    keys: Vec<Vec<ScalarValue>>,
-    paths: WantedPaths,
-}
-
-fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<Checked> {
-    check_count(keys.len())?;
-    paths.check(&view.live, keys.len())?;
-    Ok(Checked { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
-}
-
-fn check_count(keys: usize) -> Result<()> {
-    match keys > MAX_KEYS {
-        true => Err(Error::limit(format!("{keys} keys in one lookup: expected at most {MAX_KEYS}"))),
-        false => Ok(()),
     }
 }
 

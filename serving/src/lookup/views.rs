@@ -10,7 +10,13 @@ use arrow::array::RecordBatch;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::{AskedPaths, Checked, KeyRows, Keys, all_columns, check_count, checked, context_after, fetch, place, record};
+use super::checked::{Checked, all_columns, check_count, checked};
+use super::context::{context_after, place};
+use super::fetch::fetch;
+use super::keys::Keys;
+use super::measure::record;
+use super::paths::AskedPaths;
+use super::rows::KeyRows;
 use crate::follower::{AwaitedPosition, Follower};
 use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
