@@ -9,28 +9,21 @@
 //! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then; `*` has no system columns |
 //! | `system.*` | what the node knows of itself: one table for each of `system::SystemTable` |
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use access::Principal;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
-use committed::registry::LiveStream;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
-use engine::functions::typed_texts;
-use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
-use types::{Error, ErrorKind, Reason, Result};
+use types::{Error, Result};
 
 use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::Meta;
@@ -50,6 +43,7 @@ mod keyed;
 mod light;
 mod names;
 pub mod params;
+mod planning;
 mod rights;
 mod running;
 mod source;
@@ -62,16 +56,13 @@ mod used;
 mod view;
 mod wildcards;
 
-use column_names::ToldApart;
+use planning::{PlannedQuery, Planner, plan};
 
 pub use array_text::array_items;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use running::{Turn, out_of_time};
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
-
-/// How often a query is planned again because several columns have one name: the planner reports one name at a time.
-const MOST_CLASHING_NAMES: usize = 16;
 
 /// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
@@ -269,108 +260,6 @@ async fn ready(
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     Ok(Ready { context, physical, task: session.task_ctx(), meta, uuids })
-}
-
-/// A query, planned over one read view.
-struct PlannedQuery {
-    session: SessionContext,
-    /// The session's, with the tables of the query. It copies the names of all functions: there is one for each query.
-    state: SessionState,
-    context: QueryContext,
-    plan: LogicalPlan,
-    /// For each column of its answer whether its texts are UUIDs.
-    uuids: Vec<bool>,
-    columns: UuidColumns,
-}
-
-/// What is planned, and for whom.
-#[derive(Clone, Copy)]
-struct Planner<'a> {
-    runtime: &'a QueryRuntime,
-    reader: TableReader<'a>,
-    text: QueryText<'a>,
-    /// The types of its parameters that the planner may not find by itself.
-    types: &'a [Option<DataType>],
-}
-
-/// Plans a query.
-///
-/// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
-/// while the version before answers in its place.
-async fn plan(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
-    let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
-    let (mistake, served) = match (Box::pin(plan_over(planner, read_view)).await, served) {
-        (Err(mistake), Some(served)) if matches!(mistake.reason(), Some(Reason::UnknownColumn | Reason::UnknownTable)) => (mistake, served),
-        (planned, _) => return planned,
-    };
-    match Box::pin(plan_over(planner, served)).await {
-        Err(error) if error.kind() == ErrorKind::Input => Err(error),
-        _ => {
-            let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
-            Err(Error::unavailable(message).with("help", "try again in a second"))
-        }
-    }
-}
-
-/// The same over the versions of views that answer in this read view.
-async fn plan_over(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
-    let Planner { runtime, reader, text, types } = planner;
-    let asked = statement::read(text.sql)?;
-    let session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
-    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
-    let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
-    let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
-    let columns = tables::register(&session, runtime, &context, reader)?;
-    session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
-    typed_texts().into_iter().for_each(|function| session.register_udf(function));
-
-    let state = session.state();
-    let streams = &context.read_view.loaded.registry.streams;
-    let (plan, told_apart) = plan_statement(&state, text.sql, asked.statement, types, streams).await?;
-    statement::allow(&plan)?;
-    rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
-    let uuids = columns.in_output(&plan);
-    let plan = column_names::named(plan, &told_apart)?;
-    Ok(PlannedQuery { session, state, context, plan, uuids, columns })
-}
-
-/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.
-async fn plan_statement(
-    state: &SessionState,
-    sql: &str,
-    statement: Statement,
-    types: &[Option<DataType>],
-    streams: &BTreeMap<Arc<str>, LiveStream>,
-) -> Result<(LogicalPlan, ToldApart)> {
-    let mut refusal = match params::plan(state, sql, rewritten(statement, streams)?, types).await {
-        Ok(plan) => return Ok((plan, ToldApart::default())),
-        Err(error) => error,
-    };
-    // The planner names one column at a time.
-    let mut clashing = BTreeSet::new();
-    while clashing.len() < MOST_CLASHING_NAMES
-        && let Some(name) = column_names::repeated_name(&refusal)
-        && clashing.insert(name)
-    {
-        let mut statement = rewritten(statement::read(sql)?.statement, streams)?;
-        let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
-        if told_apart.is_empty() {
-            break;
-        }
-        match params::plan(state, sql, statement, types).await {
-            Ok(plan) => return Ok((plan, told_apart)),
-            Err(error) => refusal = told_apart.explained(error),
-        }
-    }
-    Err(refusal)
-}
-
-/// The statement as the planner understands it.
-fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>) -> Result<Statement> {
-    wildcards::leave_out_system_columns(&mut statement, streams)?;
-    casts::rewrite(&mut statement)?;
-    Ok(statement)
 }
 
 /// Measures a query until its stream is dropped.

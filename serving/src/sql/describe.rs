@@ -7,7 +7,8 @@ use datafusion::common::ScalarValue;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
-use super::{Planner, QueryText, TableReader, params, plan, tables};
+use super::planning::{Planner, plan};
+use super::{QueryText, TableReader, params, tables};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;

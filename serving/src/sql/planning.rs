@@ -1,0 +1,125 @@
+//! How DataFusion plans a query of any form over one read view.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use committed::registry::LiveStream;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use engine::functions::typed_texts;
+use engine::plan::{IntegersDoNotWrap, UuidColumns};
+use types::{Error, ErrorKind, Reason, Result};
+
+use super::column_names::ToldApart;
+use super::{QueryText, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
+use crate::read_view::ReadView;
+
+/// How often a query is planned again because several columns have one name: the planner reports one name at a time.
+const MOST_CLASHING_NAMES: usize = 16;
+
+/// A query, planned over one read view.
+pub(super) struct PlannedQuery {
+    pub(super) session: SessionContext,
+    /// The session's, with the tables of the query. It copies the names of all functions: there is one for each query.
+    pub(super) state: SessionState,
+    pub(super) context: QueryContext,
+    pub(super) plan: LogicalPlan,
+    /// For each column of its answer whether its texts are UUIDs.
+    pub(super) uuids: Vec<bool>,
+    pub(super) columns: UuidColumns,
+}
+
+/// What is planned, and for whom.
+#[derive(Clone, Copy)]
+pub(super) struct Planner<'a> {
+    pub(super) runtime: &'a QueryRuntime,
+    pub(super) reader: TableReader<'a>,
+    pub(super) text: QueryText<'a>,
+    /// The types of its parameters that the planner may not find by itself.
+    pub(super) types: &'a [Option<DataType>],
+}
+
+/// Plans a query.
+///
+/// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
+/// while the version before answers in its place.
+pub(super) async fn plan(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
+    let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
+    let (mistake, served) = match (Box::pin(plan_over(planner, read_view)).await, served) {
+        (Err(mistake), Some(served)) if matches!(mistake.reason(), Some(Reason::UnknownColumn | Reason::UnknownTable)) => (mistake, served),
+        (planned, _) => return planned,
+    };
+    match Box::pin(plan_over(planner, served)).await {
+        Err(error) if error.kind() == ErrorKind::Input => Err(error),
+        _ => {
+            let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
+            Err(Error::unavailable(message).with("help", "try again in a second"))
+        }
+    }
+}
+
+/// The same over the versions of views that answer in this read view.
+async fn plan_over(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
+    let Planner { runtime, reader, text, types } = planner;
+    let asked = statement::read(text.sql)?;
+    let session = runtime.session()?;
+    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
+    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
+    let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
+    let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
+    let columns = tables::register(&session, runtime, &context, reader)?;
+    session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
+    typed_texts().into_iter().for_each(|function| session.register_udf(function));
+
+    let state = session.state();
+    let streams = &context.read_view.loaded.registry.streams;
+    let (plan, told_apart) = plan_statement(&state, text.sql, asked.statement, types, streams).await?;
+    statement::allow(&plan)?;
+    rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
+    let uuids = columns.in_output(&plan);
+    let plan = column_names::named(plan, &told_apart)?;
+    Ok(PlannedQuery { session, state, context, plan, uuids, columns })
+}
+
+/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.
+async fn plan_statement(
+    state: &SessionState,
+    sql: &str,
+    statement: Statement,
+    types: &[Option<DataType>],
+    streams: &BTreeMap<Arc<str>, LiveStream>,
+) -> Result<(LogicalPlan, ToldApart)> {
+    let mut refusal = match params::plan(state, sql, rewritten(statement, streams)?, types).await {
+        Ok(plan) => return Ok((plan, ToldApart::default())),
+        Err(error) => error,
+    };
+    // The planner names one column at a time.
+    let mut clashing = BTreeSet::new();
+    while clashing.len() < MOST_CLASHING_NAMES
+        && let Some(name) = column_names::repeated_name(&refusal)
+        && clashing.insert(name)
+    {
+        let mut statement = rewritten(statement::read(sql)?.statement, streams)?;
+        let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
+        if told_apart.is_empty() {
+            break;
+        }
+        match params::plan(state, sql, statement, types).await {
+            Ok(plan) => return Ok((plan, told_apart)),
+            Err(error) => refusal = told_apart.explained(error),
+        }
+    }
+    Err(refusal)
+}
+
+/// The statement as the planner understands it.
+fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>) -> Result<Statement> {
+    wildcards::leave_out_system_columns(&mut statement, streams)?;
+    casts::rewrite(&mut statement)?;
+    Ok(statement)
+}
