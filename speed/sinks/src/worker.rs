@@ -24,12 +24,14 @@ use crate::switches::OutputState;
 
 mod appending;
 mod making;
+mod stalls;
 mod switching;
 mod taking_over;
 
 use appending::AppendedBatch;
 use making::timestamps_of;
 pub(crate) use making::{answerable, offsets_of, times_in};
+use stalls::stall;
 
 /// How long to wait for a node that has not loaded the worker's events yet.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -269,13 +271,6 @@ fn decided_batch(accepted: &Accepted) -> Result<DecidedBatch> {
         dead_letters: accepted.dead_letters.clone(),
         sinks: Vec::new(),
     })
-}
-
-/// How a failure is reported. A conflict is not: another worker has the output, and this one has lost the partition.
-fn stall(stream: &Arc<str>, sink: &LiveSink, error: &Error) -> Option<Stall> {
-    let topic = &sink.definition.topic;
-    let stall = || Stall { stream: stream.clone(), sink: sink.name.clone(), error: format!("{error} (its topic is \"{topic}\")") };
-    (error.kind() != ErrorKind::Conflict).then(stall)
 }
 
 /// Retries what may not be possible yet, until it is or the time is up.

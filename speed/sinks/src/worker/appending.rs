@@ -10,7 +10,8 @@ use tokio_util::task::AbortOnDropHandle;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::{OutputBatch, OutputKey, SinkWorker, stall};
+use super::stalls::stall;
+use super::{OutputBatch, OutputKey, SinkWorker};
 use crate::Sinks;
 use crate::outcomes::{DecidedBatch, PartitionHolder, Provenance, SinkRecords};
 
