@@ -1,15 +1,16 @@
-//! The modules of a crate import one another in one direction, and so do those in each module's folder.
+//! The modules of a crate import one another in one direction, and so do those in each module's folder. A module takes
+//! no function from one that it is a part of.
 //!
 //! `crate::a::b::X` in `a/c.rs` is an import of b by c, in the folder `a`. A module's own file is no node of its
 //! folder: what it declares may use it, and it uses them. `lib.rs` is a node of its crate. Tests are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::crates::members;
 use crate::graph::{Graph, cycles, reached};
 use crate::root;
-use crate::source::{ModulePath, Source, read};
+use crate::source::{ModulePath, Source, place, read};
 
 /// The node that `lib.rs` is.
 const LIB: &str = "lib.rs";
@@ -56,6 +57,38 @@ fn imports_are_found_in_every_folder() {
     assert!(definitions["parse"].contains(LIB) && definitions[LIB].contains("view"), "{definitions:?}");
     let log = &graphs("schemas/log")[""];
     assert!(log["opening"].contains("kafka") && log["kafka"].contains("topic"), "{log:?}");
+}
+
+/// A file may write methods of a type that the module above it declares. But where the module above uses it, and it
+/// calls a function of that module, neither can be read without the other: such a function is moved below both, or its
+/// result is an argument.
+#[test]
+fn a_module_takes_no_function_from_the_module_that_it_is_a_part_of() {
+    let mut report = String::new();
+    for member in members() {
+        for (at, function) in taken_from_above(&Modules::load(&root().join(&member).join("src"))) {
+            report.push_str(&format!("\n  {member}/src/{at}: {function}"));
+        }
+    }
+    assert!(report.is_empty(), "these functions are of modules that use those that take them:{report}");
+}
+
+#[test]
+fn a_function_that_is_taken_from_above_is_found_in_every_spelling() {
+    let files = [
+        ("", "mod a;\nfn of_lib() {}\n"),
+        ("a", "mod b;\nmod leaf;\npub use leaf::near;\npub(crate) async fn f() {}\nfn g() {}\nfn b() {}\nimpl T {\n    fn near() {}\n}\n"),
+        (
+            "a::b",
+            "mod c;\nuse super::{T, f as of_a, leaf::far, near};\nuse crate::{a::g, of_lib};\nfn h() {}\n#[cfg(test)]\nuse super::g;\n",
+        ),
+        ("a::b::c", "use super::super::b;\nfn i() {\n    super::super::f();\n    super::h();\n    super::T::f();\n}\n"),
+        ("a::leaf", "pub fn near() {}\npub fn far() {}\n"),
+    ];
+    let sources = BTreeMap::from(files.map(|(path, text)| (place(path), Source::new(text))));
+    let found = taken_from_above(&Modules { sources, taken: BTreeMap::new() });
+    let expected = [("a/b.rs:2", "a::f"), ("a/b.rs:3", "a::g"), ("a/b/c.rs:3", "a::f"), ("a/b/c.rs:4", "a::b::h")];
+    assert_eq!(found, BTreeSet::from(expected.map(|(at, function)| (at.to_owned(), function.to_owned()))));
 }
 
 /// The modules of a crate, by their paths from its root. `lib.rs` has the empty one.
@@ -142,6 +175,24 @@ fn imports(src: &Path) -> BTreeMap<ModulePath, Imports> {
         }
     }
     imports
+}
+
+/// The functions that modules take from those that they are a part of: where, and which. `lib.rs` is left out.
+fn taken_from_above(modules: &Modules) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for (place, source) in &modules.sources {
+        for (path, line) in source.paths(place) {
+            let Some((name, above)) = path.split_last() else { continue };
+            if above.is_empty() || above.len() >= place.len() || !place.starts_with(above) {
+                continue;
+            }
+            let above = &modules.sources[above];
+            if above.functions().contains(name) && !above.modules().contains(name) {
+                found.insert((format!("{}:{line}", file_of(place).display()), path.join("::")));
+            }
+        }
+    }
+    found
 }
 
 fn graph_of(imports: &Imports) -> Graph {

@@ -89,6 +89,20 @@ impl Source {
         self.names_after(&["pub fn ", "pub async fn ", "pub const fn "])
     }
 
+    /// The names of its functions, public or not, without methods: their lines are not indented.
+    pub fn functions(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for line in self.0.lines().filter(|line| !line.starts_with(' ')) {
+            if let Some((before, after)) = line.split_once("fn ")
+                && (before.is_empty() || before.ends_with(' '))
+                && !before.contains('{')
+            {
+                names.insert(name_at(after));
+            }
+        }
+        names
+    }
+
     /// The names of the types and traits that it declares.
     pub fn types(&self) -> BTreeSet<String> {
         self.names_after(&["struct ", "enum ", "trait ", "type "])
@@ -285,7 +299,8 @@ fn end_of_item(item: &str) -> usize {
     item.len()
 }
 
-fn place(path: &str) -> ModulePath {
+/// A path as it is written, of the crate's root if it is empty.
+pub fn place(path: &str) -> ModulePath {
     path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
@@ -307,6 +322,7 @@ fn a_file_says_its_public_functions_and_its_types() {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let source = Source::new(text);
     assert_eq!(source.public_functions(), set(&["c", "e"]));
+    assert_eq!(source.functions(), set(&["e", "f"]));
     assert_eq!(source.types(), set(&["A", "B"]));
     assert!(source.names().contains("f") && !source.names().contains("g"));
     assert_eq!(source.without_items("impl B {").public_functions(), set(&["e"]));
