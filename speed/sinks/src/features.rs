@@ -18,7 +18,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 /// The most events of a section, if its view is linked.
-const MAX_LINKED_SECTION_EVENTS: usize = 256;
+const MAX_LINKED_SECTION_EVENTS: usize = 512;
 
 /// Some consecutive events of one partition.
 pub(crate) struct Chunk<'a> {
