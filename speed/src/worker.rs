@@ -180,7 +180,8 @@ impl<'a> Worker<'a> {
         let interval = self.speed.settings.checkpoint_interval;
         // While a checkpoint is in progress, the worker waits for its end.
         let began = self.epoch.began.filter(|_| self.under_way.is_none());
-        let poll = self.poll_interval();
+        // What wakes the worker in between does not put the poll off.
+        let poll = self.poll_interval().saturating_sub(self.polled_at.elapsed()).max(Duration::from_millis(1));
         let checkpoint = began.map_or(poll, |began| interval.saturating_sub(began.elapsed()));
         let micro_batch = self.epoch.open_since.map_or(poll, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
         checkpoint.min(micro_batch).clamp(Duration::from_millis(1), poll)

@@ -10,10 +10,11 @@ use committed::registry::{LiveSink, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
 use event_log::{LogOutput, NewRecord, TopicPartition};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use serving::{Node, ReadView};
 use speed::{Accepted, EventSinks, Stall, WorkerSinks};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinHandle;
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
@@ -59,8 +60,9 @@ struct SinkWorker {
     made: Vec<OutputBatch>,
     /// What was decided, for clients that wait for the records of their events.
     decided: Vec<DecidedBatch>,
-    /// The append of the micro-batch before.
-    appending: Option<AbortOnDropHandle<Vec<AppendedBatch>>>,
+    /// The append of the micro-batch before. It goes on if the worker ends: what has reached the log cannot be taken
+    /// back, and what has not is refused to a worker that has let go of its partitions.
+    appending: Option<JoinHandle<Vec<AppendedBatch>>>,
     assigned: AssignedPartitions,
     is_trial: bool,
     /// The sinks that failed.
@@ -129,6 +131,8 @@ impl WorkerSinks for SinkWorker {
     }
 
     fn take_stalls(&mut self) -> Vec<Stall> {
+        // The worker may have ended for another reason before it heard of an append that failed.
+        let _ = self.finish_append().now_or_never();
         std::mem::take(&mut self.stalls)
     }
 }

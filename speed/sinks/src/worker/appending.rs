@@ -1,12 +1,12 @@
 //! Appends the records of a micro-batch to the log, on a task of its own: the worker goes on with the next micro-batch
 //! meanwhile.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
 use committed::registry::LiveSink;
 use futures::future::join_all;
-use tokio_util::task::AbortOnDropHandle;
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -34,7 +34,7 @@ impl SinkWorker {
         let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
         if !made.is_empty() || !decided.is_empty() {
             let append = append_all(self.sinks.clone(), self.assigned.holder(), made, decided);
-            self.appending = Some(AbortOnDropHandle::new(tokio::spawn(append)));
+            self.appending = Some(tokio::spawn(append));
         }
         Ok(())
     }
@@ -46,7 +46,11 @@ impl SinkWorker {
         let outcome = appending.await;
         self.appending = None;
         let mut first = Ok(());
-        for AppendedBatch { output, stream, sink, next } in outcome? {
+        let appended = match outcome {
+            Err(panicked) if panicked.is_panic() => resume_unwind(panicked.into_panic()),
+            outcome => outcome?,
+        };
+        for AppendedBatch { output, stream, sink, next } in appended {
             match next {
                 Ok(next) => {
                     if let Some(taken) = self.taken.get_mut(&output) {
@@ -66,7 +70,7 @@ impl SinkWorker {
 }
 
 /// Outputs are independent of each other: the log may take them together. Waiting clients hear of what was decided if
-/// all of it is out.
+/// all of it is out, even if the worker has ended meanwhile.
 async fn append_all(sinks: Sinks, holder: PartitionHolder, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
     let appended = join_all(made.into_iter().map(|made| made.append(&sinks, &holder))).await;
     if appended.iter().all(|appended| appended.next.is_ok()) {
@@ -110,3 +114,6 @@ fn with_records(decided: DecidedBatch, made: &[OutputBatch]) -> DecidedBatch {
     };
     DecidedBatch { sinks: of_partition.map(put_out).collect(), ..decided }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! What becomes of an append whose worker has ended.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use catalog::Catalog;
+use definitions::parse_sink;
+use engine::functions::Functions;
+use event_log::{LogOutput, NewRecord, TopicPartition};
+use speed::WorkerSinks;
+use tokio::sync::watch;
+
+use super::*;
+use crate::SinkSettings;
+
+const OUT: &str = "CREATE SINK out WITH (topic = 'out', format = 'json') AS SELECT e.id FROM events e";
+
+async fn sinks(folder: &Path) -> Sinks {
+    let log = event_log::open(&format!("file://{}", folder.join("log").display()), &BTreeMap::new()).await.unwrap();
+    let settings = SinkSettings { group: "basestream".into(), partitions: 1, max_future: Duration::from_secs(60) };
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    Sinks::new(watch::channel(None).1, log, catalog, Functions::standard(), settings)
+}
+
+/// A worker that has taken the output of a partition over and made the record of its first event.
+async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
+    let source = TopicPartition { topic: "events".into(), partition: 0 };
+    let output = LogOutput { group: "basestream".into(), sink: "out".into(), source: source.clone(), identity: "log".into() };
+    sinks.log.take_over_output(&output).await.unwrap();
+    let definition = parse_sink(OUT).unwrap();
+    let sink = LiveSink {
+        name: "out".into(),
+        version: 1,
+        definition: Arc::new(definition),
+        reads: None,
+        plan: Err("not planned".into()),
+        paused_since: None,
+    };
+    let record = NewRecord { key: None, value: Some(Bytes::from_static(b"{}")), headers: Vec::new(), partition_by: None };
+    let mut worker = SinkWorker::new(sinks.clone(), false);
+    worker.partitions_assigned(std::slice::from_ref(&source));
+    worker.made = vec![OutputBatch { stream: "events".into(), sink, output, from: None, records: vec![(Offset(0), record)] }];
+    worker
+}
+
+#[tokio::test]
+async fn a_sink_that_failed_is_reported_though_its_worker_ended_before_it_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    let mut worker = worker_with_a_record(&sinks).await;
+    worker.begin_append().await.unwrap();
+    // There is no topic of that name.
+    while !worker.appending.as_ref().unwrap().is_finished() {
+        tokio::task::yield_now().await;
+    }
+    let stalls = worker.take_stalls();
+    assert_eq!(stalls.iter().map(|stall| &*stall.sink).collect::<Vec<_>>(), ["out"]);
+    assert!(!worker.is_appending());
+}
+
+#[tokio::test]
+async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worker_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_with_a_record(&sinks).await;
+    worker.decided = vec![decided(&worker.made[0].output)];
+    let mut decisions = sinks.outcomes.listen();
+    worker.begin_append().await.unwrap();
+    // The task gives them to the log, and waits.
+    tokio::task::yield_now().await;
+    drop(worker);
+    let heard = tokio::time::timeout(Duration::from_secs(60), decisions.recv()).await.unwrap().unwrap();
+    assert_eq!(heard.sinks[0].records.len(), 1);
+}
+
+/// What was decided of the first event.
+fn decided(output: &LogOutput) -> DecidedBatch {
+    DecidedBatch {
+        source: output.source.clone(),
+        identity: output.identity.clone(),
+        start: Offset(0),
+        end: Offset(1),
+        accepted: vec![0],
+        timestamps: vec![0],
+        ids_since: None,
+        dead_letters: Vec::new(),
+        sinks: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_appended_for_a_worker_that_ended_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_with_a_record(&sinks).await;
+    worker.begin_append().await.unwrap();
+    let appending = worker.appending.take().unwrap();
+    drop(worker);
+    let next = appending.await.unwrap().remove(0).next;
+    assert_eq!(next.map_err(|error| error.kind()), Err(types::ErrorKind::Conflict));
+}
