@@ -8,6 +8,7 @@ use definitions::settings::{FILE_NAME, Settings, Variables};
 use engine::functions::Functions;
 use jobs::Installation;
 use types::{Error, Result};
+use uuid::Uuid;
 
 use super::definitions::{Kept, stream_sql, view_sql};
 use super::topic::Topic;
@@ -40,7 +41,10 @@ impl Project {
 
     async fn of_clock(clock: &str, folder: &Path, topic: &Topic, definitions: &[(&str, String)]) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
-        let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"{clock}\"\n", topic.url);
+        // A group of its own: the log knows how far the sinks of a group are, also for the next project over a topic.
+        let group = Uuid::new_v4();
+        let config =
+            format!("[log]\nurl = \"{}\"\n[speed]\ngroup = \"{group}\"\n[serving]\nhttp = \"{http}\"\nclock = \"{clock}\"\n", topic.url);
         for (path, text) in definitions.iter().map(|(path, text)| (*path, text.as_str())).chain([(FILE_NAME, config.as_str())]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
