@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Catalog;
-use definitions::parse_sink;
+use definitions::parse::parse_sink;
 use engine::functions::Functions;
 use event_log::{LogOutput, NewRecord, TopicPartition};
 use speed::WorkerSinks;
