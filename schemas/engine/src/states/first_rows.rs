@@ -49,15 +49,16 @@ pub(super) struct FirstRows {
     built: OnceLock<Built>,
 }
 
-/// A hash table with open addressing. A library's would do, if it could be asked for many keys at a time: each of its
-/// answers waits for memory several times, one after the other.
+/// A hash table with open addressing. It is our own because the libraries' tables look up one key at a time, and each
+/// lookup waits for memory several times.
 #[derive(Debug)]
 pub(super) struct Built {
     /// Their number is a power of two, and at most two thirds of them have a row.
     slots: Box<[Slot]>,
 }
 
-/// A row, with a part of its key's hash: most keys that are not there are told apart without reading a key.
+/// A row and part of the hash of its key. A key with another hash is not compared with the row's key, which would have to
+/// be read from memory.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     tag: u32,
@@ -114,8 +115,8 @@ impl Built {
         self.find_from(self.home(probe.hash), keys, probe)
     }
 
-    /// The same for each of these probes. What a step of theirs reads is read for all of them before the next step, so
-    /// that the processor waits for many places in memory at a time.
+    /// The same for each of these probes. Each step of the lookup reads memory for many probes before the next step
+    /// begins, so that the processor waits for all of them at once.
     pub(super) fn find_all(&self, keys: &BinaryArray, probes: &[Probe<'_>]) -> Vec<Option<usize>> {
         let mut found = Vec::with_capacity(probes.len());
         let (offsets, bytes) = (keys.value_offsets(), keys.value_data());
