@@ -57,8 +57,8 @@ pub(super) struct Built {
     slots: Box<[Slot]>,
 }
 
-/// A row and part of the hash of its key. A probe with another hash is not compared with the key, which would have to be
-/// read from memory.
+/// A row and part of the hash of its key. A probe with another hash is not compared with the key, which would have to
+/// be read from memory.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     tag: u32,
