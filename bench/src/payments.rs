@@ -7,6 +7,7 @@ use event_log::NewRecord;
 use types::tiles::Micros;
 
 use crate::events::mix;
+use crate::purchases::account_text;
 
 mod arriving;
 mod definitions;
@@ -137,10 +138,6 @@ impl Payment {
         );
         text.into()
     }
-}
-
-pub fn account_text(account: u64) -> String {
-    format!("a{account:08}")
 }
 
 #[cfg(test)]

@@ -191,3 +191,6 @@ impl<'a> Worker<'a> {
         if self.registry.parameters.is_empty() { POLL_INTERVAL } else { POLL_PARAMETERS }
     }
 }
+
+#[cfg(test)]
+mod tests;
