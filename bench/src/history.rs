@@ -37,12 +37,15 @@ pub struct Options {
     pub runs: u64,
     /// Lookups in one stretch.
     pub lookups: u64,
+    /// Events of the views that recompute together; 0 skips them.
+    pub together_events: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let purchases = Purchases { strategy: types::Strategy::Incremental, ..Purchases::with_size(5_000_000, 100_000) };
-        Self { purchases, graph: links::graph(1.0), repeats: 3, runs: 200, lookups: 20_000 }
+        let together_events = purchases.events;
+        Self { purchases, graph: links::graph(1.0), repeats: 3, runs: 200, lookups: 20_000, together_events }
     }
 }
 
@@ -85,9 +88,13 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let question = "What do batch runs cost as history grows?".to_owned();
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
-    let together = together::measured(&options.purchases, options.repeats, &folder.join("together")).await?;
     let copied = copying::table(&series.full_copy, &series.copies);
-    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, linked, together];
+    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, linked];
+    if options.together_events > 0 {
+        std::fs::remove_dir_all(folder.join("project"))?;
+        let purchases = Purchases { events: options.together_events, ..options.purchases.clone() };
+        tables.push(together::measured(&purchases, options.repeats, &folder.join("together")).await?);
+    }
     Ok(Report { benchmark: "history".into(), question, context: context.end(), tables })
 }
 

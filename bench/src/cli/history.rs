@@ -118,6 +118,9 @@ pub(crate) struct History {
     /// Lookups in each stretch
     #[arg(long, default_value_t = history::Options::default().lookups)]
     lookups: u64,
+    /// Events of five views that recompute together; 0 skips them
+    #[arg(long, default_value_t = history::Options::default().together_events)]
+    together_events: u64,
 }
 
 impl History {
@@ -125,7 +128,8 @@ impl History {
         let default = history::Options::default();
         let purchases = Purchases { strategy: default.purchases.strategy, ..Purchases::with_size(self.events, self.keys) };
         let graph = history::links::graph(self.links_scale);
-        history::Options { purchases, graph, repeats: self.repeats, runs: self.runs, lookups: self.lookups }
+        let (repeats, runs, lookups, together_events) = (self.repeats, self.runs, self.lookups, self.together_events);
+        history::Options { purchases, graph, repeats, runs, lookups, together_events }
     }
 }
 

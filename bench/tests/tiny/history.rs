@@ -7,7 +7,8 @@ use super::{assert_all_reported, is_verdict, programs};
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_cost_what_is_new() {
     let purchases = Purchases { strategy: types::Strategy::Incremental, ..Purchases::with_size(20_000, 300) };
-    let options = history::Options { purchases, graph: history::links::graph(0.005), repeats: 2, runs: 6, lookups: 50 };
+    let options =
+        history::Options { purchases, graph: history::links::graph(0.005), repeats: 2, runs: 6, lookups: 50, together_events: 20_000 };
     let folder = tempfile::tempdir().unwrap();
     // A run that recomputes where it should add, or runs where nothing is new, is an error.
     let report = history::run(&options, &programs(), folder.path(), "bench history").await.unwrap();

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, LogOutput, LogSize, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, LogOutput, LogSize, NewRecord, PartitionBounds, Subscription, TakenOutput, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
@@ -26,6 +26,7 @@ mod batch;
 mod consumer;
 mod lease;
 mod output;
+mod output_owner;
 mod renewing;
 mod store;
 mod wal;
@@ -39,8 +40,6 @@ pub struct EmbeddedLog {
     store: Arc<Store>,
     writer: writer::Writer,
     appended: watch::Receiver<u64>,
-    /// The outputs that this process may append to.
-    owned: output::Owned,
     clock: Clock,
 }
 
@@ -57,7 +56,7 @@ impl EmbeddedLog {
         let store = Arc::new(Store::open(folder).await?);
         let (sender, appended) = watch::channel(0);
         let writer = writer::Writer::start(store.clone(), clock.clone(), sender);
-        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, owned: output::Owned::default(), clock })
+        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, clock })
     }
 }
 
@@ -86,21 +85,8 @@ impl Log for EmbeddedLog {
         self.writer.append(topic, records, Uuid::new_v4().as_u128() as u64).await
     }
 
-    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
-        self.owned.take_over(self.store.write().await?, output).await
-    }
-
-    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        records.iter().map(|(_, record)| record).try_for_each(store::check_size)?;
-        if records.is_empty() {
-            return Ok(());
-        }
-        let owner = self.owned.owner(output)?;
-        self.writer.append_output(topic, (output.clone(), owner), records).await
-    }
-
-    fn let_go_outputs(&self, source: &TopicPartition) {
-        self.owned.let_go(source);
+    async fn take_over_output(&self, output: &LogOutput) -> Result<TakenOutput> {
+        output_owner::take_over(&self.store, self.writer.clone(), output).await
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {

@@ -14,7 +14,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, OutputAppender, PartitionBounds, Subscription, TakenOutput, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::Clock;
 use types::vector::Offset;
@@ -33,7 +33,7 @@ mod settings;
 use client::{Quiet, lock};
 use cluster::Cluster;
 pub use output::positions_topic;
-use output::{Appended, Outputs};
+use output::{Appended, OutputOwner, Outputs};
 use producer::Appender;
 use settings::Settings;
 
@@ -44,11 +44,22 @@ const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
 pub struct KafkaLog {
     settings: Settings,
     clock: Clock,
-    cluster: Arc<Cluster>,
+    topics: Arc<Topics>,
     appender: Appender,
     outputs: Arc<Outputs>,
-    partitions: Mutex<HashMap<String, (u32, Instant)>>,
     appends: Attempts,
+}
+
+/// What is asked of the cluster, and the numbers of partitions that are known.
+struct Topics {
+    cluster: Arc<Cluster>,
+    partitions: Mutex<HashMap<String, (u32, Instant)>>,
+}
+
+/// The owner of an output.
+struct KafkaOutput {
+    topics: Arc<Topics>,
+    owner: Arc<OutputOwner>,
 }
 
 impl KafkaLog {
@@ -61,37 +72,14 @@ impl KafkaLog {
 
     fn open_with_clock(addresses: &str, properties: &BTreeMap<String, String>, clock: Clock) -> Result<KafkaLog> {
         let settings = Settings::new(addresses, properties)?;
-        let cluster = Arc::new(Cluster::new(&settings)?);
+        let topics = Arc::new(Topics { cluster: Arc::new(Cluster::new(&settings)?), partitions: Mutex::default() });
         let appender = Appender::new(settings.clone());
         let outputs = Arc::new(Outputs::new(settings.clone(), clock.clone()));
-        Ok(KafkaLog {
-            settings,
-            clock,
-            cluster,
-            appender,
-            outputs,
-            partitions: Mutex::default(),
-            appends: Attempts::new("the log takes no records"),
-        })
+        Ok(KafkaLog { settings, clock, topics, appender, outputs, appends: Attempts::new("the log takes no records") })
     }
 
-    /// Runs a blocking call to the cluster on a thread that may block.
-    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Cluster) -> Result<T> + Send + 'static) -> Result<T> {
-        let cluster = self.cluster.clone();
-        tokio::task::spawn_blocking(move || question(&cluster)).await?
-    }
-
-    async fn partitions_of(&self, topic: &str) -> Result<u32> {
-        let known = lock(&self.partitions).get(topic).copied();
-        if let Some((partitions, at)) = known
-            && at.elapsed() < PARTITIONS_KNOWN
-        {
-            return Ok(partitions);
-        }
-        let name = topic.to_owned();
-        let partitions = self.ask(move |cluster| cluster.expect_partitions(&name)).await?;
-        lock(&self.partitions).insert(topic.to_owned(), (partitions, Instant::now()));
-        Ok(partitions)
+    async fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Cluster) -> Result<T> + Send + 'static) -> Result<T> {
+        self.topics.ask(call).await
     }
 
     /// Creates a topic with the brokers' default replication. A topic that already exists is no error.
@@ -111,6 +99,27 @@ impl KafkaLog {
             }
         }
         Ok(())
+    }
+}
+
+impl Topics {
+    /// Runs a blocking call to the cluster on a thread that may block.
+    async fn ask<T: Send + 'static>(&self, call: impl FnOnce(&Cluster) -> Result<T> + Send + 'static) -> Result<T> {
+        let cluster = self.cluster.clone();
+        tokio::task::spawn_blocking(move || call(&cluster)).await?
+    }
+
+    async fn partitions_of(&self, topic: &str) -> Result<u32> {
+        let known = lock(&self.partitions).get(topic).copied();
+        if let Some((partitions, at)) = known
+            && at.elapsed() < PARTITIONS_KNOWN
+        {
+            return Ok(partitions);
+        }
+        let name = topic.to_owned();
+        let partitions = self.ask(move |cluster| cluster.expect_partitions(&name)).await?;
+        lock(&self.partitions).insert(topic.to_owned(), (partitions, Instant::now()));
+        Ok(partitions)
     }
 }
 
@@ -152,7 +161,7 @@ impl Log for KafkaLog {
     }
 
     async fn append_each(&self, topic: &str, records: Vec<NewRecord>) -> Vec<Result<(i32, Offset)>> {
-        let outcomes = match self.partitions_of(topic).await {
+        let outcomes = match self.topics.partitions_of(topic).await {
             Ok(partitions) => self.appender.append(topic, partitions, &records, Uuid::new_v4().as_u128() as u64).await,
             Err(error) => records.iter().map(|_| Err(error.copied())).collect(),
         };
@@ -160,7 +169,7 @@ impl Log for KafkaLog {
         outcomes
     }
 
-    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
+    async fn take_over_output(&self, output: &LogOutput) -> Result<TakenOutput> {
         let positions = positions_topic(&output.group);
         let name = positions.clone();
         if self.ask(move |cluster| cluster.partitions(&name)).await?.is_none() {
@@ -169,24 +178,10 @@ impl Log for KafkaLog {
             self.make_topic(&positions, 1, &options).await?;
             self.ask(move |cluster| cluster.wait_for(&positions)).await?;
         }
-        let (outputs, output) = (self.outputs.clone(), output.clone());
-        self.ask(move |cluster| outputs.take_over(cluster, &output)).await
-    }
-
-    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        // At once: what another worker of this process takes over meanwhile is fenced.
-        let taken = self.outputs.taken(output)?;
-        let partitions = self.partitions_of(topic).await?;
-        let (outputs, output, topic) = (self.outputs.clone(), output.clone(), topic.to_owned());
-        let append = move |_: &Cluster| outputs.append(&taken, &output, &Appended { topic: &topic, partitions, records: &records });
-        self.ask(append).await
-    }
-
-    fn let_go_outputs(&self, source: &TopicPartition) {
-        self.outputs.let_go(source);
+        let (outputs, taken) = (self.outputs.clone(), output.clone());
+        let owner = self.ask(move |cluster| outputs.take_over(cluster, taken)).await?;
+        let next = owner.next();
+        Ok(TakenOutput { appender: Arc::new(KafkaOutput { topics: self.topics.clone(), owner: Arc::new(owner) }), next })
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
@@ -208,6 +203,24 @@ impl Log for KafkaLog {
 
     fn outages(&self) -> Vec<Outage> {
         self.appends.outage().into_iter().collect()
+    }
+}
+
+#[async_trait]
+impl OutputAppender for KafkaOutput {
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let partitions = self.topics.partitions_of(topic).await?;
+        let (owner, topic) = (self.owner.clone(), topic.to_owned());
+        self.topics.ask(move |_| owner.append(&Appended { topic: &topic, partitions, records: &records })).await
+    }
+}
+
+impl fmt::Debug for KafkaOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaOutput").field("output", self.owner.output()).finish_non_exhaustive()
     }
 }
 

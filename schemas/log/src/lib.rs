@@ -19,7 +19,7 @@ mod tests;
 mod topic;
 
 pub use consumer::{Consumer, Fetched, LogEvent, Subscription};
-pub use log::Log;
+pub use log::{Log, OutputAppender, TakenOutput};
 pub use mark::{check_mark, mark_of};
 pub use opening::open;
 pub use record::{LogOutput, MAX_OUTPUT_BYTES, NewRecord};

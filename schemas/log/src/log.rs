@@ -1,6 +1,7 @@
 //! The one trait that both engines have.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use types::outage::Outage;
@@ -43,23 +44,11 @@ pub trait Log: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Makes this process the owner of an output. The previous owner can no longer append to it. Returns the offset
-    /// after the last event whose record was appended; `None` if there is none yet.
-    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
-        Err(no_outputs(output))
+    /// Makes the caller the owner of an output. The owner before it, of this process or of another one, can no longer
+    /// append to it.
+    async fn take_over_output(&self, output: &LogOutput) -> Result<TakenOutput> {
+        Err(Error::internal("this log takes no records of sinks").with("sink", &output.sink))
     }
-
-    /// Appends the records of an output: all of them or none, durably, each with the offset of its event. Offsets
-    /// ascend. What was appended before is left out: an event's record is in the topic once, however often this is
-    /// called.
-    ///
-    /// Errors: `Conflict` if another process took the output over. After any error, take it over again.
-    async fn append_output(&self, _topic: &str, output: &LogOutput, _records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        Err(no_outputs(output))
-    }
-
-    /// Frees what it holds for the outputs of a partition that another process has now.
-    fn let_go_outputs(&self, _source: &TopicPartition) {}
 
     /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
     /// replay.
@@ -96,6 +85,20 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 }
 
-fn no_outputs(output: &LogOutput) -> Error {
-    Error::internal("this log takes no records of sinks").with("sink", &output.sink)
+/// An output that was taken over.
+#[derive(Debug, Clone)]
+pub struct TakenOutput {
+    pub appender: Arc<dyn OutputAppender>,
+    /// The offset after the last event whose record was appended; `None` if there is none yet.
+    pub next: Option<Offset>,
+}
+
+/// The right to append to an output, until somebody takes it over again. What it holds is freed when it is dropped.
+#[async_trait]
+pub trait OutputAppender: Send + Sync + fmt::Debug {
+    /// Appends records: all of them or none, durably, each with the offset of its event. Offsets ascend. What was
+    /// appended before is left out: an event's record is in the topic once, however often this is called.
+    ///
+    /// Errors: `Conflict` if the output was taken over again. After any error, take it over again.
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()>;
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::{Log, LogEvent, LogOutput, NewRecord, Subscription, TopicPartition};
-use types::Error;
+use super::{Log, LogEvent, LogOutput, NewRecord, OutputAppender, Subscription, TopicPartition};
 use types::record::Record;
 use types::timed_out;
 use types::vector::Offset;
+use types::{Error, ErrorKind};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -227,21 +227,28 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
     events.map(|number| (Offset(number), record(number))).collect()
 }
 
-/// Two processes append the records of events 0 to 59, the second after it has taken over. What the first one still
-/// sends is refused: it would be of events that the second one has taken over.
-pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &LogOutput) {
-    assert_eq!(first.take_over_output(output).await.unwrap(), None);
-    first.append_output(topic, output, made_of(0..10)).await.unwrap();
-    first.append_output(topic, output, made_of(5..20)).await.unwrap();
-    first.append_output(topic, output, Vec::new()).await.unwrap();
-    assert_eq!(second.take_over_output(output).await.unwrap(), Some(Offset(20)));
-    second.append_output(topic, output, made_of(12..40)).await.unwrap();
+/// Two processes append the records of events 0 to 59, each after it has taken over. What an owner before still sends
+/// is refused, also in one process: it would be of events that the next one has taken over. Returns the first owner.
+pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &LogOutput) -> Arc<dyn OutputAppender> {
+    let taken = first.take_over_output(output).await.unwrap();
+    assert_eq!(taken.next, None);
+    let in_first = taken.appender;
+    in_first.append(topic, made_of(0..10)).await.unwrap();
+    in_first.append(topic, made_of(5..20)).await.unwrap();
+    in_first.append(topic, Vec::new()).await.unwrap();
+    let taken = second.take_over_output(output).await.unwrap();
+    assert_eq!(taken.next, Some(Offset(20)));
+    let in_second = taken.appender;
+    in_second.append(topic, made_of(12..40)).await.unwrap();
     for late in [20..40, 40..45] {
-        assert!(first.append_output(topic, output, made_of(late)).await.is_err());
+        assert!(in_first.append(topic, made_of(late)).await.is_err());
     }
-    second.append_output(topic, output, made_of(40..50)).await.unwrap();
-    assert_eq!(second.take_over_output(output).await.unwrap(), Some(Offset(50)));
-    second.append_output(topic, output, made_of(40..60)).await.unwrap();
+    in_second.append(topic, made_of(40..50)).await.unwrap();
+    let taken = second.take_over_output(output).await.unwrap();
+    assert_eq!(taken.next, Some(Offset(50)));
+    let refused = in_second.append(topic, made_of(50..55)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    taken.appender.append(topic, made_of(40..60)).await.unwrap();
     let mut found = Vec::new();
     for bounds in second.bounds(topic).await.unwrap() {
         let fetched = second.read(&source(topic, bounds.partition), bounds.begin, 1_000).await.unwrap();
@@ -257,6 +264,7 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
         LogOutput { identity: "another".into(), ..output.clone() },
     ];
     for other in others {
-        assert_eq!(second.take_over_output(&other).await.unwrap(), None);
+        assert_eq!(second.take_over_output(&other).await.unwrap().next, None);
     }
+    in_first
 }

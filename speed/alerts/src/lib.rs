@@ -10,7 +10,7 @@
 //! - **One runner.** A version of an alert is run by one process, which holds a lease of the catalog. Another takes
 //!   over when that process dies.
 //! - **Once.** A transition is committed to the catalog with its record, under the lease and with the next sequence
-//!   number; the log appends each number once ([`event_log::Log::append_output`]). So each record is in the topic once,
+//!   number; the log appends each number once ([`event_log::OutputAppender`]). So each record is in the topic once,
 //!   whichever process dies, and no record contradicts an earlier one: a runner never continues from an earlier
 //!   position.
 //! - **Lag is not silence.** By the clock `wall`, an alert's time is the one before which every event of the log is

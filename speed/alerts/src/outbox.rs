@@ -1,10 +1,11 @@
 //! The outbox of one alert: transitions are committed to the catalog, and then put out. A process that dies in between
 //! leaves them to the next one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Add, AlertProgress, AlertTransition, AlertVersion, Catalog, Commit, Remove};
-use event_log::{LogOutput, NewRecord, TopicPartition};
+use event_log::{LogOutput, NewRecord, OutputAppender, TakenOutput, TopicPartition};
 use tracing::warn;
 use types::tiles::Micros;
 use types::vector::{Offset, Vector};
@@ -118,8 +119,9 @@ impl<'a> Outbox<'a> {
 
     /// Lets another process take over at once.
     pub(crate) async fn let_go(self) -> Result<()> {
-        self.output.let_go();
-        self.held.release().await
+        let Outbox { output, held, .. } = self;
+        drop(output);
+        held.release().await
     }
 
     async fn note_published(&self) -> Result<()> {
@@ -137,9 +139,7 @@ impl<'a> Outbox<'a> {
 /// once.
 pub(crate) async fn put_out_left(alerts: &Alerts, gone: AlertVersion, topic: &str, left: &AlertProgress) -> Result<()> {
     let (output, taken) = AlertOutput::take_over(alerts, gone, topic).await?;
-    let published = output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await;
-    output.let_go();
-    published
+    output.publish_from(first_left(left.published, taken), left.next_seq, || Ok(())).await
 }
 
 /// The output of one version of an alert, which this process has taken over in the log.
@@ -147,7 +147,7 @@ struct AlertOutput<'a> {
     alerts: &'a Alerts,
     alert: AlertVersion,
     topic: &'a str,
-    output: LogOutput,
+    appender: Arc<dyn OutputAppender>,
 }
 
 impl<'a> AlertOutput<'a> {
@@ -159,8 +159,8 @@ impl<'a> AlertOutput<'a> {
         let identity = alerts.node.catalog().identity().to_owned();
         let output = LogOutput { group: alerts.group.clone(), sink: name.into(), source, identity };
         alerts.log.create_topic(topic, alerts.partitions).await?;
-        let taken = alerts.log.take_over_output(&output).await?;
-        Ok((AlertOutput { alerts, alert, topic, output }, taken))
+        let TakenOutput { appender, next } = alerts.log.take_over_output(&output).await?;
+        Ok((AlertOutput { alerts, alert, topic, appender }, next))
     }
 
     /// Puts out the catalog's transitions from one number on, and before another.
@@ -181,11 +181,7 @@ impl<'a> AlertOutput<'a> {
         let records: Vec<(Offset, NewRecord)> = records.collect();
         match records.is_empty() {
             true => Ok(()),
-            false => self.alerts.log.append_output(self.topic, &self.output, records).await,
+            false => self.appender.append(self.topic, records).await,
         }
-    }
-
-    fn let_go(&self) {
-        self.alerts.log.let_go_outputs(&self.output.source);
     }
 }

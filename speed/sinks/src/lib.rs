@@ -9,7 +9,7 @@
 //! - **An event sees** every earlier event of its partition, in order, including those of its micro-batch, and itself
 //!   with `features = 'inclusive'`. Of other partitions it sees what this process has read. So if the joined views are
 //!   keyed by what partitions the stream, the record of an event depends on its partition alone.
-//! - **Once.** The log appends the record of an event once, whichever process dies ([`event_log::Log::append_output`]).
+//! - **Once.** The log appends the record of an event once, whichever process dies ([`event_log::OutputAppender`]).
 //!   A record that was put out is never replaced.
 //! - **By one version.** A switch says from which event on which version of a sink makes the records, or that none does
 //!   because the sink is paused. It is recorded before the first of these events is decided.

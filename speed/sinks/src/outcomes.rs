@@ -113,55 +113,35 @@ impl Outcomes {
 
     /// Returns the set of one worker's partitions, still empty.
     pub(crate) fn for_worker(&self) -> AssignedPartitions {
-        AssignedPartitions { holder: PartitionHolder { owner: self.next_owner.fetch_add(1, Ordering::Relaxed), outcomes: self.clone() } }
+        AssignedPartitions { owner: self.next_owner.fetch_add(1, Ordering::Relaxed), outcomes: self.clone() }
     }
 }
 
 /// The partitions of one worker. They are given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct AssignedPartitions {
-    holder: PartitionHolder,
-}
-
-/// Knows whether a worker still has a partition.
-#[derive(Debug, Clone)]
-pub(crate) struct PartitionHolder {
     owner: u64,
     outcomes: Outcomes,
 }
 
 impl AssignedPartitions {
     pub(crate) fn add(&self, partitions: &[TopicPartition]) {
-        let owner = self.holder.owner;
-        self.holder.lock().extend(partitions.iter().map(|partition| (partition.clone(), owner)));
-    }
-
-    pub(crate) fn holder(&self) -> PartitionHolder {
-        self.holder.clone()
+        self.lock().extend(partitions.iter().map(|partition| (partition.clone(), self.owner)));
     }
 
     /// Removes partitions. One that another worker of the process has taken over stays with that worker.
     pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
-        let mine = self.holder.owner;
-        self.holder.lock().retain(|partition, owner| *owner != mine || !partitions.contains(partition));
+        self.lock().retain(|partition, owner| *owner != self.owner || !partitions.contains(partition));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, u64>> {
+        self.outcomes.assigned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for AssignedPartitions {
     fn drop(&mut self) {
-        let mine = self.holder.owner;
-        self.holder.lock().retain(|_, owner| *owner != mine);
-    }
-}
-
-impl PartitionHolder {
-    /// Whether the worker still has the partition: another worker of the process may have taken it over since.
-    pub(crate) fn holds(&self, partition: &TopicPartition) -> bool {
-        self.lock().get(partition) == Some(&self.owner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, u64>> {
-        self.outcomes.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().retain(|_, owner| *owner != self.owner);
     }
 }
 

@@ -9,7 +9,7 @@ use catalog::SinkClaim;
 use committed::registry::{LiveSink, Registry};
 use datafusion::prelude::SessionContext;
 use engine::fresh::ViewVersion;
-use event_log::{LogOutput, NewRecord, TopicPartition};
+use event_log::{LogOutput, NewRecord, OutputAppender, TopicPartition};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serving::{Node, ReadView};
@@ -57,11 +57,13 @@ struct SinkWorker {
     /// The outputs that were taken over, and those that are still to be claimed.
     taken: BTreeMap<OutputKey, OutputState>,
     unclaimed: BTreeMap<OutputKey, OutputState>,
+    /// The right to append to each output, until another worker takes it over.
+    appenders: BTreeMap<OutputKey, Arc<dyn OutputAppender>>,
     made: Vec<OutputBatch>,
     /// What was decided, for clients that wait for the records of their events.
     decided: Vec<DecidedBatch>,
     /// The append of the micro-batch before. It goes on if the worker ends: what has reached the log cannot be taken
-    /// back, and what has not is refused to a worker that has let go of its partitions.
+    /// back, and the log refuses the rest once another worker has taken the output over.
     appending: Option<JoinHandle<Vec<AppendedBatch>>>,
     assigned: AssignedPartitions,
     is_trial: bool,
@@ -82,7 +84,8 @@ struct PartitionEvents<'a> {
 struct OutputBatch {
     stream: Arc<str>,
     sink: LiveSink,
-    output: LogOutput,
+    source: TopicPartition,
+    appender: Arc<dyn OutputAppender>,
     /// The records of earlier events are out already.
     from: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
@@ -125,9 +128,7 @@ impl WorkerSinks for SinkWorker {
 
     fn partitions_revoked(&mut self, partitions: &[TopicPartition]) {
         self.assigned.remove(partitions);
-        self.taken.retain(|(_, source), _| !partitions.contains(source));
-        self.unclaimed.retain(|(_, source), _| !partitions.contains(source));
-        partitions.iter().for_each(|source| self.sinks.log.let_go_outputs(source));
+        self.retain_outputs(|(_, source)| !partitions.contains(source));
     }
 
     fn take_stalls(&mut self) -> Vec<Stall> {
@@ -146,6 +147,7 @@ impl SinkWorker {
             seen: FeatureReader::default(),
             taken: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            appenders: BTreeMap::new(),
             made: Vec::new(),
             decided: Vec::new(),
             appending: None,
@@ -154,8 +156,15 @@ impl SinkWorker {
         }
     }
 
+    /// Keeps only these outputs. What the log holds for the others is freed.
+    fn retain_outputs(&mut self, is_kept: impl Fn(&OutputKey) -> bool) {
+        self.taken.retain(|key, _| is_kept(key));
+        self.unclaimed.retain(|key, _| is_kept(key));
+        self.appenders.retain(|key, _| is_kept(key));
+    }
+
     async fn switch_to(&mut self, registry: &Registry, positions: &[(TopicPartition, Offset)]) -> Result<()> {
-        self.taken.retain(|(name, _), _| registry.sinks.iter().any(|sink| sink.name == *name));
+        self.retain_outputs(|(name, _)| registry.sinks.iter().any(|sink| sink.name == *name));
         let mut switches = Vec::new();
         for (key, taken) in &self.taken {
             let sink = registry.sinks.iter().find(|sink| sink.name == key.0);

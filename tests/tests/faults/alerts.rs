@@ -495,11 +495,11 @@ async fn what_begins_after_the_catalog_was_restored_is_put_out() {
     let source = TopicPartition { topic: name.into(), partition: 0 };
     let identity = harness.catalog.identity().to_owned();
     let output = LogOutput { group: "basestream".to_owned(), sink: name.into(), source, identity };
-    harness.log.take_over_output(&output).await.unwrap();
+    let owner = harness.log.take_over_output(&output).await.unwrap().appender;
     let headers = vec![(ALERT_HEADER.to_owned(), "much@1".into())];
     let value = json!({ "k": "k9", "_state": "began" }).to_string();
     let known = NewRecord { key: Some("k9".into()), value: Some(value.into()), headers, partition_by: None };
-    harness.log.append_output("much", &output, (0..5).map(|seq| (Offset(seq), known.clone())).collect()).await.unwrap();
+    owner.append("much", (0..5).map(|seq| (Offset(seq), known.clone())).collect()).await.unwrap();
     let process = Process::start(&harness, "w0", true, &Arc::new(AtomicUsize::new(0))).await;
     append(&harness, &[(0, 3)]).await;
     until("the key", async || put_out(&harness, "much").await.contains_key("k0")).await;

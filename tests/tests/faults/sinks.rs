@@ -15,7 +15,7 @@ use batch::{Known, RunTime};
 use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
-use event_log::{Consumer, Fetched, Log, LogOutput, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use event_log::{Consumer, Fetched, Log, LogOutput, NewRecord, OutputAppender, PartitionBounds, Subscription, TakenOutput, TopicPartition};
 use event_sinks::{SinkSettings, Sinks, open_node, source_of};
 use jobs::outputs::OutputReader;
 use rand::rngs::StdRng;
@@ -175,7 +175,7 @@ async fn put_out(harness: &Harness, test_log: &TestLog, sql: &str) -> BTreeMap<(
 /// of this process begins again from its committed position, beside a node that has read further.
 pub(super) struct Flaky {
     log: Arc<dyn Log>,
-    append: Box<dyn Fn(&str) -> Append + Send + Sync>,
+    append: Arc<dyn Fn(&str) -> Append + Send + Sync>,
     failed: Arc<AtomicUsize>,
 }
 
@@ -196,7 +196,7 @@ impl Flaky {
             let (is_lost, is_repeated) = (rng.random_ratio(1, 15), rng.random_ratio(1, 5));
             Append { is_lost, is_repeated, has_no_reply: rng.random_ratio(1, 15) }
         };
-        Arc::new(Flaky { log, append: Box::new(append), failed: failed.clone() })
+        Arc::new(Flaky { log, append: Arc::new(append), failed: failed.clone() })
     }
 }
 
@@ -224,25 +224,10 @@ impl Log for Flaky {
         self.log.append(topic, records).await
     }
 
-    async fn take_over_output(&self, output: &LogOutput) -> Result<Option<Offset>> {
-        self.log.take_over_output(output).await
-    }
-
-    async fn append_output(&self, topic: &str, output: &LogOutput, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        let Append { is_lost, is_repeated, has_no_reply } = (self.append)(topic);
-        if !is_lost && is_repeated {
-            self.log.append_output(topic, output, records.clone()).await?;
-        }
-        if !is_lost {
-            self.log.append_output(topic, output, records).await?;
-        }
-        match is_lost || has_no_reply {
-            true => {
-                self.failed.fetch_add(1, Ordering::Relaxed);
-                Err(Error::unavailable("the log does not answer"))
-            }
-            false => Ok(()),
-        }
+    async fn take_over_output(&self, output: &LogOutput) -> Result<TakenOutput> {
+        let TakenOutput { appender, next } = self.log.take_over_output(output).await?;
+        let appender = FlakyAppender { appender, append: self.append.clone(), failed: self.failed.clone() };
+        Ok(TakenOutput { appender: Arc::new(appender), next })
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
@@ -251,6 +236,39 @@ impl Log for Flaky {
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
         self.log.subscribe(subscription).await
+    }
+}
+
+/// The owner of an output of a [`Flaky`] log.
+struct FlakyAppender {
+    appender: Arc<dyn OutputAppender>,
+    append: Arc<dyn Fn(&str) -> Append + Send + Sync>,
+    failed: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for FlakyAppender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.appender.fmt(f)
+    }
+}
+
+#[async_trait]
+impl OutputAppender for FlakyAppender {
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+        let Append { is_lost, is_repeated, has_no_reply } = (self.append)(topic);
+        if !is_lost && is_repeated {
+            self.appender.append(topic, records.clone()).await?;
+        }
+        if !is_lost {
+            self.appender.append(topic, records).await?;
+        }
+        match is_lost || has_no_reply {
+            true => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                Err(Error::unavailable("the log does not answer"))
+            }
+            false => Ok(()),
+        }
     }
 }
 
@@ -380,7 +398,7 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     }
     process.finish().await;
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: failed.clone() };
+    let answers = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: failed.clone() };
     let process = Process::start_on(&harness, &test_log, "last", Arc::new(answers)).await;
     harness.committed("s", &test_log.topic("in")).await.unwrap();
     process.finish().await;

@@ -645,7 +645,7 @@ async fn the_record_of_an_event_is_appended_once() {
     each_record_is_appended_once(&*first, &*second, "out", &output_of("in", "g")).await;
     // It is known after a restart.
     drop((first, second));
-    assert_eq!(log_in(&folder).await.take_over_output(&output_of("in", "g")).await.unwrap(), Some(Offset(60)));
+    assert_eq!(log_in(&folder).await.take_over_output(&output_of("in", "g")).await.unwrap().next, Some(Offset(60)));
 }
 
 /// A log file of an earlier release has no table for outputs.
@@ -659,7 +659,7 @@ async fn an_older_log_takes_outputs() {
     write.commit().await.unwrap();
     drop(log);
     let log = log_in(&folder).await;
-    log.take_over_output(&output_of("in", "g")).await.unwrap();
-    log.append_output("out", &output_of("in", "g"), made_of(0..5)).await.unwrap();
-    assert_eq!(log.take_over_output(&output_of("in", "g")).await.unwrap(), Some(Offset(5)));
+    let taken = log.take_over_output(&output_of("in", "g")).await.unwrap();
+    taken.appender.append("out", made_of(0..5)).await.unwrap();
+    assert_eq!(log.take_over_output(&output_of("in", "g")).await.unwrap().next, Some(Offset(5)));
 }

@@ -102,8 +102,8 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
     }
 }
 
-/// Appends all requests in one transaction. If a request names an unknown topic, or an output that another process has
-/// by now, only that request fails.
+/// Appends all requests in one transaction. If a request names an unknown topic, or an output that has another owner by
+/// now, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &mut WalCopier) -> Result<Vec<Result<RecordPositions>>> {
     let mut write = store.write().await?;
     let assigned = AssignedRecords::assign(&mut write, group).await?;

@@ -8,7 +8,8 @@
 //! fences the first producer. Partitions move between workers one at a time. If several partitions shared a producer,
 //! the new owner of one of them would fence it, and the outputs of the others would stop too. All sinks of one
 //! partition could share a producer, but then a sink whose topic takes no records would hold up the others. So a
-//! process has one producer for each sink and partition that it owns, each with a thread of its own.
+//! process has one producer for each sink and partition that it owns, each with a thread of its own. A worker that
+//! takes over from another one of its process makes a new producer too: Kafka fences the first one all the same.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -45,11 +46,10 @@ const POSITIONS_AT_ONCE: usize = 10_000;
 
 type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
 
-/// The outputs that this process has taken over.
+/// Takes outputs over.
 pub(super) struct Outputs {
     settings: Settings,
     clock: Clock,
-    taken: Mutex<HashMap<LogOutput, Arc<Taken>>>,
     /// What was read of each topic of positions: it is read once, and then what was added.
     positions: Mutex<HashMap<Arc<str>, Positions>>,
 }
@@ -61,10 +61,23 @@ struct Positions {
     newest: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
-pub(super) struct Taken {
-    client: Client,
-    /// The event after the last one that is out. The lock lasts as long as a transaction.
-    next: Mutex<Option<Offset>>,
+/// The owner of an output, with its producer.
+pub(super) struct OutputOwner {
+    output: LogOutput,
+    addresses: String,
+    /// `None` while it is dropped.
+    client: Option<Client>,
+    /// The lock lasts as long as a transaction.
+    progress: Mutex<Progress>,
+}
+
+/// How far an owner's output is.
+#[derive(Clone, Copy)]
+enum Progress {
+    /// The event after the last one that is out.
+    Next(Option<Offset>),
+    /// The outcome of a transaction may be unknown: whoever takes the output over again finds out.
+    Unknown,
 }
 
 /// What is appended in one transaction.
@@ -81,21 +94,21 @@ pub fn positions_topic(group: &str) -> String {
 
 impl Outputs {
     pub(super) fn new(settings: Settings, clock: Clock) -> Outputs {
-        Outputs { settings, clock, taken: Mutex::default(), positions: Mutex::default() }
+        Outputs { settings, clock, positions: Mutex::default() }
     }
 
     /// Blocks.
-    pub(super) fn take_over(&self, cluster: &Cluster, output: &LogOutput) -> Result<Option<Offset>> {
-        lock(&self.taken).remove(output);
+    pub(super) fn take_over(&self, cluster: &Cluster, output: LogOutput) -> Result<OutputOwner> {
         let mut config = self.settings.producer();
         config.set("transactional.id", format!("{} {} {}", output.group, output.sink, output.source));
         config.remove("delivery.timeout.ms");
         config.set("message.timeout.ms", DELIVERY_MS.to_string()).set("transaction.timeout.ms", TRANSACTION_MS.to_string());
         let client = Client::from_config_and_context(&config, DefaultProducerContext).map_err(settings::refusal)?;
-        client.init_transactions(TIMEOUT).map_err(|error| self.failed("taking an output over", error, output))?;
-        let next = self.position(cluster, output)?;
-        lock(&self.taken).insert(output.clone(), Arc::new(Taken { client, next: Mutex::new(next) }));
-        Ok(next)
+        let addresses = self.settings.addresses.clone();
+        let mut owner = OutputOwner { output, addresses, client: Some(client), progress: Mutex::new(Progress::Unknown) };
+        owner.client()?.init_transactions(TIMEOUT).map_err(|error| owner.failed("taking an output over", error))?;
+        owner.progress = Mutex::new(Progress::Next(self.position(cluster, &owner.output)?));
+        Ok(owner)
     }
 
     /// Reads the topic of positions, which is compacted. Nobody else writes this output's any more.
@@ -138,53 +151,45 @@ impl Outputs {
         }
         Ok(())
     }
+}
 
-    /// Frees the producers of a partition's outputs.
-    pub(super) fn let_go(&self, source: &TopicPartition) {
-        let gone: Vec<Arc<Taken>> = lock(&self.taken).extract_if(|output, _| output.source == *source).map(|(_, taken)| taken).collect();
-        // A producer's end waits for its thread.
-        std::thread::spawn(move || drop(gone));
+impl OutputOwner {
+    pub(super) fn output(&self) -> &LogOutput {
+        &self.output
     }
 
-    /// What this process has of an output. Errors: `Conflict` if it has not taken it over.
-    pub(super) fn taken(&self, output: &LogOutput) -> Result<Arc<Taken>> {
-        let taken = lock(&self.taken).get(output).cloned();
-        taken.ok_or_else(|| Error::conflict("an output was appended to that is not taken over").with("sink", &output.sink))
+    /// The event after the last one that is out.
+    pub(super) fn next(&self) -> Option<Offset> {
+        match *lock(&self.progress) {
+            Progress::Next(next) => next,
+            Progress::Unknown => None,
+        }
     }
 
     /// Blocks until the transaction is committed.
-    pub(super) fn append(&self, taken: &Arc<Taken>, output: &LogOutput, appended: &Appended<'_>) -> Result<()> {
-        let mut next = lock(&taken.next);
+    pub(super) fn append(&self, appended: &Appended<'_>) -> Result<()> {
+        let mut progress = lock(&self.progress);
+        let Progress::Next(next) = *progress else {
+            let message = "an output was appended to after an error, without being taken over again";
+            return Err(Error::conflict(message).with("sink", &self.output.sink));
+        };
         let skipped = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
         let records = &appended.records[skipped..];
         let Some((last, _)) = records.last() else { return Ok(()) };
         let position = last.next();
-        let outcome = self.transaction(&taken.client, output, appended, records, position);
-        match &outcome {
-            Ok(()) => *next = Some(position),
-            // Its outcome may be unknown: whoever takes the output over again finds out.
-            Err(_) => {
-                let mut all = lock(&self.taken);
-                // Somebody else may have taken it over since.
-                if all.get(output).is_some_and(|known| Arc::ptr_eq(known, taken)) {
-                    all.remove(output);
-                }
-            }
-        }
+        let outcome = self.transaction(appended, records, position);
+        *progress = match &outcome {
+            Ok(()) => Progress::Next(Some(position)),
+            Err(_) => Progress::Unknown,
+        };
         outcome
     }
 
-    fn transaction(
-        &self,
-        client: &Client,
-        output: &LogOutput,
-        appended: &Appended<'_>,
-        records: &[(Offset, NewRecord)],
-        position: Offset,
-    ) -> Result<()> {
-        let failed = |error| self.failed("appending the records of a sink", error, output);
+    fn transaction(&self, appended: &Appended<'_>, records: &[(Offset, NewRecord)], position: Offset) -> Result<()> {
+        let client = self.client()?;
+        let failed = |error| self.failed("appending the records of a sink", error);
         client.begin_transaction().map_err(failed)?;
-        let sent = self.send_all(client, output, appended, records, position);
+        let sent = self.send_all(client, appended, records, position);
         let outcome = sent.and_then(|()| client.commit_transaction(TIMEOUT).map_err(failed));
         if outcome.is_err() {
             // If this fails too, the next owner's first step aborts the transaction.
@@ -193,14 +198,7 @@ impl Outputs {
         outcome
     }
 
-    fn send_all(
-        &self,
-        client: &Client,
-        output: &LogOutput,
-        appended: &Appended<'_>,
-        records: &[(Offset, NewRecord)],
-        position: Offset,
-    ) -> Result<()> {
+    fn send_all(&self, client: &Client, appended: &Appended<'_>, records: &[(Offset, NewRecord)], position: Offset) -> Result<()> {
         let random = Uuid::new_v4().as_u128() as u64;
         for (index, (_, record)) in records.iter().enumerate() {
             let partition = partition_for(record, appended.partitions, random_of(random, index));
@@ -208,13 +206,13 @@ impl Outputs {
             message.key = record.key.as_deref();
             message.payload = record.value.as_deref();
             message.headers = headers_of(record)?;
-            self.send(client, message, output)?;
+            self.send(client, message)?;
         }
-        let (topic, key, value) = (positions_topic(&output.group), position_key(output), position.to_string());
-        self.send(client, BaseRecord::<[u8], [u8]>::to(&topic).partition(0).key(key.as_bytes()).payload(value.as_bytes()), output)
+        let (topic, key, value) = (positions_topic(&self.output.group), position_key(&self.output), position.to_string());
+        self.send(client, BaseRecord::<[u8], [u8]>::to(&topic).partition(0).key(key.as_bytes()).payload(value.as_bytes()))
     }
 
-    fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>, output: &LogOutput) -> Result<()> {
+    fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>) -> Result<()> {
         let began = Instant::now();
         loop {
             let error = match client.send(message) {
@@ -226,22 +224,35 @@ impl Outputs {
             };
             let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
             if !is_full || began.elapsed() > TIMEOUT {
-                return Err(self.failed("appending the records of a sink", error, output));
+                return Err(self.failed("appending the records of a sink", error));
             }
             std::thread::sleep(QUEUE_FULL_WAIT);
         }
     }
 
-    fn failed(&self, doing: &str, error: KafkaError, output: &LogOutput) -> Error {
+    fn client(&self) -> Result<&Client> {
+        self.client.as_ref().ok_or_else(|| Error::internal("the producer of an output was dropped"))
+    }
+
+    fn failed(&self, doing: &str, error: KafkaError) -> Error {
         let code = error.rdkafka_error_code();
         let is_fenced =
             matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
-        let failed = client::failed(doing, error, &self.settings.addresses, &Reasons::default());
+        let failed = client::failed(doing, error, &self.addresses, &Reasons::default());
         let failed = match is_fenced {
-            true => Error::new(ErrorKind::Conflict, "another process has taken the output over").caused_by(failed),
+            true => Error::new(ErrorKind::Conflict, "the output was taken over by another worker").caused_by(failed),
             false => failed,
         };
-        failed.with("sink", &output.sink).with("partition", &output.source)
+        failed.with("sink", &self.output.sink).with("partition", &self.output.source)
+    }
+}
+
+impl Drop for OutputOwner {
+    fn drop(&mut self) {
+        // A producer's end waits for its thread.
+        if let Some(client) = self.client.take() {
+            std::thread::spawn(move || drop(client));
+        }
     }
 }
 

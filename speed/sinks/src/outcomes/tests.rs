@@ -50,8 +50,6 @@ fn a_partition_is_given_up_by_its_owner_alone() {
     first.add(&[partition(0), partition(1)]);
     second.add(&[partition(1)]);
     assert_eq!(outcomes.assigned("in"), BTreeSet::from([0, 1]));
-    assert!(first.holder().holds(&partition(0)) && second.holder().holds(&partition(1)));
-    assert!(!first.holder().holds(&partition(1)) && !second.holder().holds(&partition(2)), "what another worker took over, or none has");
     first.remove(&[partition(1)]);
     assert_eq!(outcomes.assigned("in"), BTreeSet::from([0, 1]));
     drop(first);

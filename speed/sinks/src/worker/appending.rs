@@ -13,7 +13,7 @@ use types::{Error, Result};
 use super::stalls::stall;
 use super::{OutputBatch, OutputKey, SinkWorker};
 use crate::Sinks;
-use crate::outcomes::{DecidedBatch, PartitionHolder, Provenance, SinkRecords};
+use crate::outcomes::{DecidedBatch, Provenance, SinkRecords};
 
 /// What came of the append of one sink's and one partition's records.
 pub(super) struct AppendedBatch {
@@ -33,7 +33,7 @@ impl SinkWorker {
         let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
         let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
         if !made.is_empty() || !decided.is_empty() {
-            let append = append_all(self.sinks.clone(), self.assigned.holder(), made, decided);
+            let append = append_all(self.sinks.clone(), made, decided);
             self.appending = Some(tokio::spawn(append));
         }
         Ok(())
@@ -59,7 +59,7 @@ impl SinkWorker {
                 }
                 Err(error) => {
                     // It is not known any more what is out: the output has to be taken over again.
-                    self.taken.remove(&output);
+                    self.retain_outputs(|key| *key != output);
                     self.stalls.extend(stall(&stream, &sink, &error));
                     first = first.and(Err(error.with("sink", &sink.name).with("topic", &sink.definition.topic)));
                 }
@@ -71,8 +71,8 @@ impl SinkWorker {
 
 /// Outputs are independent of each other: the log may take them together. Waiting clients hear of what was decided if
 /// all of it is out, even if the worker has ended meanwhile.
-async fn append_all(sinks: Sinks, holder: PartitionHolder, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
-    let appended = join_all(made.into_iter().map(|made| made.append(&sinks, &holder))).await;
+async fn append_all(sinks: Sinks, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
+    let appended = join_all(made.into_iter().map(OutputBatch::append)).await;
     if appended.iter().all(|appended| appended.next.is_ok()) {
         decided.into_iter().for_each(|decided| sinks.outcomes.publish(decided));
     }
@@ -80,23 +80,18 @@ async fn append_all(sinks: Sinks, holder: PartitionHolder, made: Vec<OutputBatch
 }
 
 impl OutputBatch {
-    async fn append(mut self, sinks: &Sinks, holder: &PartitionHolder) -> AppendedBatch {
-        let next = self.append_once(sinks, holder).await;
-        AppendedBatch { output: (self.sink.name.clone(), self.output.source.clone()), stream: self.stream, sink: self.sink, next }
+    async fn append(mut self) -> AppendedBatch {
+        let next = self.append_once().await;
+        AppendedBatch { output: (self.sink.name.clone(), self.source), stream: self.stream, sink: self.sink, next }
     }
 
     /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after
     /// an error the outcome is not known, and the output has to be taken over again.
-    async fn append_once(&mut self, sinks: &Sinks, holder: &PartitionHolder) -> Result<Offset> {
-        // For the log, all workers of a process are one owner.
-        if !holder.holds(&self.output.source) {
-            let message = "another worker of this process has taken the partition over";
-            return Err(Error::conflict(message).with("partition", &self.output.source));
-        }
+    async fn append_once(&mut self) -> Result<Offset> {
         let records = std::mem::take(&mut self.records);
         let (count, last) = (records.len() as u64, records.last().map(|(offset, _)| *offset));
         let (began, topic) = (Instant::now(), &self.sink.definition.topic);
-        sinks.log.append_output(topic, &self.output, records).await?;
+        self.appender.append(topic, records).await?;
         let name = self.sink.name.to_string();
         metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
         metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
@@ -106,7 +101,7 @@ impl OutputBatch {
 
 /// A decision with the records that were made of it.
 fn with_records(decided: DecidedBatch, made: &[OutputBatch]) -> DecidedBatch {
-    let of_partition = made.iter().filter(|made| made.output.source == decided.source);
+    let of_partition = made.iter().filter(|made| made.source == decided.source);
     let put_out = |made: &OutputBatch| {
         let parameters = made.sink.plan.as_ref().map(|plan| plan.parameters.clone()).unwrap_or_default();
         let by = Provenance { version: made.sink.version, parameters };

@@ -8,7 +8,7 @@ use committed::registry::{LiveSink, Registry};
 use engine::fresh::ViewVersion;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
-use event_log::{LogOutput, NewRecord};
+use event_log::{NewRecord, OutputAppender, TopicPartition};
 use serving::{ReadView, ServingClock};
 use speed::Accepted;
 use tracing::warn;
@@ -32,10 +32,17 @@ impl SinkWorker {
         let mut batches = Vec::with_capacity(part.sinks.len());
         for sink in part.sinks.iter().filter(|sink| sink.paused_since.is_none()) {
             // A sink that still waits for its views has not been switched to.
-            let Some(taken) = self.taken.get(&part.key(sink)).filter(|taken| taken.is_switched_to(sink)) else { continue };
-            let plan = sink.planned()?.clone();
-            let output = part.output(&self.sinks, sink);
-            batches.push(OutputBatchBuilder { sink: sink.clone(), plan, output, next: taken.decided_before(), records: Vec::new() });
+            let key = part.key(sink);
+            let Some(taken) = self.taken.get(&key).filter(|taken| taken.is_switched_to(sink)) else { continue };
+            let appender = self.appenders.get(&key).cloned();
+            batches.push(OutputBatchBuilder {
+                sink: sink.clone(),
+                plan: sink.planned()?.clone(),
+                source: accepted.source.clone(),
+                appender: appender.ok_or_else(|| Error::internal("an output is not taken over"))?,
+                next: taken.decided_before(),
+                records: Vec::new(),
+            });
         }
         if batches.is_empty() {
             return Ok(());
@@ -71,14 +78,15 @@ impl SinkWorker {
 struct OutputBatchBuilder {
     sink: LiveSink,
     plan: Arc<SinkPlan>,
-    output: LogOutput,
+    source: TopicPartition,
+    appender: Arc<dyn OutputAppender>,
     next: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
 }
 
 impl OutputBatchBuilder {
     fn finish(self, stream: Arc<str>) -> OutputBatch {
-        OutputBatch { stream, sink: self.sink, output: self.output, from: self.next, records: self.records }
+        OutputBatch { stream, sink: self.sink, source: self.source, appender: self.appender, from: self.next, records: self.records }
     }
 
     /// Makes the missing records of a chunk's events.
@@ -93,12 +101,12 @@ impl OutputBatchBuilder {
         let records = self.plan.records(&left, &rows, position, &chunk.times_array(first))?;
         for failed in &records.failed {
             let offset = offsets[first + failed.event as usize];
-            warn!(sink = %self.sink.name, partition = %self.output.source, offset, reason = failed.reason, "a sink fails on an event");
+            warn!(sink = %self.sink.name, partition = %self.source, offset, reason = failed.reason, "a sink fails on an event");
         }
         metrics::counter!("basestream_speed_sink_failed_events_total", "sink" => self.sink.name.to_string())
             .increment(records.failed.len() as u64);
         let writer =
-            RecordWriter { sink: &self.sink, plan: &self.plan, partition: &self.output.source, events: &left, offsets: &offsets[first..] };
+            RecordWriter { sink: &self.sink, plan: &self.plan, partition: &self.source, events: &left, offsets: &offsets[first..] };
         self.records.extend(writer.records(&records)?);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use catalog::SinkClaim;
 use committed::registry::Registry;
+use event_log::TakenOutput;
 use speed::Accepted;
 use types::{Error, Result};
 use uuid::Uuid;
@@ -46,11 +47,12 @@ impl SinkWorker {
             let key = part.key(sink);
             if self.unclaimed.contains_key(&key) {
                 let output = part.output(&self.sinks, sink);
-                let next = self.retry_with_log(|| self.sinks.log.take_over_output(&output)).await;
-                let next = next.map_err(|error| error.with("sink", &sink.name))?;
+                let taken = self.retry_with_log(|| self.sinks.log.take_over_output(&output)).await;
+                let TakenOutput { appender, next } = taken.map_err(|error| error.with("sink", &sink.name))?;
                 if let Some(taken) = self.unclaimed.get_mut(&key) {
                     taken.next = next;
                 }
+                self.appenders.insert(key, appender);
             }
         }
         Ok(())

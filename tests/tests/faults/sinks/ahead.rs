@@ -32,7 +32,7 @@ async fn a_sink_reads_later_rows_for_a_view_of_its_own_alone() {
         (DefinitionKind::Sink, "linked", &*sql[2]),
     ];
     harness.define(&definitions).await.unwrap();
-    let reliable = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
+    let reliable = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: Arc::default() };
     let process = Process::start_on(&harness, &test_log, "w0", Arc::new(reliable)).await;
     let other = json!({ "id": "o0", "ts": BEGIN + 3 * HOUR, "u": "u0" });
     harness.append("ahead", 1, vec![(Some("u0".to_owned()), other.to_string())]).await.unwrap();

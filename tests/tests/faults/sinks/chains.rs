@@ -116,7 +116,7 @@ async fn run(seed: u64, kafka: Option<String>) {
     until_put_out(&harness, &test_log, ESCALATED, decided.len()).await;
     process.finish().await;
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed };
+    let answers = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed };
     let process = Process::start_on(&harness, &test_log, "last", Arc::new(answers)).await;
     harness.committed("s", &test_log.topic("in")).await.unwrap();
     harness.committed("d", &test_log.topic("out")).await.unwrap();

@@ -185,7 +185,7 @@ async fn an_output_is_not_taken_over_with_values_from_before() {
 async fn a_value_that_is_set_is_in_effect_soon_in_records_scores_and_backtests() {
     show_logs();
     let (harness, test_log) = project().await;
-    let answers = Flaky { log: test_log.log().await, append: Box::new(|_| Append::default()), failed: Arc::default() };
+    let answers = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: Arc::default() };
     let process = Process::start_on(&harness, &test_log, "w0", Arc::new(answers)).await;
     let of_x = |number: usize| {
         let value = json!({ "id": format!("e{number}"), "ts": BEGIN + number as Micros, "k": "k1", "u": "u", "x": 5 });

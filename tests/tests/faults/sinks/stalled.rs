@@ -94,7 +94,7 @@ async fn a_sink_that_fails_holds_up_its_stream_alone_and_goes_on_when_the_cause_
     let is_refused = Arc::new(AtomicBool::new(true));
     let (refuses, refused_topic) = (is_refused.clone(), test_log.topic("out"));
     let append = move |topic: &str| Append { is_lost: refuses.load(Ordering::Relaxed) && topic == refused_topic, ..Append::default() };
-    let log = Flaky { log: test_log.log().await, append: Box::new(append), failed: Arc::default() };
+    let log = Flaky { log: test_log.log().await, append: Arc::new(append), failed: Arc::default() };
     let process = Process::start_on(&harness, &test_log, "w", Arc::new(log)).await;
     let mut run = Run { harness, test_log, appended: 0 };
 

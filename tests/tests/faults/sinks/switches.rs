@@ -211,7 +211,7 @@ async fn run(seed: u64, kafka: Option<String>) {
         process.finish().await;
     }
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
-    let answers = Flaky { log: run.test_log.log().await, append: Box::new(|_| Append::default()), failed: run.failed.clone() };
+    let answers = Flaky { log: run.test_log.log().await, append: Arc::new(|_| Append::default()), failed: run.failed.clone() };
     let process = Process::start_on(&run.harness, &run.test_log, "last", Arc::new(answers)).await;
     run.harness.committed("s", &run.test_log.topic("in")).await.unwrap();
     process.finish().await;
@@ -244,7 +244,7 @@ async fn a_sink_that_fails_holds_its_stream_up_no_longer_once_it_is_paused() {
         let fails = fails.clone();
         move |_: &str| Append { is_lost: fails.load(Ordering::Relaxed), ..Append::default() }
     };
-    let log = Flaky { log: run.test_log.log().await, append: Box::new(append), failed: run.failed.clone() };
+    let log = Flaky { log: run.test_log.log().await, append: Arc::new(append), failed: run.failed.clone() };
     let process = Process::start_on(&run.harness, &run.test_log, "w", Arc::new(log)).await;
     let events = |from: usize| {
         (from..from + 10).map(|n| {

@@ -290,8 +290,8 @@ async fn the_record_of_an_event_is_appended_once() {
     let (topic, group) = (fresh_name("out"), fresh_name("group"));
     first.create_topic(&topic, 3).await.unwrap();
     let output = crate::testing::output_of("in", &group);
-    crate::testing::each_record_is_appended_once(&*first, &*second, &topic, &output).await;
-    let refused = first.append_output(&topic, &output, crate::testing::made_of(60..70)).await.unwrap_err();
+    let owner = crate::testing::each_record_is_appended_once(&*first, &*second, &topic, &output).await;
+    let refused = owner.append(&topic, crate::testing::made_of(60..70)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
 }
 
@@ -303,8 +303,9 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
     let (topic, group) = (fresh_name("out"), fresh_name("group"));
     first.create_topic(&topic, 1).await.unwrap();
     let output = crate::testing::output_of("in", &group);
-    assert_eq!(first.take_over_output(&output).await.unwrap(), None);
-    first.append_output(&topic, &output, crate::testing::made_of(0..10)).await.unwrap();
+    let taken = first.take_over_output(&output).await.unwrap();
+    assert_eq!(taken.next, None);
+    taken.appender.append(&topic, crate::testing::made_of(0..10)).await.unwrap();
     let (positions, id) = (format!("{group}-outputs"), group.clone());
     let leave_open = move || {
         let mut config = ClientConfig::new();
@@ -319,6 +320,6 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
         std::mem::forget(producer);
     };
     tokio::task::spawn_blocking(leave_open).await.unwrap();
-    first.append_output(&topic, &output, crate::testing::made_of(10..20)).await.unwrap();
-    assert_eq!(second.take_over_output(&output).await.unwrap(), Some(Offset(20)));
+    taken.appender.append(&topic, crate::testing::made_of(10..20)).await.unwrap();
+    assert_eq!(second.take_over_output(&output).await.unwrap().next, Some(Offset(20)));
 }

@@ -28,7 +28,7 @@ async fn sinks(folder: &Path) -> Sinks {
 async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
     let source = TopicPartition { topic: "events".into(), partition: 0 };
     let output = LogOutput { group: "basestream".into(), sink: "out".into(), source: source.clone(), identity: "log".into() };
-    sinks.log.take_over_output(&output).await.unwrap();
+    let appender = sinks.log.take_over_output(&output).await.unwrap().appender;
     let definition = parse_sink(OUT).unwrap();
     let sink = LiveSink {
         name: "out".into(),
@@ -41,7 +41,7 @@ async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
     let record = NewRecord { key: None, value: Some(Bytes::from_static(b"{}")), headers: Vec::new(), partition_by: None };
     let mut worker = SinkWorker::new(sinks.clone(), false);
     worker.partitions_assigned(std::slice::from_ref(&source));
-    worker.made = vec![OutputBatch { stream: "events".into(), sink, output, from: None, records: vec![(Offset(0), record)] }];
+    worker.made = vec![OutputBatch { stream: "events".into(), sink, source, appender, from: None, records: vec![(Offset(0), record)] }];
     worker
 }
 
@@ -66,7 +66,7 @@ async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worke
     let sinks = sinks(folder.path()).await;
     sinks.log.create_topic("out", 1).await.unwrap();
     let mut worker = worker_with_a_record(&sinks).await;
-    worker.decided = vec![decided(&worker.made[0].output)];
+    worker.decided = vec![decided(&worker.made[0].source)];
     let mut decisions = sinks.outcomes.listen();
     worker.begin_append().await.unwrap();
     // The task gives them to the log, and waits.
@@ -77,10 +77,10 @@ async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worke
 }
 
 /// What was decided of the first event.
-fn decided(output: &LogOutput) -> DecidedBatch {
+fn decided(source: &TopicPartition) -> DecidedBatch {
     DecidedBatch {
-        source: output.source.clone(),
-        identity: output.identity.clone(),
+        source: source.clone(),
+        identity: "log".into(),
         start: Offset(0),
         end: Offset(1),
         accepted: vec![0],
@@ -92,14 +92,17 @@ fn decided(output: &LogOutput) -> DecidedBatch {
 }
 
 #[tokio::test]
-async fn nothing_is_appended_for_a_worker_that_ended_before() {
+async fn nothing_is_appended_for_a_worker_from_which_another_one_of_its_process_took_over() {
     let folder = tempfile::tempdir().unwrap();
     let sinks = sinks(folder.path()).await;
     sinks.log.create_topic("out", 1).await.unwrap();
     let mut worker = worker_with_a_record(&sinks).await;
+    let mut successor = worker_with_a_record(&sinks).await;
     worker.begin_append().await.unwrap();
-    let appending = worker.appending.take().unwrap();
-    drop(worker);
-    let next = appending.await.unwrap().remove(0).next;
+    let next = worker.appending.take().unwrap().await.unwrap().remove(0).next;
     assert_eq!(next.map_err(|error| error.kind()), Err(types::ErrorKind::Conflict));
+    assert_eq!(sinks.log.bounds("out").await.unwrap()[0].end, Offset(0));
+    successor.begin_append().await.unwrap();
+    successor.appended().await.unwrap();
+    assert_eq!(sinks.log.bounds("out").await.unwrap()[0].end, Offset(1));
 }
