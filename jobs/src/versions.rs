@@ -233,7 +233,9 @@ fn differs(before: &DefinitionRecord, record: &DefinitionRecord) -> String {
         lines.iter().filter_map(|line| if let DiffLine::Removed(line) = line { Some(line.trim()) } else { None }).collect();
     let from = before.version;
     match (added.first(), removed.first()) {
-        (None, None) => format!("nothing from version {from}: columns that it reads were decoded again"),
+        (None, None) => {
+            format!("nothing from version {from}: it was defined again, or columns that it reads were decoded again")
+        }
         (Some(line), _) => format!("+{} -{} from version {from}: {}", added.len(), removed.len(), shortened(line)),
         (None, Some(line)) => format!("+0 -{} from version {from}: without {}", removed.len(), shortened(line)),
     }

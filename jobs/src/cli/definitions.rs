@@ -249,7 +249,9 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     }
     changes.backfills.iter().for_each(|survey| backfill_text(&mut text, survey, tense));
     let counts = counts_text(changes, prune);
+    let refused = changes.changes.iter().filter(|change| matches!(change.what, What::Refused { .. })).count();
     let _ = match (counts.is_empty(), tense) {
+        _ if refused > 0 => write!(text, "`basestream apply` changes nothing: {refused} of the changes cannot be made"),
         (true, _) => write!(text, "nothing to change"),
         (false, Tense::Did) => write!(text, "{counts}"),
         (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {counts}"),

@@ -42,7 +42,9 @@ impl Turn {
         let unfinished = left.as_ref().and_then(|lease| lease.pin.clone());
         let pin = unfinished.clone().unwrap_or_else(|| ends.clone());
         let Some(lease) = catalog.acquire_lease(&name, owner, LEASE, now(), Some(pin)).await? else {
-            let holder = left.map(|lease| lease.owner).unwrap_or_default();
+            // It may have been taken since the state was read.
+            let holder = catalog.leases(&name).await?.into_iter().find(|lease| lease.name == name);
+            let holder = holder.map_or_else(|| "unknown".to_owned(), |lease| lease.owner);
             return Err(Error::conflict(format!("the dead letters of \"{}\" are being replayed by another process", stream.name))
                 .with("process", holder)
                 .with("help", "try again when it is done; the lease of one that died ends within 30 s"));

@@ -163,8 +163,8 @@ pub struct BatchSettings {
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
     /// How long a run's lease lives without being renewed: if a run's process dies, another may run the view after this
-    /// time. Default: `30s`.
-    #[serde(deserialize_with = "fields::duration")]
+    /// time. At least `1s`. Default: `30s`.
+    #[serde(deserialize_with = "fields::lease")]
     pub lease: Duration,
     /// How often the scheduler compacts the archive and deletes files that are no longer needed. Default: `1m`.
     #[serde(deserialize_with = "fields::duration")]
@@ -220,8 +220,8 @@ pub struct ServingSettings {
     #[serde(deserialize_with = "fields::duration")]
     pub query_timeout: Duration,
     /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
-    /// Default: `60s`.
-    #[serde(deserialize_with = "fields::duration")]
+    /// At least `1s`. Default: `60s`.
+    #[serde(deserialize_with = "fields::lease")]
     pub lease: Duration,
     /// The folder for local copies of snapshots, what queries spill and remembered ids. Default: absent or empty, the
     /// system's temporary folder; for remembered ids ([`Settings::ids_parent_dir`]) one of the project.

@@ -14,3 +14,12 @@ fn what_is_unchanged_is_counted_in_one_line() {
     assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\nwith `basestream apply`: 1 added");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
 }
+
+#[test]
+fn a_change_that_cannot_be_made_is_not_called_nothing_to_change() {
+    let refused =
+        What::Refused { reasons: vec!["the column \"amount\" is of another type".to_owned()], help: "name it otherwise".to_owned() };
+    let changes = vec![Change::new(DefinitionKind::Stream, "payments", refused)];
+    let text = changes_text(&Changes { changes, ..Changes::default() }, false, Tense::Would);
+    assert_eq!(text.lines().last(), Some("`basestream apply` changes nothing: 1 of the changes cannot be made"), "{text}");
+}

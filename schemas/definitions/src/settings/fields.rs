@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::secret::Secret;
 use super::urls::{Kind, ServiceUrl};
-use crate::durations::{parse_bytes, parse_duration};
+use crate::durations::{format_duration, parse_bytes, parse_duration};
 
 /// The most partitions that we create a topic with: each costs files and memory in every layer.
 const MOST_PARTITIONS: u32 = 1024;
@@ -18,6 +18,7 @@ const MOST_PARTITIONS: u32 = 1024;
 const MOST_WORKERS: u32 = 64;
 /// The greatest limit of something that is counted. A greater one is the same as no limit.
 const MOST_COUNTED: u32 = 1_000_000_000;
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 pub(super) fn storage_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
     url(deserializer, Kind::Storage)
@@ -49,6 +50,15 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
     match deserializer.deserialize_any(Scalar("a duration such as \"10s\""))? {
         Read::Text(text) => parse_duration(&text).map_err(|error| D::Error::custom(error.message())),
         Read::Number(number) => Err(D::Error::custom(format!("the duration {number} has no unit; expected text such as \"{number}s\""))),
+    }
+}
+
+/// How long a lease lives. A shorter one would end before a busy process renews it.
+pub(super) fn lease<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let lease = duration(deserializer)?;
+    match lease >= SHORTEST_LEASE {
+        true => Ok(lease),
+        false => Err(D::Error::custom(format!("the lease {} is shorter than {}", format_duration(lease), format_duration(SHORTEST_LEASE)))),
     }
 }
 

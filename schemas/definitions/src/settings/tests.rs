@@ -242,6 +242,8 @@ fn a_mistake_is_reported_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(wrong("[batch]\nmemory_limit = 0", &[]), "2:16: error: the size 0 is not more than zero");
     assert_eq!(wrong("[speed]\nhot_key_share = 0", &[]), "2:17: error: the share 0 is not more than 0 and at most 1");
     assert_eq!(wrong("[serving]\nhot_key_share = 1.5", &[]), "2:17: error: the share 1.5 is not more than 0 and at most 1");
+    assert_eq!(wrong("[batch]\nlease = '1ms'", &[]), "2:9: error: the lease 1ms is shorter than 1s");
+    assert_eq!(wrong("[serving]\nlease = '999ms'", &[]), "2:9: error: the lease 999ms is shorter than 1s");
     assert_eq!(wrong("[serving]\nrow_cache = -1", &[]), "2:13: error: the size -1 is less than zero");
     assert_eq!(wrong("[log]\npartitions = 0", &[]), "2:14: error: found 0; expected 1 to 1024");
     assert_eq!(wrong("[serving]\nclock = 'wal'", &[]), "2:9: error: unknown variant `wal`, expected `wall` or `event`");
