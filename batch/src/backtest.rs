@@ -26,7 +26,7 @@ use types::columns::EVENT_TIME;
 use types::tiles::Micros;
 
 use crate::history::{
-    Archived, CLOCK, Chunk, Known, MergedEvents, NEWEST, Order, PLACE, SeenStates, StreamEvents, WantedRows, micros, ordered,
+    Archived, CLOCK, Known, MergedChunk, MergedEvents, NEWEST, Order, PLACE, SeenStates, StreamEvents, WantedRows, micros, ordered,
 };
 use crate::layer::Batch;
 use crate::memory::PeakPool;
@@ -40,8 +40,8 @@ pub use late::ReceivedLate;
 pub use plans::plan_of_sink;
 
 use late::LateEvents;
-use plans::{PlannedSink, Plans};
-use scored::Scored;
+use plans::{PlannedSink, ScoringPlans};
+use scored::ScoredRecords;
 
 /// For which time the windows of an event's rows are read, with [`Known::Log`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,10 +105,10 @@ impl Backtest<'_> {
         Ok(self.plans()?.output())
     }
 
-    fn plans(&self) -> Result<Plans<'_>> {
+    fn plans(&self) -> Result<ScoringPlans<'_>> {
         let changed = self.changed.map(|changed| PlannedSink::new("changed", changed.sink)).transpose()?;
         let verdict = self.changed.map(|changed| changed.verdict);
-        let plans = Plans { live: PlannedSink::new("live", self.sink)?, changed, verdict };
+        let plans = ScoringPlans { live: PlannedSink::new("live", self.sink)?, changed, verdict };
         plans.check()?;
         Ok(plans)
     }
@@ -133,7 +133,7 @@ impl Backtest<'_> {
     }
 
     /// The time before which no event's rows are read from this chunk on, if that is known.
-    fn since(&self, chunk: &Chunk) -> Option<Micros> {
+    fn since(&self, chunk: &MergedChunk) -> Option<Micros> {
         match (self.known, self.clock) {
             // Partitions are ahead of one another.
             (Known::Log, BacktestClock::Event) => None,
@@ -201,7 +201,7 @@ impl Batch {
 /// The rows of those events of a part that are in the range.
 fn score(
     backtest: &Backtest<'_>,
-    plans: &Plans<'_>,
+    plans: &ScoringPlans<'_>,
     seen: &SeenStates,
     late: &mut LateEvents,
     (part, position): (&StreamEvents, &str),
@@ -240,7 +240,7 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn scored_by(&self, PlannedSink { sink, plan }: &PlannedSink<'_>) -> Result<Scored> {
+    fn scored_by(&self, PlannedSink { sink, plan }: &PlannedSink<'_>) -> Result<ScoredRecords> {
         let itself = u32::from(sink.definition.features == Features::Inclusive);
         let counted: Vec<u32> = self.places.iter().map(|event| event + itself).collect();
         let row = |join: &JoinedView| {
@@ -250,6 +250,6 @@ impl Chosen<'_> {
         };
         let rows = plan.joins.iter().map(row).collect::<Result<Vec<_>>>()?;
         let as_of: ArrayRef = Arc::new(TimestampMicrosecondArray::from(self.times.clone()).with_timezone("UTC"));
-        Ok(Scored::new(plan.records(&self.events, &rows, self.position, &as_of)?, self.events.num_rows()))
+        Ok(ScoredRecords::new(plan.records(&self.events, &rows, self.position, &as_of)?, self.events.num_rows()))
     }
 }

@@ -44,7 +44,7 @@ use crate::write::{Rows, SnapshotWriter};
 
 mod rows;
 
-use rows::{Found, compare_at_hand};
+use rows::{ComparedRows, compare_at_hand};
 
 /// Compares the recomputed `base` with the snapshot `before` and what was committed since, and reports what differs.
 pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>) -> Comparison {
@@ -56,10 +56,10 @@ pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, base: &Ti
         Err(error) => {
             let finder = Finder { name: &attempt.batch.worker, now: (context.clock)() };
             report_damage(&attempt.batch.catalog, &attempt.batch.storage, attempt.state, std::slice::from_ref(&error), finder).await;
-            (Found::default(), Some(error.to_string()))
+            (ComparedRows::default(), Some(error.to_string()))
         }
     };
-    let Found { rows, differences, first } = found;
+    let ComparedRows { rows, differences, first } = found;
     let comparison = Comparison { rows, differences, first, seconds: began.elapsed().as_secs_f64(), bytes_read, error };
     report(attempt, &comparison);
     comparison
@@ -78,7 +78,13 @@ fn report(attempt: &Attempt<'_>, comparison: &Comparison) {
     }
 }
 
-async fn compare(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>, bytes_read: &mut i64) -> Result<Found> {
+async fn compare(
+    attempt: &Attempt<'_>,
+    before: &Manifest,
+    base: &Tier,
+    context: &RunContext<'_>,
+    bytes_read: &mut i64,
+) -> Result<ComparedRows> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     *bytes_read = before.tiers().map(Tier::bytes).sum::<i64>() + base.bytes() + states_bytes(attempt, &checkpoints);
     let sides = Sides {
@@ -90,7 +96,7 @@ async fn compare(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context:
     failpoint::hit("run.compared")?;
     let buckets = stream::iter((0u32..).zip(kept)).map(|(bucket, kept)| sides.compare_bucket(kept, base.file_of(bucket)));
     let mut buckets = std::pin::pin!(buckets.buffered(attempt.batch.settings.thread_count()));
-    let mut all = Found::default();
+    let mut all = ComparedRows::default();
     while let Some(found) = buckets.try_next().await? {
         all.add(found);
     }
@@ -129,7 +135,7 @@ impl Sides<'_> {
         join_partitions(vec![of_tiers, of_checkpoints.buckets], buckets)
     }
 
-    async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<Found> {
+    async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<ComparedRows> {
         let (send, kept_rows) = mpsc::channel(2);
         let (sorted, found) = futures::join!(self.writer.clone().sort(kept, send), self.compare_rows(kept_rows, file));
         // If the comparison fails, the sort fails too, because its receiver is gone.
@@ -138,14 +144,14 @@ impl Sides<'_> {
         Ok(found)
     }
 
-    async fn compare_rows(&self, mut kept_rows: mpsc::Receiver<StateRows>, file: Option<&BucketFile>) -> Result<Found> {
+    async fn compare_rows(&self, mut kept_rows: mpsc::Receiver<StateRows>, file: Option<&BucketFile>) -> Result<ComparedRows> {
         let view = &self.attempt.view;
         let mut recomputed_rows = match file {
             Some(file) => Some(read_bucket(&self.attempt.batch.storage, file).await?),
             None => None,
         };
         let is_compared = |state: StateIndex| state != StateIndex::EVENTS || !counts_expired(view, &self.edges_from);
-        let (mut kept, mut recomputed, mut found) = (None, None, Found::default());
+        let (mut kept, mut recomputed, mut found) = (None, None, ComparedRows::default());
         loop {
             if is_done(&kept)
                 && let Some(rows) = kept_rows.recv().await

@@ -11,7 +11,7 @@ mod order;
 mod seen;
 mod times;
 
-pub(crate) use merged::{CHUNK, Chunk, MergedEvents, StreamEvents};
+pub(crate) use merged::{CHUNK, MergedChunk, MergedEvents, StreamEvents};
 pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered};
 pub(crate) use seen::{SeenStates, WantedKeys, WantedRows};
 pub(crate) use times::micros;

@@ -70,7 +70,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let TierOutput { written, expired, .. } = output;
     // Only where tiers are merged, edges are left out.
     let edges_from = if due.is_empty() { before.edges_from } else { later(&before.edges_from, &attempt.inputs.edges_from) };
-    let added = Added { events, expired, failures, edges_from };
+    let added = SnapshotAddition { events, expired, failures, edges_from };
     let manifest = Manifest { joined, ..added.manifest(attempt, &before, tiers, (context.clock)()) };
     let merged_bytes: i64 = due.iter().map(|tier| tier.bytes()).sum();
     let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
@@ -80,7 +80,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
 }
 
 /// What the new snapshot has in addition to the one before.
-struct Added {
+struct SnapshotAddition {
     events: i64,
     /// The events of links that no window reaches any more, left out.
     expired: i64,
@@ -89,7 +89,7 @@ struct Added {
     edges_from: EdgesFrom,
 }
 
-impl Added {
+impl SnapshotAddition {
     /// Returns the manifest of the new snapshot, whose tiers these are, without its join.
     fn manifest(self, attempt: &Attempt<'_>, before: &Manifest, mut tiers: Vec<Tier>, made_at: Micros) -> Manifest {
         let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };

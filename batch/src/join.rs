@@ -38,7 +38,7 @@ mod expired;
 mod local;
 
 use crate::basis::is_lost;
-use changed::{Added, Changed, Changes, JoinTimes, by_part, changed, keys_of};
+use changed::{Added, Changed, JoinChanges, JoinTimes, by_part, changed, keys_of};
 pub(crate) use copies::CopiedTier;
 pub use copies::LocalCopies;
 pub(crate) use expired::without_expired;
@@ -76,7 +76,7 @@ pub(crate) struct WrittenJoin {
 
 impl Join {
     /// Compares the edges of one tier with those of the snapshot before. `None`: all keys are to be joined.
-    pub(crate) async fn compared(&self, state: &CatalogState, before: Option<&Manifest>) -> Option<Changes> {
+    pub(crate) async fn compared(&self, state: &CatalogState, before: Option<&Manifest>) -> Option<JoinChanges> {
         let (before, joined) = self.followed(before?)?;
         if !before.deltas.is_empty() {
             return None;
@@ -94,7 +94,7 @@ impl Join {
         before: &Manifest,
         tiers_before: impl IntoIterator<Item = &'t LocalTier>,
         delta: &LocalTier,
-    ) -> Result<Option<Changes>> {
+    ) -> Result<Option<JoinChanges>> {
         let Some((_, joined)) = self.followed(before) else { return Ok(None) };
         let added_rows = delta.rows();
         if added_rows >= LARGE_DELTA && added_rows >= rows_of(&self.edges) / LARGE_PART {
@@ -120,11 +120,11 @@ impl Join {
     }
 
     /// `changed` is `None` if it was too much.
-    fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<Changed>) -> Option<Changes> {
+    fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<Changed>) -> Option<JoinChanges> {
         let Changed { near, far } = changed?;
         let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
         let lost = joined.files.iter().filter(|file| is_lost(state, &file.path)).map(|file| file.bucket).collect();
-        Some(Changes { near, far, joined: joined.clone(), lost })
+        Some(JoinChanges { near, far, joined: joined.clone(), lost })
     }
 
     async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<Changed> {
@@ -147,8 +147,8 @@ impl Join {
     }
 
     /// Joins the keys that changed, or every key.
-    pub(crate) async fn write(mut self, local: &LocalEdges, changes: Option<Changes>) -> Result<WrittenJoin> {
-        let indexed = match changes.as_ref().map(Changes::count) {
+    pub(crate) async fn write(mut self, local: &LocalEdges, changes: Option<JoinChanges>) -> Result<WrittenJoin> {
+        let indexed = match changes.as_ref().map(JoinChanges::count) {
             Some(0..INDEXED_FROM) => None,
             _ => Some(local.indexed(&self.edges, self.threads).await?),
         };
@@ -189,7 +189,7 @@ impl Join {
 
     /// Writes one part: first the rows that are carried over, then those that are walked. A part in which nothing
     /// changed keeps its file.
-    async fn part(self, part: u32, changes: Option<Arc<Changes>>) -> Result<Part> {
+    async fn part(self, part: u32, changes: Option<Arc<JoinChanges>>) -> Result<Part> {
         let carried = match changes.filter(|changes| !changes.lost.contains(&part)) {
             Some(changes) => if_readable(self.carry(part, changes).await),
             None => None,
@@ -220,7 +220,7 @@ impl Join {
 
     /// Returns what is carried over of a part. Its rows are read completely before any is written, so that a damaged
     /// file contributes none.
-    async fn carry(&self, part: u32, changes: Arc<Changes>) -> Result<Carried> {
+    async fn carry(&self, part: u32, changes: Arc<JoinChanges>) -> Result<Carried> {
         let (join, known) = (self.clone(), changes.clone());
         let again = tokio::task::spawn_blocking(move || {
             keys_of(&join.view, &join.links, &join.edges, part, &known.near[part as usize], &known.far)

@@ -28,7 +28,7 @@ use types::{Error, Result};
 
 use crate::external_sort::sorted;
 use crate::history::{
-    Archived, CHUNK, Chunk, Known, MergedEvents, Order, PLACE, SeenStates, WantedRows, each_once, first_arrival, ordered,
+    Archived, CHUNK, Known, MergedChunk, MergedEvents, Order, PLACE, SeenStates, WantedRows, each_once, first_arrival, ordered,
 };
 use crate::layer::Batch;
 use crate::memory::PeakPool;
@@ -38,7 +38,7 @@ mod spine;
 
 pub use spine::{Spine, SpineRows};
 
-use spine::{Cursor, Facts, SpineTimes};
+use spine::{SpineCursor, SpineFacts, SpineTimes};
 
 /// The columns of views that rows ask for.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Batch {
         let events = self.events(state, training, facts.times, &session).await?;
         let mut seen = SeenStates::new(&memory, HELP);
         let planning = planning_session(&self.functions)?;
-        let Facts { rows: asked, keys, reserved: _keys_are_held, .. } = facts;
+        let SpineFacts { rows: asked, keys, reserved: _keys_are_held, .. } = facts;
         for (view, keys) in training.views.iter().zip(keys) {
             seen.add_view(&view.live, &view.live.streams(), keys, &planning)?;
         }
@@ -224,7 +224,7 @@ impl Batch {
 async fn answer(
     training: &Training,
     output: &SchemaRef,
-    (mut events, mut rows, mut seen): (MergedEvents, Cursor, SeenStates),
+    (mut events, mut rows, mut seen): (MergedEvents, SpineCursor, SeenStates),
     mut arrivals: Vec<FirstArrival>,
     send: mpsc::Sender<RecordBatch>,
     on_read: &(dyn Fn(u64) + Sync),
@@ -251,7 +251,13 @@ async fn answer(
 }
 
 /// Rows of the spine, with the columns of the views and the number of each row.
-fn answered(training: &Training, output: &SchemaRef, seen: &SeenStates, chunk: &Chunk, asked: &spine::SpineBatch) -> Result<RecordBatch> {
+fn answered(
+    training: &Training,
+    output: &SchemaRef,
+    seen: &SeenStates,
+    chunk: &MergedChunk,
+    asked: &spine::SpineBatch,
+) -> Result<RecordBatch> {
     let counted: Vec<u32> =
         asked.times.iter().map(|row| chunk.times.partition_point(|event| training.counts(*event, *row)) as u32).collect();
     let has_key = BooleanArray::from(vec![true; asked.times.len()]);

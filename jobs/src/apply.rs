@@ -44,7 +44,7 @@ pub use records::{records_of, values_of, with_records, with_values};
 use switch::{Switch, prepared};
 
 /// The parts of an installation that an apply needs.
-pub struct Target<'a> {
+pub struct ApplyTarget<'a> {
     pub catalog: &'a Catalog,
     pub storage: &'a ObjectStorage,
     pub log: &'a dyn Log,
@@ -84,7 +84,7 @@ pub struct ApplyOptions {
 /// If records do not fit their new columns, nothing is changed, and they are in the result ([`Changes::misfits`]).
 ///
 /// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept changing.
-pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, now: Micros) -> Result<Changes> {
+pub async fn apply(target: &ApplyTarget<'_>, wanted: Wanted<'_>, options: ApplyOptions, now: Micros) -> Result<Changes> {
     let mut switch = Switch { target, wanted, options, now, staged: BTreeMap::new(), is_sent: false };
     let outcome = switch.run().await;
     switch.discard_unnamed(outcome.as_ref().ok()).await;
@@ -92,7 +92,7 @@ pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOption
 }
 
 /// Returns what an apply would change, with the cost of decoding archives again.
-pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
+pub async fn plan(target: &ApplyTarget<'_>, wanted: Wanted<'_>, options: ApplyOptions, state: &CatalogState) -> Result<Changes> {
     let mut staged = BTreeMap::new();
     Ok(prepared(target, state, wanted, options, &mut staged).await?.changes)
 }

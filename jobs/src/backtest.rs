@@ -24,7 +24,7 @@ mod prepare;
 pub use difference::{Cell, VerdictDifference, VerdictExample};
 
 use difference::VerdictComparison;
-use prepare::{Prepared, prepared};
+use prepare::{PreparedBacktest, prepared};
 
 /// Which events of a sink's stream are scored, and where the rows go.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub struct NoRows {
 pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<BacktestReport> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;
-        let Prepared { definitions, mut comparison, output, format } = prepared(installation, &state, request).await?;
+        let PreparedBacktest { definitions, mut comparison, output, format } = prepared(installation, &state, request).await?;
         let (registry, sink) = (&definitions.registry, &definitions.live);
         let backtest = definitions.backtest(request, installation);
         let mut file = RowFile::create(&request.out, format, &output)?;

@@ -33,7 +33,7 @@ pub(crate) mod loops;
 pub(crate) mod retention;
 mod text;
 
-use loops::Writer;
+use loops::TopicWriter;
 
 /// How many upcoming run times are shown.
 const RUNS_AHEAD: usize = 3;
@@ -227,7 +227,7 @@ impl Checked {
                 Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
             match SinkPlan::new(sink, functions, sources).await {
                 Ok(plan) => {
-                    writers.push(Writer::of_sink(sink, &plan));
+                    writers.push(TopicWriter::of_sink(sink, &plan));
                     self.sinks.push(report_sink(sink, &plan));
                 }
                 Err(found) => self.add_mistakes(found, definitions),
@@ -238,7 +238,7 @@ impl Checked {
                 Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
             match AlertPlan::new(alert, functions, sources).await {
                 Ok(plan) => {
-                    writers.push(Writer::of_alert(alert, &plan));
+                    writers.push(TopicWriter::of_alert(alert, &plan));
                     self.alerts.push(report_alert(alert, &plan));
                 }
                 Err(found) => self.add_mistakes(found, definitions),

@@ -32,10 +32,10 @@ mod replay;
 mod view_errors;
 
 pub use export::{ExportSummary, export};
-pub use list::{ListedLetter, Listing, ReasonCount, list};
+pub use list::{DeadLetterListing, ListedLetter, ReasonCount, list};
 pub use reason::class as reason_class;
-pub use recent::{Recent, recent};
-pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
+pub use recent::{RecentDeadLetters, recent};
+pub use replay::{RefusedLetter, ReplayOptions, ReplaySummary, replay};
 pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view};
 
 /// The header of a replayed record: `topic/partition/offset` of the original record.

@@ -35,7 +35,7 @@ pub use definitions::{SOURCES, definitions};
 
 use feed::Feed;
 use project::Project;
-use script::Script;
+use script::DemoScript;
 use show::Narrator;
 use traffic::{Traffic, TrafficSettings};
 
@@ -96,7 +96,7 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<DemoO
     let mut up = tokio::spawn(up::up(installation.clone(), up_options, all.clone()));
     let settings = TrafficSettings { seed: options.seed, start: now(), history: options.events };
     let feed = Feed::new(Traffic::new(settings));
-    let mut script = Script {
+    let mut script = DemoScript {
         narrator: Narrator::default(),
         installation,
         feed: feed.clone(),

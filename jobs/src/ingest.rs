@@ -55,7 +55,7 @@ use crate::output::count_of;
 
 use appending::{Stopped, append_records, until_saved};
 use fingerprint::{FilePosition, Fingerprint};
-use read::{AppendBatch, Message, REJECTED_LISTED, Reading, Unlisted, merge};
+use read::{AppendBatch, REJECTED_LISTED, ReaderMessage, Reading, Unlisted, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -280,7 +280,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn append_all(
         &mut self,
-        mut receiver: mpsc::Receiver<Message>,
+        mut receiver: mpsc::Receiver<ReaderMessage>,
         batch_records: usize,
         on_progress: &mut (impl FnMut(IngestProgress) + Send),
     ) -> Result<()> {
@@ -291,14 +291,14 @@ impl Run<'_> {
                 None => receiver.recv().await,
             };
             match message {
-                Some(Message::Batch(mut batch)) => {
+                Some(ReaderMessage::Batch(mut batch)) => {
                     waiting = merge(&mut batch, &mut receiver, batch_records);
                     on_progress(self.append(batch).await?);
                 }
-                Some(Message::Listed(found)) => self.taken.list_left_out(found).await?,
-                Some(Message::Skipped(records)) => self.summary.skipped = records,
-                Some(Message::End) => return Ok(()),
-                Some(Message::Failed { error, sound_bytes }) => return Err(self.taken.stopped(error, sound_bytes).await?),
+                Some(ReaderMessage::Listed(found)) => self.taken.list_left_out(found).await?,
+                Some(ReaderMessage::Skipped(records)) => self.summary.skipped = records,
+                Some(ReaderMessage::End) => return Ok(()),
+                Some(ReaderMessage::Failed { error, sound_bytes }) => return Err(self.taken.stopped(error, sound_bytes).await?),
                 None => return Err(Error::internal("the reading thread ended abnormally")),
             }
         }

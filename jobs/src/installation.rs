@@ -287,8 +287,8 @@ impl Installation {
         apply::plan(&self.apply_target(&|_| {}), wanted, options, state).await
     }
 
-    fn apply_target<'a>(&'a self, progress: &'a OnProgress<'a>) -> apply::Target<'a> {
-        apply::Target {
+    fn apply_target<'a>(&'a self, progress: &'a OnProgress<'a>) -> apply::ApplyTarget<'a> {
+        apply::ApplyTarget {
             catalog: &self.catalog,
             storage: &self.storage,
             log: &*self.log,

@@ -28,7 +28,7 @@ mod plan;
 mod reread;
 
 pub use check::{CheckProgress, CheckedFiles, Damaged};
-pub use plan::{Action, LogFacts, Step, plan};
+pub use plan::{LogFacts, RepairAction, RepairStep, plan};
 
 /// The options of a repair.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +56,7 @@ pub struct RepairReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepOutcome {
     #[serde(flatten)]
-    pub step: Step,
+    pub step: RepairStep,
     /// Null if nothing was done (a dry run, or an action that does nothing).
     pub done: Option<String>,
     /// Why the step failed.

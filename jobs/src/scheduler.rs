@@ -26,7 +26,7 @@ pub use rebuild_states::Tried;
 
 use due::to_begin;
 use rebuild_states::rebuild_states;
-use under_way::UnderWay;
+use under_way::RunsUnderWay;
 
 /// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Scheduler {
     /// Runs what is due until `stop` is cancelled; runs in progress have some seconds to finish.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let mut registry: Option<Registry> = None;
-        let mut under_way = UnderWay::default();
+        let mut under_way = RunsUnderWay::default();
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -74,7 +74,7 @@ impl Scheduler {
     /// Runs what is due, each view version once, until nothing is due or under way. After each run the next one is
     /// chosen again: another process may have done the rest meanwhile.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
-        let mut under_way = UnderWay::default();
+        let mut under_way = RunsUnderWay::default();
         loop {
             let looked = self.begin_due(registry, &mut under_way, stop).await;
             if under_way.is_empty() || looked.is_err() {
@@ -87,7 +87,7 @@ impl Scheduler {
 
     /// Begins the runs that are due and have a place. Of one view version, one run between two looks: a run that ended
     /// at once, such as one that another process has, is not begun again and again.
-    async fn begin_due(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<()> {
+    async fn begin_due(&self, registry: &mut Option<Registry>, under_way: &mut RunsUnderWay, stop: &CancellationToken) -> Result<()> {
         // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the
         // next round does what is left.
         let looked = tokio::select! {
@@ -130,7 +130,7 @@ impl Scheduler {
 
     /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose
     /// process died, and begins to rebuild damaged states.
-    async fn find_due(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
+    async fn find_due(&self, registry: &mut Option<Registry>, under_way: &mut RunsUnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
         let mut state = self.batch.catalog.state().await?;
         if self.retire_expired(&state).await? {
             state = self.batch.catalog.state().await?;

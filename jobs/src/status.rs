@@ -29,7 +29,7 @@ mod text;
 pub use alerts::{AlertFacts, AlertStatus};
 use gather::Services;
 pub(crate) use gather::{PROBE, topics};
-use problems::{Ends, Facts, Problem, Refused, problems};
+use problems::{Facts, Problem, RefusedView, TopicEnds, problems};
 
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
@@ -213,7 +213,7 @@ fn reads(facts: &Facts) -> StreamsByVersion {
 }
 
 /// Returns the status of each partition, view and run: a pure function of what was read from the catalog and the log.
-pub fn status_of(state: &CatalogState, ends: &Ends, reads: &StreamsByVersion, runs: &[RunRecord]) -> Status {
+pub fn status_of(state: &CatalogState, ends: &TopicEnds, reads: &StreamsByVersion, runs: &[RunRecord]) -> Status {
     let topics = topics(state);
     let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
     for (stream, bounds) in ends {
@@ -380,7 +380,7 @@ impl Status {
     }
 
     /// Marks the views that a node could not load.
-    fn with_refused(mut self, refused: &[Refused]) -> Status {
+    fn with_refused(mut self, refused: &[RefusedView]) -> Status {
         for view in &mut self.views {
             let of_view = refused.iter().find(|refused| refused.view == view.view && refused.version == view.version);
             view.refused = of_view.map(|refused| refused.error.clone());

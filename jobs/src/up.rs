@@ -52,7 +52,7 @@ mod waiting;
 pub use metrics::recorder;
 pub(crate) use signals::stop_on_signals;
 
-use answers::{Answers, ask};
+use answers::{ServiceAnswers, ask};
 use health::{Health, Layer};
 use listeners::{Listeners, bind_optional};
 use parts::{Parts, Stage};
@@ -253,7 +253,7 @@ async fn start_serving(
         start_alerts(parts, installation, node.clone(), alerts.clone());
         watch_shared(parts, installation, node.clone());
     }
-    let log_answers = Answers::default().log;
+    let log_answers = ServiceAnswers::default().log;
     watch_lag(parts, Stage::Node, installation, lag::LagSource::Node(node.clone()), log_answers.clone());
     run_node(parts, node.clone());
     Ok(Serving { ready, node, sinks, alerts, log_answers })
@@ -323,7 +323,7 @@ fn start_health(
     recorder: Option<PrometheusHandle>,
     layer: Layer,
 ) -> Ready {
-    let answers = Answers::default();
+    let answers = ServiceAnswers::default();
     ask_services(parts, installation, &answers);
     // The scheduler needs no log.
     if let Layer::Speed(..) = layer {
@@ -343,7 +343,7 @@ fn start_health(
 }
 
 /// Starts what asks the catalog and the storage, so that `/readyz` knows whether they answer.
-fn ask_services(parts: &mut Parts, installation: &Installation, answers: &Answers) {
+fn ask_services(parts: &mut Parts, installation: &Installation, answers: &ServiceAnswers) {
     let (catalog, answered) = (installation.catalog.clone(), answers.catalog.clone());
     let question = move || {
         let catalog = catalog.clone();

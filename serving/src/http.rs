@@ -76,7 +76,7 @@ use cursors::Cursors;
 use guard::{Guarding, Measures};
 pub use health::{Readiness, serve_health};
 use hosts::Hosts;
-use problem::Problem;
+use problem::HttpProblem;
 pub use rights::{Protection, PublicPaths};
 
 const SQL_PATH: &str = "/v1/sql";
@@ -196,7 +196,7 @@ fn routes_at(
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router
-        .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
+        .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))
@@ -242,10 +242,10 @@ fn table() -> Vec<Route> {
     ]
 }
 
-async fn no_such_method(path: Option<MatchedPath>) -> Problem {
+async fn no_such_method(path: Option<MatchedPath>) -> HttpProblem {
     let path = path.as_ref().map_or("", MatchedPath::as_str);
     let routes = table().into_iter().filter(|route| route.path == path);
-    Problem::no_such_method(&routes.map(|route| route.method).collect::<Vec<_>>())
+    HttpProblem::no_such_method(&routes.map(|route| route.method).collect::<Vec<_>>())
 }
 
 impl Route {

@@ -41,7 +41,7 @@ pub(crate) use rows::KeyRows;
 pub use views::{ViewKeys, ViewRows, ViewsResponse};
 pub(crate) use views::{ViewsRequest, look_up_views};
 
-use checked::{Checked, all_columns, checked};
+use checked::{CheckedLookup, all_columns, checked};
 use context::{context_after, place};
 use measure::record;
 
@@ -92,7 +92,7 @@ async fn answer(
     runtime: &QueryRuntime,
     context: QueryContext,
     (view, principal): (&str, &Principal),
-    Checked { keys, paths }: Checked,
+    CheckedLookup { keys, paths }: CheckedLookup,
 ) -> Result<Response> {
     let loaded = context.read_view.known_view(view)?;
     let place = place(runtime, &context, principal, &[loaded]).await?;

@@ -18,7 +18,7 @@ pub(crate) struct OpenAlerts {
 }
 
 /// What was read together.
-pub(crate) struct Page {
+pub(crate) struct OpenAlertsPage {
     /// The catalog's at that moment.
     pub(crate) revision: Revision,
     pub(crate) open: Vec<OpenAlert>,
@@ -38,12 +38,12 @@ impl OpenAlerts {
     }
 
     /// Reads the next ones: at most `most`, and at most [`READ_AT_ONCE`].
-    pub(crate) async fn next(&mut self, most: u32) -> Result<Page> {
+    pub(crate) async fn next(&mut self, most: u32) -> Result<OpenAlertsPage> {
         let wanted = most.min(READ_AT_ONCE);
         let (revision, open) = self.catalog.open_alerts_of(&self.versions, self.last.as_ref(), wanted).await?;
         if let Some(last) = open.last() {
             self.last = Some(OpenAlertName::new(last));
         }
-        Ok(Page { revision, may_have_next: open.len() == wanted as usize, open })
+        Ok(OpenAlertsPage { revision, may_have_next: open.len() == wanted as usize, open })
     }
 }

@@ -56,7 +56,7 @@ mod used;
 mod view;
 mod wildcards;
 
-use planning::{PlannedQuery, Planner, plan};
+use planning::{PlanRequest, PlannedQuery, plan};
 
 pub use array_text::array_items;
 pub use describe::{Described, TableDescription};
@@ -255,7 +255,7 @@ async fn ready(
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
     let PlannedQuery { session, state, context, plan, uuids, .. } =
-        Box::pin(plan(Planner { runtime, reader, text, types: &types }, read_view)).await?;
+        Box::pin(plan(PlanRequest { runtime, reader, text, types: &types }, read_view)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;

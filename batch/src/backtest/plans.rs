@@ -15,7 +15,7 @@ use types::columns::{EVENT_TIME, OFFSET, PARTITION};
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
-use super::scored::Scored;
+use super::scored::ScoredRecords;
 use super::{CHANGED, CHANGED_VERDICT, VERDICT};
 use crate::history::{SeenStates, each_once};
 
@@ -28,7 +28,7 @@ const CHANGED_ERROR: &str = "_error_changed";
 const HELP: &str = "a backtest holds the states of all keys: raise the limit";
 
 /// The definitions that score.
-pub(super) struct Plans<'a> {
+pub(super) struct ScoringPlans<'a> {
     pub(super) live: PlannedSink<'a>,
     pub(super) changed: Option<PlannedSink<'a>>,
     /// The column in which both decide, where there are two.
@@ -54,7 +54,7 @@ pub fn plan_of_sink(which: &str, sink: &LiveSink) -> Result<Arc<SinkPlan>> {
     sink.plan.clone().map_err(|found| Error::input(format!("the {which} sink \"{}\" cannot be planned: {found}", sink.name)))
 }
 
-impl<'a> Plans<'a> {
+impl<'a> ScoringPlans<'a> {
     pub(super) fn stream(&self) -> &Arc<StreamDefinition> {
         &self.live.plan.stream
     }
@@ -99,8 +99,14 @@ impl<'a> Plans<'a> {
         each_once(std::iter::once(self.stream()).chain(joined))
     }
 
-    /// The rows of these events, with the columns of [`Plans::output`].
-    pub(super) fn rows(&self, events: &RecordBatch, with_row: &[u32], live: &Scored, changed: Option<&Scored>) -> Result<RecordBatch> {
+    /// The rows of these events, with the columns of [`ScoringPlans::output`].
+    pub(super) fn rows(
+        &self,
+        events: &RecordBatch,
+        with_row: &[u32],
+        live: &ScoredRecords,
+        changed: Option<&ScoredRecords>,
+    ) -> Result<RecordBatch> {
         let mut columns = live.columns(with_row)?;
         if let Some(changed) = changed {
             columns.extend(changed.columns(with_row)?);

@@ -3,22 +3,22 @@
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt32Array};
 use arrow::compute::{cast, take};
 use arrow::datatypes::DataType;
-use engine::sinks::Records;
+use engine::sinks::OutputRecords;
 use types::{Error, Result};
 
 use super::NO_VERDICT;
 
 /// The records that a sink makes of some events. An event for which WHERE does not hold has none.
-pub(super) struct Scored {
-    records: Records,
+pub(super) struct ScoredRecords {
+    records: OutputRecords,
     /// The row of each event.
     rows: Vec<Option<u32>>,
     /// Of each event, why the SELECT failed on it.
     errors: Vec<Option<String>>,
 }
 
-impl Scored {
-    pub(super) fn new(records: Records, events: usize) -> Scored {
+impl ScoredRecords {
+    pub(super) fn new(records: OutputRecords, events: usize) -> ScoredRecords {
         let (mut rows, mut errors) = (vec![None; events], vec![None; events]);
         for (row, event) in records.events.iter().enumerate() {
             rows[*event as usize] = Some(row as u32);
@@ -26,7 +26,7 @@ impl Scored {
         for failed in &records.failed {
             errors[failed.event as usize] = Some(failed.reason.clone());
         }
-        Scored { records, rows, errors }
+        ScoredRecords { records, rows, errors }
     }
 
     /// Whether the event has a record, or fails.

@@ -18,14 +18,14 @@ const SHOWN_CHARACTERS: usize = 200;
 
 /// What a comparison has found so far.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ComparedRows {
     pub(super) rows: i64,
     pub(super) differences: i64,
     pub(super) first: Vec<StateDifference>,
 }
 
-impl Found {
-    pub(super) fn add(&mut self, other: Found) {
+impl ComparedRows {
+    pub(super) fn add(&mut self, other: ComparedRows) {
         self.rows += other.rows;
         self.differences += other.differences;
         self.first.extend(other.first);
@@ -47,7 +47,7 @@ pub(super) fn compare_at_hand(
     plan: &ViewPlan,
     (kept, recomputed): (&StateRows, &StateRows),
     is_compared: impl Fn(StateIndex) -> bool,
-    found: &mut Found,
+    found: &mut ComparedRows,
 ) -> Result<(usize, usize)> {
     let same = same_places(kept, recomputed)?;
     if same > 0 {

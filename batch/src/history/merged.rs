@@ -29,7 +29,7 @@ struct OneStream {
 
 /// Events that follow one another.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct MergedChunk {
     pub(crate) parts: Vec<StreamEvents>,
     /// The times of all events, sorted: the event with the place 0, 1, ..
     pub(crate) times: Vec<Micros>,
@@ -56,7 +56,7 @@ impl MergedEvents {
     /// The next events: at most [`CHUNK`] of each stream, and none that is later than an event of another stream that
     /// comes after them. Of events with the same time, those of the first stream come first. No events are left if the
     /// chunk has none.
-    pub(crate) async fn next(&mut self) -> Result<Chunk> {
+    pub(crate) async fn next(&mut self) -> Result<MergedChunk> {
         let mut last: Option<(Micros, usize)> = None;
         for (index, stream) in self.streams.iter_mut().enumerate() {
             stream.fill().await?;
@@ -80,7 +80,7 @@ impl MergedEvents {
             stream.fill().await?;
             next = [next, stream.times(self.by)?.first().copied()].into_iter().flatten().min();
         }
-        Ok(Chunk { parts, times: in_order.into_iter().map(|(time, ..)| time).collect(), next })
+        Ok(MergedChunk { parts, times: in_order.into_iter().map(|(time, ..)| time).collect(), next })
     }
 }
 

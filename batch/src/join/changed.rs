@@ -36,7 +36,7 @@ pub(super) struct JoinTimes {
 }
 
 /// What changed since the join of the snapshot before, whose other rows still hold.
-pub(crate) struct Changes {
+pub(crate) struct JoinChanges {
     /// Changed keys, by part.
     pub(super) near: Vec<HashSet<Vec<u8>>>,
     pub(super) far: HashSet<Vec<u8>>,
@@ -45,7 +45,7 @@ pub(crate) struct Changes {
     pub(super) lost: BTreeSet<u32>,
 }
 
-impl Changes {
+impl JoinChanges {
     pub(super) fn count(&self) -> usize {
         self.near.iter().map(HashSet::len).sum::<usize>() + self.far.len()
     }

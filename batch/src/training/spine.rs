@@ -60,7 +60,7 @@ pub(super) struct SpineTimes {
 
 /// What is known of a spine once it is read.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct SpineFacts {
     pub(super) rows: u64,
     /// `None` without rows.
     pub(super) times: Option<SpineTimes>,
@@ -71,10 +71,10 @@ pub(super) struct Facts {
 }
 
 /// Where facts are while the rows are read.
-pub(super) type SharedFacts = Arc<Mutex<Option<Facts>>>;
+pub(super) type SharedFacts = Arc<Mutex<Option<SpineFacts>>>;
 
 /// Takes the facts of rows that have been read.
-pub(super) fn read(facts: SharedFacts) -> Result<Facts> {
+pub(super) fn read(facts: SharedFacts) -> Result<SpineFacts> {
     let read = facts.lock().unwrap_or_else(PoisonError::into_inner).take();
     read.ok_or_else(|| Error::internal("the facts of a spine are taken twice"))
 }
@@ -85,7 +85,7 @@ pub(super) fn by_time(
     training: &Training,
     memory: &Arc<dyn MemoryPool>,
     context: Arc<TaskContext>,
-) -> Result<(Cursor, SharedFacts)> {
+) -> Result<(SpineCursor, SharedFacts)> {
     let mut fields: Vec<Arc<Field>> = spine.own.fields().iter().cloned().collect();
     let keys = training.views().flat_map(|view| view.plan.answer_keys());
     fields.extend(keys.map(|key| Arc::new(Field::new(format!("__{}", key.name()), key.data_type().clone(), false))));
@@ -94,7 +94,7 @@ pub(super) fn by_time(
     fields.push(Arc::new(Field::new(NUMBER, DataType::UInt64, false)));
     let schema: SchemaRef = Arc::new(Schema::new(fields));
     let codecs: Vec<Arc<KeyCodec>> = training.views().map(|view| view.codec.clone()).collect();
-    let facts = Facts {
+    let facts = SpineFacts {
         rows: 0,
         times: None,
         keys: training.views().map(|view| view.plan.links().is_none().then(WantedKeys::new)).collect(),
@@ -116,7 +116,7 @@ pub(super) fn by_time(
         }
         Ok(())
     });
-    Ok((Cursor { rows: sorted(stream.build(), [time, time + 1], context)?, layout: of_rows, batch: None, from: 0 }, facts))
+    Ok((SpineCursor { rows: sorted(stream.build(), [time, time + 1], context)?, layout: of_rows, batch: None, from: 0 }, facts))
 }
 
 /// The type of a row's time.
@@ -125,7 +125,7 @@ fn time_field() -> Field {
 }
 
 /// Adds the numbers, and notes the facts.
-fn with_numbers(schema: &SchemaRef, rows: &RecordBatch, facts: &Mutex<Option<Facts>>, layout: &Layout) -> Result<RecordBatch> {
+fn with_numbers(schema: &SchemaRef, rows: &RecordBatch, facts: &Mutex<Option<SpineFacts>>, layout: &Layout) -> Result<RecordBatch> {
     let mut facts = facts.lock().unwrap_or_else(PoisonError::into_inner);
     let facts = facts.as_mut().ok_or_else(|| Error::internal("a spine is read after its facts are taken"))?;
     let first = facts.rows;
@@ -135,7 +135,7 @@ fn with_numbers(schema: &SchemaRef, rows: &RecordBatch, facts: &Mutex<Option<Fac
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
 }
 
-impl Facts {
+impl SpineFacts {
     fn note(&mut self, rows: &RecordBatch, layout: &Layout) -> Result<()> {
         self.rows += rows.num_rows() as u64;
         for time in times(rows.column(layout.time()))? {
@@ -195,14 +195,14 @@ pub(super) struct SpineBatch {
 }
 
 /// Rows that are sorted by time, and how far they are answered.
-pub(super) struct Cursor {
+pub(super) struct SpineCursor {
     rows: SendableRecordBatchStream,
     layout: Layout,
     batch: Option<RecordBatch>,
     from: usize,
 }
 
-impl Cursor {
+impl SpineCursor {
     /// Makes sure that there is a row, unless none is left.
     pub(super) async fn fill(&mut self) -> Result<()> {
         while self.batch.as_ref().is_none_or(|batch| self.from == batch.num_rows()) {

@@ -14,7 +14,7 @@ use types::{Error, Result};
 use super::changes::Changes;
 use super::inline::{normalised, relations};
 use super::records::{records_of, values_of, with_records, with_values};
-use crate::check::loops::{Writer, loops};
+use crate::check::loops::{TopicWriter, loops};
 use crate::check::retention::refuse_short_retentions;
 
 /// Checks the changes as a whole. Returns the definition records that they result in.
@@ -116,9 +116,9 @@ fn with_places(mut registry: Registry, changes: &Changes) -> Registry {
 /// Refuses sinks and alerts whose records would lead back to what they are made from, also through those that are in
 /// the catalog alone.
 fn refuse_loops(registry: &Registry) -> Result<()> {
-    let sinks = registry.sinks.iter().filter_map(|sink| Some(Writer::of_sink(&sink.definition, sink.plan.as_ref().ok()?)));
-    let alerts = registry.alerts.iter().filter_map(|alert| Some(Writer::of_alert(&alert.definition, alert.plan.as_ref().ok()?)));
-    let writers: Vec<Writer> = sinks.chain(alerts).collect();
+    let sinks = registry.sinks.iter().filter_map(|sink| Some(TopicWriter::of_sink(&sink.definition, sink.plan.as_ref().ok()?)));
+    let alerts = registry.alerts.iter().filter_map(|alert| Some(TopicWriter::of_alert(&alert.definition, alert.plan.as_ref().ok()?)));
+    let writers: Vec<TopicWriter> = sinks.chain(alerts).collect();
     match loops(&writers).next() {
         Some((_, message)) => Err(Error::input(message).with("expected", "another topic, or one of those between them dropped")),
         None => Ok(()),

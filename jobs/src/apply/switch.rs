@@ -17,7 +17,7 @@ use super::changes::{Change, Changes, What};
 use super::checked::checked_records;
 use super::commit::commit_of;
 use super::rebuilt::rebuild_readers;
-use super::{ApplyOptions, Target, Wanted, plan_changes};
+use super::{ApplyOptions, ApplyTarget, Wanted, plan_changes};
 use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_that_read};
 use crate::pin::Pin;
 
@@ -30,7 +30,7 @@ const STRICT_ATTEMPTS: usize = 3;
 
 /// An apply in progress.
 pub(super) struct Switch<'a> {
-    pub(super) target: &'a Target<'a>,
+    pub(super) target: &'a ApplyTarget<'a>,
     pub(super) wanted: Wanted<'a>,
     pub(super) options: ApplyOptions,
     pub(super) now: Micros,
@@ -57,7 +57,7 @@ impl Switch<'_> {
             let now = if pin.is_some() { self.now.saturating_add(began.elapsed().as_micros() as Micros) } else { self.now };
             let state = self.target.catalog.state().await?;
             let prepared = prepared(self.target, &state, self.wanted, self.options, &mut self.staged).await?;
-            let Prepared { mut changes, targets, at_once } = prepared;
+            let PreparedSwitch { mut changes, targets, at_once } = prepared;
             let records = checked_records(&state, &changes, self.options.prune, now, self.target.functions).await?;
             self.create_topics().await?;
             if changes.is_empty(self.options.prune) && targets.is_empty() {
@@ -167,7 +167,7 @@ async fn commit_beside_others(catalog: &Catalog, mut commit: Commit, planned_on:
 }
 
 /// What is wanted on one catalog state.
-pub(super) struct Prepared {
+pub(super) struct PreparedSwitch {
     pub(super) changes: Changes,
     /// The archives that are decoded for it: one for each of [`Changes::backfills`].
     targets: Vec<BackfillTarget>,
@@ -178,12 +178,12 @@ pub(super) struct Prepared {
 
 /// Finds out what is wanted on a catalog state. What is refused is in the changes.
 pub(super) async fn prepared(
-    target: &Target<'_>,
+    target: &ApplyTarget<'_>,
     state: &CatalogState,
     wanted: Wanted<'_>,
     options: ApplyOptions,
     staged: &mut BTreeMap<Arc<str>, Staged>,
-) -> Result<Prepared> {
+) -> Result<PreparedSwitch> {
     let (mut changes, targets) = match wanted {
         Wanted::Definitions { definitions, staging } => {
             let mut changes = plan_changes(state, definitions, staging);
@@ -196,7 +196,7 @@ pub(super) async fn prepared(
         }
     };
     if targets.is_empty() || changes.refusals().is_err() {
-        return Ok(Prepared { changes, targets: Vec::new(), at_once: Vec::new() });
+        return Ok(PreparedSwitch { changes, targets: Vec::new(), at_once: Vec::new() });
     }
     for of in &targets {
         let staged = staged.entry(of.definition.name.clone()).or_default();
@@ -205,7 +205,7 @@ pub(super) async fn prepared(
     let columns = changes.backfills.iter().map(|survey| (survey.stream.clone(), survey.column_names())).collect();
     let readers = views_that_read(state, target.functions, &columns).await?;
     let at_once = rebuild_readers(state, &mut changes, &readers, options.prune);
-    Ok(Prepared { changes, targets, at_once })
+    Ok(PreparedSwitch { changes, targets, at_once })
 }
 
 /// Returns the streams of which a new version reads columns otherwise than the one before.

@@ -330,11 +330,11 @@ async fn services(folder: &tempfile::TempDir) -> (Catalog, ObjectStorage, Arc<dy
     (catalog, ObjectStorage::open("memory:///").unwrap(), log)
 }
 
-fn target_of<'a>(catalog: &'a Catalog, storage: &'a ObjectStorage, log: &'a dyn Log, functions: &'a Functions) -> Target<'a> {
-    Target { catalog, storage, log, partitions: 2, functions, progress: &|_| {} }
+fn target_of<'a>(catalog: &'a Catalog, storage: &'a ObjectStorage, log: &'a dyn Log, functions: &'a Functions) -> ApplyTarget<'a> {
+    ApplyTarget { catalog, storage, log, partitions: 2, functions, progress: &|_| {} }
 }
 
-async fn apply_files(target: &Target<'_>, files: &Definitions, prune: bool, now: Micros) -> Result<Changes> {
+async fn apply_files(target: &ApplyTarget<'_>, files: &Definitions, prune: bool, now: Micros) -> Result<Changes> {
     let wanted = Wanted::Definitions { definitions: files, staging: &BTreeSet::new() };
     apply(target, wanted, ApplyOptions { prune, ..ApplyOptions::default() }, now).await
 }

@@ -22,7 +22,7 @@ use crate::outputs::live_sink;
 use crate::row_file::RowFileFormat;
 
 /// A request without a mistake.
-pub(super) struct Prepared {
+pub(super) struct PreparedBacktest {
     pub(super) definitions: ScoringDefinitions,
     /// Where there is an edited definition.
     pub(super) comparison: Option<VerdictComparison>,
@@ -54,7 +54,7 @@ impl ScoringDefinitions {
 }
 
 /// Errors: all mistakes of the request.
-pub(super) async fn prepared(installation: &Installation, state: &CatalogState, request: &BacktestRequest) -> Result<Prepared> {
+pub(super) async fn prepared(installation: &Installation, state: &CatalogState, request: &BacktestRequest) -> Result<PreparedBacktest> {
     let mut mistakes = Mistakes::default();
     let format = request.check(&mut mistakes);
     let definitions = checked_definitions(installation, state, request, &mut mistakes).await?;
@@ -64,7 +64,7 @@ pub(super) async fn prepared(installation: &Installation, state: &CatalogState, 
     };
     mistakes.into_result()?;
     match (definitions, output, format) {
-        (Some((definitions, comparison)), Some(output), Some(format)) => Ok(Prepared { definitions, comparison, output, format }),
+        (Some((definitions, comparison)), Some(output), Some(format)) => Ok(PreparedBacktest { definitions, comparison, output, format }),
         _ => Err(Error::internal("a mistake of a backtest was not noted")),
     }
 }

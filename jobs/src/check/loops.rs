@@ -9,7 +9,7 @@ use engine::alerts::AlertPlan;
 use engine::sinks::SinkPlan;
 
 /// A sink or an alert: the topic that it writes to, and the streams that its records are made from, by their topics.
-pub(crate) struct Writer {
+pub(crate) struct TopicWriter {
     kind: &'static str,
     name: Arc<str>,
     topic: Arc<str>,
@@ -17,20 +17,20 @@ pub(crate) struct Writer {
     origin: Origin,
 }
 
-impl Writer {
-    pub(crate) fn of_sink(sink: &SinkDefinition, plan: &SinkPlan) -> Writer {
+impl TopicWriter {
+    pub(crate) fn of_sink(sink: &SinkDefinition, plan: &SinkPlan) -> TopicWriter {
         // An event of a joined view's streams makes no record.
         let reads = BTreeMap::from([(plan.stream.topic.clone(), plan.stream.name.clone())]);
-        Writer { kind: "sink", name: sink.name.clone(), topic: sink.topic.clone(), reads, origin: sink.origin.clone() }
+        TopicWriter { kind: "sink", name: sink.name.clone(), topic: sink.topic.clone(), reads, origin: sink.origin.clone() }
     }
 
-    pub(crate) fn of_alert(alert: &AlertDefinition, plan: &AlertPlan) -> Writer {
+    pub(crate) fn of_alert(alert: &AlertDefinition, plan: &AlertPlan) -> TopicWriter {
         let reads = plan.view.streams.iter().map(|stream| (stream.topic.clone(), stream.name.clone())).collect();
-        Writer { kind: "alert", name: alert.name.clone(), topic: alert.topic.clone(), reads, origin: alert.origin.clone() }
+        TopicWriter { kind: "alert", name: alert.name.clone(), topic: alert.topic.clone(), reads, origin: alert.origin.clone() }
     }
 
     /// The stream that its records lead back to, through any of `others`.
-    fn leads_back_to(&self, others: &[Writer]) -> Option<&Arc<str>> {
+    fn leads_back_to(&self, others: &[TopicWriter]) -> Option<&Arc<str>> {
         let mut reached = BTreeSet::from([&self.topic]);
         loop {
             let before = reached.len();
@@ -45,19 +45,19 @@ impl Writer {
 }
 
 /// One mistake for each that leads back.
-pub(super) fn mistakes(writers: &[Writer]) -> Vec<Diagnostic> {
+pub(super) fn mistakes(writers: &[TopicWriter]) -> Vec<Diagnostic> {
     let help = "choose a topic that does not lead back to these records";
-    let mistake = |(writer, message): (&Writer, String)| {
+    let mistake = |(writer, message): (&TopicWriter, String)| {
         Diagnostic::error(writer.origin.line, 1, message).help(help).in_file(writer.origin.file.as_deref())
     };
     loops(writers).map(mistake).collect()
 }
 
 /// What leads back, each with a sentence that says where to.
-pub(crate) fn loops(writers: &[Writer]) -> impl Iterator<Item = (&Writer, String)> {
+pub(crate) fn loops(writers: &[TopicWriter]) -> impl Iterator<Item = (&TopicWriter, String)> {
     writers.iter().filter_map(|writer| {
         let stream = writer.leads_back_to(writers)?;
-        let Writer { kind, name, .. } = writer;
+        let TopicWriter { kind, name, .. } = writer;
         Some((writer, format!("{kind} \"{name}\": its records would lead back to the stream \"{stream}\", from which they are made")))
     })
 }

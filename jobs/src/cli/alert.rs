@@ -10,7 +10,7 @@ use engine::events::format_timestamp;
 use serde_json::json;
 use types::Result;
 
-use super::records::{self, Reading};
+use super::records::{self, RecordsArgs};
 use super::{Context, Done};
 use crate::output::table;
 use crate::outputs::{OutputReader, live_alert};
@@ -48,7 +48,7 @@ struct ReadArgs {
     /// An alert in the catalog
     alert: String,
     #[command(flatten)]
-    reading: Reading,
+    reading: RecordsArgs,
 }
 
 pub(super) async fn alert(context: &Context, args: AlertArgs) -> Result<Done> {

@@ -13,7 +13,9 @@ use types::tiles::Micros;
 use types::vector::Offset;
 
 use super::{AuditedChange, Context, Done, progress};
-use crate::dead_letters::{self, DamagedFile, ExportSummary, ListedLetter, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
+use crate::dead_letters::{
+    self, DamagedFile, DeadLetterListing, ExportSummary, ListedLetter, ReplayOptions, ReplaySummary, Selection, ViewErrors,
+};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, one_line, table};
 
@@ -43,7 +45,7 @@ enum DeadLettersCommand {
         basestream dead-letters replay payments --file dead.jsonl      # corrected lines of an export\n\n\
         Each new record has the header basestream-replayed-from: topic/partition/offset. A repeat sends nothing twice.\n\
         Records that are still not events of the stream are refused and reported.")]
-    Replay(ReplayArgs),
+    Replay(DeadLetterReplayArgs),
 }
 
 impl DeadLettersArgs {
@@ -86,7 +88,7 @@ struct ExportArgs {
 }
 
 #[derive(Debug, Args)]
-struct ReplayArgs {
+struct DeadLetterReplayArgs {
     /// The stream whose dead letters are sent again
     stream: String,
     #[command(flatten)]
@@ -182,7 +184,7 @@ async fn export_view(context: &Context, installation: &Installation, view: &str,
     Ok(Done::Success)
 }
 
-async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> {
+async fn replay(context: &Context, args: DeadLetterReplayArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let options =
         ReplayOptions { selection: args.selection.into(), file: args.file, produce_invalid: args.produce_invalid, dry_run: args.dry_run };
@@ -214,7 +216,7 @@ async fn bar(context: &Context, installation: &Installation, stream: Option<&str
     Ok(progress::things(stream.unwrap_or("dead letters"), rows, !context.output.json))
 }
 
-fn list_text(listing: &Listing) -> String {
+fn list_text(listing: &DeadLetterListing) -> String {
     let mut text = match listing.count {
         0 if listing.damaged.is_empty() => "no dead letters".to_owned(),
         _ => letters_text(&listing.dead_letters),

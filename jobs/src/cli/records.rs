@@ -12,7 +12,7 @@ use crate::output::print_note;
 use crate::outputs::OutputReader;
 
 #[derive(Debug, Args)]
-pub(super) struct Reading {
+pub(super) struct RecordsArgs {
     /// Go on with what is put out from now on, until Ctrl-C
     #[arg(long)]
     follow: bool,
@@ -22,7 +22,7 @@ pub(super) struct Reading {
 }
 
 /// Prints records, one JSON object a line. With `--json` each has its place and these headers as well.
-pub(super) async fn print(context: &Context, mut reader: OutputReader<'_>, how: &Reading, headers: &[(&str, &str)]) -> Result<Done> {
+pub(super) async fn print(context: &Context, mut reader: OutputReader<'_>, how: &RecordsArgs, headers: &[(&str, &str)]) -> Result<Done> {
     if let Some(deleted) = reader.deleted().await? {
         print_note(&deleted);
     }

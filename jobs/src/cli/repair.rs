@@ -7,7 +7,7 @@ use types::{ErrorKind, Result};
 
 use super::{AuditedChange, Context, Done, progress};
 use crate::output::{count_of, size, table};
-use crate::repair::{Action, CheckProgress, RepairOptions, RepairReport, StepOutcome, repair};
+use crate::repair::{CheckProgress, RepairAction, RepairOptions, RepairReport, StepOutcome, repair};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
@@ -75,13 +75,13 @@ fn said(outcome: &StepOutcome, dry_run: bool) -> String {
     }
 }
 
-fn would(action: &Action) -> String {
+fn would(action: &RepairAction) -> String {
     match action {
-        Action::RebuildStates => "would be rebuilt from the archive".into(),
-        Action::RequestRun { view, .. } => format!("would be replaced by a run of {view}"),
-        Action::ReadAgain { .. } => "would be read again from the log".into(),
-        Action::GiveUp { why, .. } => format!("would be recorded as lost: {why}"),
-        Action::Leave => "not repaired: the collector deletes it".into(),
-        Action::Refuse { why, help } => format!("cannot be repaired: {why} ({help})"),
+        RepairAction::RebuildStates => "would be rebuilt from the archive".into(),
+        RepairAction::RequestRun { view, .. } => format!("would be replaced by a run of {view}"),
+        RepairAction::ReadAgain { .. } => "would be read again from the log".into(),
+        RepairAction::GiveUp { why, .. } => format!("would be recorded as lost: {why}"),
+        RepairAction::Leave => "not repaired: the collector deletes it".into(),
+        RepairAction::Refuse { why, help } => format!("cannot be repaired: {why} ({help})"),
     }
 }

@@ -7,7 +7,7 @@ use engine::events::format_timestamp;
 use serde_json::json;
 use types::Result;
 
-use super::records::{self, Reading};
+use super::records::{self, RecordsArgs};
 use super::{Context, Done};
 use crate::output::table;
 use crate::outputs::{OutputReader, SwitchReport, live_sink};
@@ -49,7 +49,7 @@ struct ReadArgs {
     /// A sink in the catalog
     sink: String,
     #[command(flatten)]
-    reading: Reading,
+    reading: RecordsArgs,
 }
 
 pub(super) async fn sink(context: &Context, args: SinkArgs) -> Result<Done> {

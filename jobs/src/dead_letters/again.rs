@@ -24,18 +24,18 @@ const RENEW_AFTER_US: Micros = 10_000_000;
 const READ_RECORDS: usize = 8_192;
 
 /// The right to replay a stream's dead letters.
-pub(super) struct Turn {
+pub(super) struct ReplayTurn {
     catalog: Catalog,
     lease: LeaseRecord,
     renewed_at: Micros,
 }
 
-impl Turn {
+impl ReplayTurn {
     /// Takes the lease and, if an earlier replay died, first remembers what it appended; returns how many records that
     /// was.
     ///
     /// Errors: `Conflict` if another process replays the stream.
-    pub(super) async fn take(catalog: &Catalog, log: &dyn Log, stream: &StreamDefinition, owner: &str) -> Result<(Turn, usize)> {
+    pub(super) async fn take(catalog: &Catalog, log: &dyn Log, stream: &StreamDefinition, owner: &str) -> Result<(ReplayTurn, usize)> {
         let name = format!("{DEAD_LETTER_REPLAYS}{}", stream.name);
         let ends = ends(log, stream).await?;
         let left = catalog.state().await?.leases.iter().find(|lease| lease.name == name).cloned();
@@ -49,7 +49,7 @@ impl Turn {
                 .with("process", holder)
                 .with("help", "try again when it is done; the lease of one that died ends within 30 s"));
         };
-        let mut turn = Turn { catalog: catalog.clone(), lease, renewed_at: now() };
+        let mut turn = ReplayTurn { catalog: catalog.clone(), lease, renewed_at: now() };
         let Some(from) = unfinished else { return Ok((turn, 0)) };
         let found = appended_since(log, stream, &from, &mut turn).await?;
         let count = found.len();
@@ -105,7 +105,12 @@ async fn ends(log: &dyn Log, stream: &StreamDefinition) -> Result<Vector> {
 }
 
 /// Returns the dead letters that the log's records from `from` on were made from.
-async fn appended_since(log: &dyn Log, stream: &StreamDefinition, from: &Vector, turn: &mut Turn) -> Result<Vec<ReplayedDeadLetters>> {
+async fn appended_since(
+    log: &dyn Log,
+    stream: &StreamDefinition,
+    from: &Vector,
+    turn: &mut ReplayTurn,
+) -> Result<Vec<ReplayedDeadLetters>> {
     let mut found = Vec::new();
     for bounds in log.bounds(&stream.topic).await? {
         let partition = PartitionId::new(stream.name.clone(), bounds.partition);

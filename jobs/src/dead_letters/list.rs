@@ -21,7 +21,7 @@ const VALUE_SHOWN: usize = 120;
 
 /// The result of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Listing {
+pub struct DeadLetterListing {
     /// Newest first.
     pub dead_letters: Vec<ListedLetter>,
     /// How many match, shown or not.
@@ -66,7 +66,7 @@ pub async fn list(
     selection: &Selection,
     limit: usize,
     progress: impl FnMut(u64),
-) -> Result<Listing> {
+) -> Result<DeadLetterListing> {
     pinned(&installation.catalog, PINNED_BY, list_pinned(installation, stream, selection, limit, progress)).await
 }
 
@@ -76,7 +76,7 @@ async fn list_pinned(
     selection: &Selection,
     limit: usize,
     mut progress: impl FnMut(u64),
-) -> Result<Listing> {
+) -> Result<DeadLetterListing> {
     let state = installation.catalog.state().await?;
     let files = files_of(&state, stream)?;
     let mut replayed: BTreeMap<Arc<str>, Replayed> = BTreeMap::new();
@@ -98,7 +98,7 @@ async fn list_pinned(
             counted.keep_newest(limit);
         }
     }
-    Ok(Listing { damaged, ..counted.finish() })
+    Ok(DeadLetterListing { damaged, ..counted.finish() })
 }
 
 #[derive(Default)]
@@ -129,11 +129,11 @@ impl Counted {
         self.newest.truncate(limit);
     }
 
-    fn finish(self) -> Listing {
+    fn finish(self) -> DeadLetterListing {
         let count = |((stream, reason), CountedReason { count, replayed })| ReasonCount { stream, reason, count, replayed };
         let mut reasons: Vec<ReasonCount> = self.reasons.into_iter().map(count).collect();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
-        Listing {
+        DeadLetterListing {
             dead_letters: self.newest.into_iter().map(|(_, listed)| listed).collect(),
             count: self.count,
             reasons,

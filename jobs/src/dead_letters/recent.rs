@@ -14,7 +14,7 @@ use super::reason;
 
 /// The recent dead letters of one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Recent {
+pub struct RecentDeadLetters {
     /// How many were appended to the log again.
     pub replayed: i64,
     /// The full reason of one of the others, chosen from the most frequent reason.
@@ -28,7 +28,7 @@ pub async fn recent(
     stream: &str,
     replays: &[ReplayedDeadLetters],
     since: Micros,
-) -> Result<Recent> {
+) -> Result<RecentDeadLetters> {
     let checkpoints: BTreeSet<_> = state.checkpoints.iter().filter(|c| c.committed_at >= since).map(|c| Some(c.id)).collect();
     let files = files_of(state, Some(stream))?;
     let files: Vec<&FileRecord> = match replays {
@@ -36,7 +36,7 @@ pub async fn recent(
         _ => files.into_iter().filter(|file| checkpoints.contains(&file.checkpoint)).collect(),
     };
     let again = Replayed::new(replays);
-    let mut found = Recent::default();
+    let mut found = RecentDeadLetters::default();
     let mut reasons: BTreeMap<String, (i64, String)> = BTreeMap::new();
     for file in files {
         let mut letters = Letters::new(file);

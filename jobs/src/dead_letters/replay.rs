@@ -24,7 +24,7 @@ use types::Result;
 use types::tiles::{Micros, micros};
 use types::vector::Offset;
 
-use super::again::Turn;
+use super::again::ReplayTurn;
 use super::line::Corrected;
 use super::ranges::{Replayed, Runs};
 use super::read::{Letters, files_of};
@@ -65,7 +65,7 @@ pub struct ReplaySummary {
     pub refused: u64,
     /// The reasons for refusing, the most frequent first.
     pub refused_reasons: Vec<(String, u64)>,
-    pub first_refused: Vec<Refused>,
+    pub first_refused: Vec<RefusedLetter>,
     /// Appended by an earlier run that died before it could remember them.
     pub recovered: usize,
     pub damaged: Vec<DamagedFile>,
@@ -73,7 +73,7 @@ pub struct ReplaySummary {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Refused {
+pub struct RefusedLetter {
     /// Its line in the corrected file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
@@ -99,7 +99,7 @@ pub async fn replay(
     let (turn, recovered) = match options.dry_run {
         true => (None, 0),
         false => {
-            let (turn, recovered) = Turn::take(&installation.catalog, &*installation.log, &definition, &installation.worker).await?;
+            let (turn, recovered) = ReplayTurn::take(&installation.catalog, &*installation.log, &definition, &installation.worker).await?;
             (Some(turn), recovered)
         }
     };
@@ -124,7 +124,7 @@ struct Run<'a> {
     options: &'a ReplayOptions,
     rules: Rules,
     done: Replayed,
-    turn: Option<Turn>,
+    turn: Option<ReplayTurn>,
     /// Something was appended, or may have been, and is not remembered yet.
     unsure: bool,
     runs: Runs,
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         installation: &'a Installation,
         stream: Arc<StreamDefinition>,
         options: &'a ReplayOptions,
-        turn: Option<Turn>,
+        turn: Option<ReplayTurn>,
     ) -> Result<Self> {
         let rules = Rules {
             decoder: Decoder::new(stream.clone())?,
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
         self.summary.refused += 1;
         *self.reasons.entry(reason::class(&why)).or_default() += 1;
         if self.summary.first_refused.len() < MOST_REFUSED_LISTED {
-            self.summary.first_refused.push(Refused { line, partition, offset, reason: why });
+            self.summary.first_refused.push(RefusedLetter { line, partition, offset, reason: why });
         }
     }
 

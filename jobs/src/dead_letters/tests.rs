@@ -72,7 +72,7 @@ impl Bench {
         counts
     }
 
-    async fn list(&self, selection: Selection) -> Listing {
+    async fn list(&self, selection: Selection) -> DeadLetterListing {
         list(&self.installation, Some("pay"), &selection, 10, |_| {}).await.unwrap()
     }
 
@@ -292,7 +292,7 @@ async fn two_replays_of_one_stream_do_not_run_at_once() {
     bench.append(&[NO_AMOUNT]).await;
     bench.work().await;
     let stream = bench.installation.stream("pay").await.unwrap();
-    let (turn, _) = again::Turn::take(&bench.installation.catalog, &*bench.installation.log, &stream, "another").await.unwrap();
+    let (turn, _) = again::ReplayTurn::take(&bench.installation.catalog, &*bench.installation.log, &stream, "another").await.unwrap();
     let error = bench.replay(ReplayOptions::default()).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("another"), "{error}");
     turn.finish().await.unwrap();

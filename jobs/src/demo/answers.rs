@@ -6,9 +6,9 @@ use catalog::{CatalogState, RunStatus};
 use types::Result;
 use types::files::FileKind;
 
-use super::ask::{Client, Row, text};
+use super::ask::{Client, JsonRow, text};
 use super::checks::{LINKS, sums};
-use super::dead::Reason;
+use super::dead::DeadLetterReason;
 use super::show::{boxes, table, thousands, thousands_of};
 use super::traffic::TrafficStream;
 use crate::ledger::PartitionLine;
@@ -58,7 +58,7 @@ pub async fn links(client: &Client) -> Result<String> {
 pub async fn paths(client: &Client, device: &str) -> Result<String> {
     let columns = ["via_user_id", "far_device_id", "near_at", "far_at"];
     let paths = client.paths("device_links", "device_id", device, 5).await?;
-    let cells = |row: &Row| columns.iter().map(|column| text(row.get(*column))).collect();
+    let cells = |row: &JsonRow| columns.iter().map(|column| text(row.get(*column))).collect();
     Ok(table(&["user", "logs in from", "account opened", "logged in"], paths.iter().map(cells).collect()))
 }
 
@@ -98,8 +98,8 @@ pub fn ledger(lines: &[PartitionLine]) -> String {
 }
 
 /// Formats a line per reason.
-pub fn dead_letters(reasons: &[Reason]) -> String {
-    let row = |reason: &Reason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 66)];
+pub fn dead_letters(reasons: &[DeadLetterReason]) -> String {
+    let row = |reason: &DeadLetterReason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 66)];
     table(&["count", "stream", "reason (an example)"], reasons.iter().take(8).map(row).collect())
 }
 

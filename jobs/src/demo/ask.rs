@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use types::{Error, Result};
 
 /// A row of an answer.
-pub type Row = Map<String, Value>;
+pub type JsonRow = Map<String, Value>;
 
 /// A client of one node.
 #[derive(Debug, Clone)]
@@ -19,14 +19,14 @@ impl Client {
     }
 
     /// `POST /v1/sql`
-    pub async fn sql(&self, query: &str) -> Result<Vec<Row>> {
+    pub async fn sql(&self, query: &str) -> Result<Vec<JsonRow>> {
         let request = self.http.post(format!("{}/v1/sql", self.url)).json(&json!({ "query": query }));
         let rows = self.answer(request, "rows").await.map_err(|error| error.with("query", query))?;
         list(rows).map_err(|error| error.with("query", query))
     }
 
     /// Returns the first paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
-    pub async fn paths(&self, view: &str, key: &str, value: &str, most: usize) -> Result<Vec<Row>> {
+    pub async fn paths(&self, view: &str, key: &str, value: &str, most: usize) -> Result<Vec<JsonRow>> {
         let asked = [(key, value), ("_paths", &most.to_string())];
         let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&asked);
         let paths = self.answer(request, "paths").await.map_err(|error| error.with("view", view))?;
@@ -40,11 +40,11 @@ impl Client {
     }
 
     /// `GET /v1/views/{view}/row`
-    pub async fn row(&self, view: &str, key: &str, value: &str) -> Result<Row> {
+    pub async fn row(&self, view: &str, key: &str, value: &str) -> Result<JsonRow> {
         let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&[(key, value)]);
         match self.answer(request, "row").await.map_err(|error| error.with("view", view))? {
             Value::Object(row) => Ok(row),
-            _ => Ok(Row::new()),
+            _ => Ok(JsonRow::new()),
         }
     }
 
@@ -60,7 +60,7 @@ impl Client {
     }
 }
 
-fn list(rows: Value) -> Result<Vec<Row>> {
+fn list(rows: Value) -> Result<Vec<JsonRow>> {
     let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are not a list")) };
     Ok(rows
         .into_iter()

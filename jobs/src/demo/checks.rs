@@ -11,7 +11,7 @@ use event_log::Log;
 use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
 
-use super::ask::{Client, Row, cents, text, whole};
+use super::ask::{Client, JsonRow, cents, text, whole};
 use super::show::{thousands, thousands_of};
 use super::traffic::{Ring, Shared, Traffic, TrafficStream, Truth};
 use crate::installation::{Installation, now};
@@ -152,8 +152,8 @@ pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
     let known: BTreeMap<&str, (i64, i64)> =
         traffic.rings().iter().filter_map(Ring::device).map(|device| (device, traffic.truth().links(device))).collect();
     let rows = client.sql(&format!("{LINKS} LIMIT {}", known.len())).await?;
-    let number = |row: &Row, column: &str| row.get(column).map_or(0, whole);
-    let answer = |row: &Row| (text(row.get("device_id")), (number(row, "users_30d"), number(row, "linked_devices_30d")));
+    let number = |row: &JsonRow, column: &str| row.get(column).map_or(0, whole);
+    let answer = |row: &JsonRow| (text(row.get("device_id")), (number(row, "users_30d"), number(row, "linked_devices_30d")));
     let served: BTreeMap<String, (i64, i64)> = rows.iter().map(answer).collect();
     let links: i64 = known.values().map(|(_, linked)| linked).sum();
     let what =

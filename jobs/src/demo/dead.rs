@@ -13,7 +13,7 @@ use crate::dead_letters::reason_class;
 
 /// One reason, with an example of a record that was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct DeadLetterReason {
     pub stream: String,
     pub reason: String,
     pub count: i64,
@@ -22,8 +22,8 @@ pub struct Reason {
 
 /// Reads every dead letter; returns the most frequent reasons first. Reasons that differ only in the value found count
 /// as one.
-pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Vec<Reason>> {
-    let mut found: BTreeMap<(String, String), Reason> = BTreeMap::new();
+pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Vec<DeadLetterReason>> {
+    let mut found: BTreeMap<(String, String), DeadLetterReason> = BTreeMap::new();
     for file in state.readable(FileKind::DeadLetters) {
         let mut batches = read_dead_letters(storage, file).await?;
         while let Some(batch) = batches.try_next().await? {
@@ -32,7 +32,7 @@ pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Ve
             let (source, reason, value) = (source.as_string::<i32>(), reason.as_string::<i32>(), value.as_binary::<i32>());
             for row in 0..batch.num_rows() {
                 let (stream, class) = (source.value(row).to_owned(), reason_class(reason.value(row)));
-                let known = found.entry((stream.clone(), class)).or_insert_with(|| Reason {
+                let known = found.entry((stream.clone(), class)).or_insert_with(|| DeadLetterReason {
                     stream,
                     reason: reason.value(row).to_owned(),
                     count: 0,
@@ -42,7 +42,7 @@ pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Ve
             }
         }
     }
-    let mut reasons: Vec<Reason> = found.into_values().collect();
+    let mut reasons: Vec<DeadLetterReason> = found.into_values().collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
     Ok(reasons)
 }

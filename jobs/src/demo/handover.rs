@@ -8,7 +8,7 @@ use super::show::{table, thousands};
 
 /// One device's answer and the parts it is merged from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parts {
+pub struct AnswerParts {
     /// Payments in the view's answer, including declined ones.
     pub payments: i64,
     pub amount: String,
@@ -17,11 +17,11 @@ pub struct Parts {
     pub speed: i64,
 }
 
-impl Parts {
+impl AnswerParts {
     /// Queries the view, then the states of both of its parts.
-    pub async fn read(client: &Client, device: &str) -> Result<Parts> {
+    pub async fn read(client: &Client, device: &str) -> Result<AnswerParts> {
         let row = client.row("device_velocity", "device_id", device).await?;
-        Ok(Parts {
+        Ok(AnswerParts {
             payments: row.get("txns_90d").map_or(0, whole),
             amount: text(row.get("amount_90d")),
             batch: events(client, "device_velocity__batch", device).await?,
@@ -48,13 +48,13 @@ async fn events(client: &Client, states: &str, device: &str) -> Result<i64> {
 }
 
 /// Formats the answers before and after the cut moved as a table.
-pub fn compared(before: &Parts, after: &Parts) -> String {
+pub fn compared(before: &AnswerParts, after: &AnswerParts) -> String {
     let header = ["", "payments", "amount", "batch part", "speed part", "sum of events"];
     table(&header, vec![before.cells("before"), after.cells("after")])
 }
 
 /// Checks that both answers are the same although their parts differ.
-pub fn check(device: &str, before: &Parts, after: &Parts) -> Check {
+pub fn check(device: &str, before: &AnswerParts, after: &AnswerParts) -> Check {
     let same = before.payments == after.payments && before.amount == after.amount;
     let sums = [before, after].iter().all(|parts| parts.batch + parts.speed == parts.payments);
     Check::new(same && sums, format!("handover: {device} has the same answer on both cuts, and batch + speed are all of its events"))

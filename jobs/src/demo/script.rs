@@ -15,7 +15,7 @@ use super::dead;
 use super::decisions::{self, SINK};
 use super::definitions::SOURCES;
 use super::feed::Feed;
-use super::handover::{self, Parts};
+use super::handover::{self, AnswerParts};
 use super::show::{Narrator, table, thousands};
 use super::traffic::{LIVE_PER_SECOND, TrafficStream};
 use crate::installation::Installation;
@@ -30,7 +30,7 @@ const LIVE: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) struct Script {
+pub(super) struct DemoScript {
     pub(super) narrator: Narrator,
     pub(super) installation: Installation,
     pub(super) feed: Feed,
@@ -43,7 +43,7 @@ pub(super) struct Script {
     pub(super) checks: Vec<Check>,
 }
 
-impl Script {
+impl DemoScript {
     pub(super) async fn play(&mut self, ready: oneshot::Receiver<Ready>, stop: &CancellationToken) -> Result<()> {
         self.introduce();
         // If the layers end before they are ready, the caller returns their error as the demo's.
@@ -197,7 +197,7 @@ impl Script {
         self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
         // All of the ring's events are counted then, and the next cut is after them.
         checks::wait_until_checkpointed(&self.installation).await?;
-        let before = Parts::read(client, &device).await?;
+        let before = AnswerParts::read(client, &device).await?;
         let run = self.run("device_velocity").await?;
         let after = self.served_run(client, &device, &run, &before).await?;
         self.narrator.block(&handover::compared(&before, &after));
@@ -206,10 +206,10 @@ impl Script {
     }
 
     /// Returns the parts once the node serves the snapshot of a run.
-    async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &Parts) -> Result<Parts> {
+    async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &AnswerParts) -> Result<AnswerParts> {
         let began = Instant::now();
         loop {
-            let parts = Parts::read(client, device).await?;
+            let parts = AnswerParts::read(client, device).await?;
             if parts.batch != before.batch || before.speed == 0 {
                 return Ok(parts);
             }

@@ -11,7 +11,7 @@ use crate::sql_names::is_plain;
 pub(super) struct Script {
     /// By event type.
     pub sources: BTreeMap<String, Source>,
-    pub sink: Option<Sink>,
+    pub sink: Option<FeatureSink>,
     pub features: Vec<Feature>,
     pub macros: BTreeMap<String, Macro>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Field {
 
 /// Where the features go.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(super) struct FeatureSink {
     pub line: usize,
     pub event_type: String,
     pub name: String,
@@ -152,7 +152,7 @@ impl ScriptReader {
             Some(other) => return Err(format!("--mode is `upget` or `get`, found `{other}`")),
         };
         let name = options.optional_name("name")?.unwrap_or_else(|| format!("{event_type}_features"));
-        let sink = Sink { line, event_type, name, topic, key: options.optional_name("key")?, mode };
+        let sink = FeatureSink { line, event_type, name, topic, key: options.optional_name("key")?, mode };
         match self.script.sink.replace(sink) {
             Some(_) => Err("the script has a `set-sink` already".into()),
             None => Ok(()),

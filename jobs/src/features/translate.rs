@@ -6,7 +6,7 @@ use std::fmt::Write;
 use definitions::durations::parse_duration;
 
 use super::expression::{Argument, Expression, expand};
-use super::script::{Script, Sink, Source};
+use super::script::{FeatureSink, Script, Source};
 use super::{File, Mistake};
 
 /// What begins the comment with the lines of the script that a line of a file comes from.
@@ -78,7 +78,7 @@ fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, 
 }
 
 /// `features`: the columns, each with its comment.
-fn sink_file(script_name: &str, sink: &Sink, source: &Source, features: Vec<(String, String)>, views: &[View]) -> File {
+fn sink_file(script_name: &str, sink: &FeatureSink, source: &Source, features: Vec<(String, String)>, views: &[View]) -> File {
     let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\n", sink.line);
     let key = sink.key.as_ref().map(|key| format!(", key = '{key}'")).unwrap_or_default();
     let _ = write!(text, "CREATE SINK {} WITH (topic = {}{key}, features = '{}') AS\nSELECT ", sink.name, quoted(&sink.topic), sink.mode);

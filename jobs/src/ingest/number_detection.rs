@@ -8,7 +8,7 @@ use super::csv_rows::CsvFile;
 use super::input::Input;
 use super::layout::match_columns;
 use super::numbers::NumberFormat::{self, ApostrophePoint, CommaPoint, Plain, PointComma, SpaceComma};
-use super::numbers::Parts;
+use super::numbers::NumberParts;
 
 /// How many rows show the format of a file.
 const ROWS: usize = 1_000;
@@ -102,7 +102,7 @@ impl ColumnNumbers {
 }
 
 /// Whether a number has a mark that a text is unlikely to have.
-fn is_marked(format: NumberFormat, parts: &Parts<'_>) -> bool {
+fn is_marked(format: NumberFormat, parts: &NumberParts<'_>) -> bool {
     parts.fraction.is_some() || (parts.groups.len() > 1 && matches!(format, CommaPoint | ApostrophePoint))
 }
 

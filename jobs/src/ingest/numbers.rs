@@ -58,7 +58,7 @@ impl NumberFormat {
         Some(self.parts(text)?.plain())
     }
 
-    pub(super) fn parts(self, text: &str) -> Option<Parts<'_>> {
+    pub(super) fn parts(self, text: &str) -> Option<NumberParts<'_>> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, Some(exponent)),
             None => (text, None),
@@ -78,7 +78,7 @@ impl NumberFormat {
         let is_exponent = |exponent: &str| is_digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
         let is_number =
             is_whole && groups.iter().all(|group| is_digits(group)) && fraction.is_none_or(is_digits) && exponent.is_none_or(is_exponent);
-        is_number.then(|| Parts { is_negative: mantissa.starts_with('-'), groups, fraction, exponent })
+        is_number.then(|| NumberParts { is_negative: mantissa.starts_with('-'), groups, fraction, exponent })
     }
 }
 
@@ -87,14 +87,14 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// A number, taken apart.
-pub(super) struct Parts<'a> {
+pub(super) struct NumberParts<'a> {
     is_negative: bool,
     pub(super) groups: Vec<&'a str>,
     pub(super) fraction: Option<&'a str>,
     exponent: Option<&'a str>,
 }
 
-impl Parts<'_> {
+impl NumberParts<'_> {
     fn plain(&self) -> String {
         let mut text = if self.is_negative { "-".to_owned() } else { String::new() };
         text.extend(self.groups.iter().copied());

@@ -28,7 +28,7 @@ pub(super) struct Watched<R> {
     /// The first lines of the records that were not requested yet. The reader's own count is too low where lines end in
     /// CRLF.
     lines: VecDeque<u64>,
-    fault: Option<Fault>,
+    fault: Option<QuoteFault>,
 }
 
 /// What the next byte may begin or end: the same states as the reader's.
@@ -43,7 +43,7 @@ enum At {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum QuoteFault {
     NeverClosed,
     /// A quoted cell of several lines, with text after its closing quote.
     ClosedInText,
@@ -86,17 +86,17 @@ impl<R> Watched<R> {
     pub(super) fn fault(&self) -> Option<Error> {
         let (record, quote, line) = (self.record_line, self.quote_line, self.line);
         let message = match self.fault? {
-            Fault::NeverClosed => format!("the quote opened on line {quote} is never closed"),
-            Fault::ClosedInText => {
+            QuoteFault::NeverClosed => format!("the quote opened on line {quote} is never closed"),
+            QuoteFault::ClosedInText => {
                 format!("the quote opened on line {quote} is closed in the middle of a cell on line {line}: one of the two is stray")
             }
-            Fault::TooManyLines => {
+            QuoteFault::TooManyLines => {
                 format!("the record has more than {MAX_RECORD_LINES} lines: the quote opened on line {quote} may be stray")
             }
-            Fault::TooLong if self.at == At::Quoted => {
+            QuoteFault::TooLong if self.at == At::Quoted => {
                 format!("the record is longer than {} MiB: the quote opened on line {quote} may be stray", MAX_RECORD_BYTES >> 20)
             }
-            Fault::TooLong => format!("the record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
+            QuoteFault::TooLong => format!("the record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
         };
         let help = "close the quote, take it out, or write it twice inside of a quoted cell";
         Some(Error::input(message).with("line", record).with("help", help))
@@ -113,13 +113,13 @@ impl<R> Watched<R> {
         }
         self.bytes += chunk.len() as u64;
         if self.at != At::Record && self.is_too_long(self.bytes) {
-            self.fault = Some(Fault::TooLong);
+            self.fault = Some(QuoteFault::TooLong);
         }
         chunk.len()
     }
 
     #[inline]
-    fn step(&mut self, byte: u8, offset: u64) -> Result<(), Fault> {
+    fn step(&mut self, byte: u8, offset: u64) -> Result<(), QuoteFault> {
         if self.at == At::Record {
             let is_mark = offset < BYTE_ORDER_MARK.len() as u64 && byte == BYTE_ORDER_MARK[offset as usize];
             if !is_mark && !matches!(byte, b'\n' | b'\r') {
@@ -130,14 +130,14 @@ impl<R> Watched<R> {
         match (self.at, byte) {
             (At::Record, _) => {}
             (At::Quoted, b'"') => self.at = At::AfterQuote,
-            (At::Quoted, b'\n') if self.line + 1 - self.record_line >= MAX_RECORD_LINES => return Err(Fault::TooManyLines),
+            (At::Quoted, b'\n') if self.line + 1 - self.record_line >= MAX_RECORD_LINES => return Err(QuoteFault::TooManyLines),
             (At::Quoted, _) => {}
             (At::AfterQuote, b'"') => self.at = At::Quoted,
             (At::Cell, b'"') => (self.at, self.quote_line) = (At::Quoted, self.line),
-            (_, b'\n' | b'\r') if self.is_too_long(offset) => return Err(Fault::TooLong),
+            (_, b'\n' | b'\r') if self.is_too_long(offset) => return Err(QuoteFault::TooLong),
             (_, b'\n' | b'\r') => self.at = At::Record,
             (_, byte) if byte == self.delimiter => self.at = At::Cell,
-            (At::AfterQuote, byte) if self.line > self.quote_line && byte != b' ' => return Err(Fault::ClosedInText),
+            (At::AfterQuote, byte) if self.line > self.quote_line && byte != b' ' => return Err(QuoteFault::ClosedInText),
             (At::Cell | At::Plain | At::AfterQuote, _) => self.at = At::Plain,
         }
         self.line += u64::from(byte == b'\n');
@@ -157,7 +157,7 @@ impl<R: Read> Read for Watched<R> {
         }
         let read = self.inner.read(buffer)?;
         if read == 0 && self.at == At::Quoted && !buffer.is_empty() {
-            self.fault = Some(Fault::NeverClosed);
+            self.fault = Some(QuoteFault::NeverClosed);
         }
         match self.follow(&buffer[..read]) {
             0 if self.fault.is_some() => Err(stray()),

@@ -42,7 +42,7 @@ pub(super) struct AppendBatch {
     pub(super) bytes_done: u64,
 }
 
-pub(super) enum Message {
+pub(super) enum ReaderMessage {
     /// Which records an earlier run left out, of those that it only counted. Sent before all batches.
     Listed(BTreeSet<i64>),
     /// How many records earlier runs had appended.
@@ -78,12 +78,12 @@ pub(super) struct Unlisted {
 impl Reading {
     /// Starts a thread, which ends with the input or when the receiver is dropped. It is a thread and not a task of the
     /// runtime because a read of standard input cannot be cancelled and must not keep the process from exiting.
-    pub(super) fn start(mut self, mut records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
+    pub(super) fn start(mut self, mut records: Box<dyn Records>) -> Result<mpsc::Receiver<ReaderMessage>> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
         let run = move || {
             let last = match self.run(&mut *records, &sender) {
-                Ok(()) => Message::End,
-                Err(error) => Message::Failed { error, sound_bytes: records.sound_bytes() },
+                Ok(()) => ReaderMessage::End,
+                Err(error) => ReaderMessage::Failed { error, sound_bytes: records.sound_bytes() },
             };
             let _ = sender.blocking_send(last);
         };
@@ -91,7 +91,7 @@ impl Reading {
         Ok(receiver)
     }
 
-    fn run(&mut self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<()> {
+    fn run(&mut self, records: &mut dyn Records, sender: &mpsc::Sender<ReaderMessage>) -> Result<()> {
         if !self.list(sender)? || !self.make_up(records, sender)? {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Reading {
             index += 1;
             if batch.is_full(self.batch_records) || ended || records.may_wait() {
                 batch.bytes_done = records.bytes_done();
-                if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
+                if sender.blocking_send(ReaderMessage::Batch(std::mem::take(&mut batch))).is_err() {
                     return Ok(());
                 }
             }
@@ -127,7 +127,7 @@ impl Reading {
     }
 
     /// Lists the records that an earlier run only counted; false if the receiver is dropped.
-    fn list(&mut self, sender: &mpsc::Sender<Message>) -> Result<bool> {
+    fn list(&mut self, sender: &mpsc::Sender<ReaderMessage>) -> Result<bool> {
         let Some(Unlisted { mut records, count }) = self.unlisted.take() else { return Ok(true) };
         let mut candidates = Vec::new();
         for index in 0..self.place.done {
@@ -139,12 +139,12 @@ impl Reading {
         let found: BTreeSet<i64> = candidates.into_iter().rev().take(count).collect();
         self.place.left_out.extend(&found);
         self.place.unlisted -= found.len() as i64;
-        Ok(sender.blocking_send(Message::Listed(found)).is_ok())
+        Ok(sender.blocking_send(ReaderMessage::Listed(found)).is_ok())
     }
 
     /// Skips the records of earlier runs, and sends those that were left out and are events now, or go to the dead
     /// letters; false if the receiver is dropped.
-    fn make_up(&self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
+    fn make_up(&self, records: &mut dyn Records, sender: &mpsc::Sender<ReaderMessage>) -> Result<bool> {
         let mut batch = AppendBatch::default();
         let mut skipped = 0_i64;
         for index in &self.place.left_out {
@@ -161,18 +161,18 @@ impl Reading {
             }
             if batch.is_full(self.batch_records) {
                 batch.bytes_done = records.bytes_done();
-                if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
+                if sender.blocking_send(ReaderMessage::Batch(std::mem::take(&mut batch))).is_err() {
                     return Ok(false);
                 }
             }
         }
         skipped += records.skip((self.place.done - skipped) as u64)? as i64;
         batch.bytes_done = records.bytes_done();
-        if !batch.records.is_empty() && sender.blocking_send(Message::Batch(batch)).is_err() {
+        if !batch.records.is_empty() && sender.blocking_send(ReaderMessage::Batch(batch)).is_err() {
             return Ok(false);
         }
         let in_log = (skipped - self.place.left_out_count()).max(0);
-        Ok(sender.blocking_send(Message::Skipped(in_log)).is_ok())
+        Ok(sender.blocking_send(ReaderMessage::Skipped(in_log)).is_ok())
     }
 
     fn event(&self, record: &InputRecord) -> Result<NewRecord, String> {
@@ -213,10 +213,10 @@ impl Reading {
 }
 
 /// Merges the waiting batches into one, until it is full: the slower the log, the fuller its batches.
-pub(super) fn merge(batch: &mut AppendBatch, receiver: &mut mpsc::Receiver<Message>, batch_records: usize) -> Option<Message> {
+pub(super) fn merge(batch: &mut AppendBatch, receiver: &mut mpsc::Receiver<ReaderMessage>, batch_records: usize) -> Option<ReaderMessage> {
     while !batch.is_full(batch_records) {
         match receiver.try_recv() {
-            Ok(Message::Batch(more)) => batch.extend(more),
+            Ok(ReaderMessage::Batch(more)) => batch.extend(more),
             Ok(other) => return Some(other),
             Err(_) => return None,
         }

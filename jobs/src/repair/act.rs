@@ -11,7 +11,7 @@ use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::check;
-use super::plan::{Action, OffsetRange, Step};
+use super::plan::{OffsetRange, RepairAction, RepairStep};
 use super::reread::reread;
 use crate::installation::{Installation, now};
 
@@ -23,16 +23,16 @@ struct Repairer<'a> {
 }
 
 /// Carries out a step; returns a text that says what was done.
-pub(super) async fn act(installation: &Installation, registry: &Registry, step: &Step) -> Result<String> {
+pub(super) async fn act(installation: &Installation, registry: &Registry, step: &RepairStep) -> Result<String> {
     let state = installation.catalog.state().await?;
     let repairer = Repairer { installation, state: &state, registry };
     match &step.action {
-        Action::RebuildStates => repairer.rebuild_states(&step.path).await,
-        Action::RequestRun { view, version } => repairer.request_run(view, *version).await,
-        Action::ReadAgain { .. } => repairer.read_again(&step.path).await,
-        Action::GiveUp { stream, lost, why } => repairer.give_up(&step.path, stream, lost, why).await,
-        Action::Leave => Ok("nothing".into()),
-        Action::Refuse { why, help } => Err(Error::input(why.clone()).with("help", help)),
+        RepairAction::RebuildStates => repairer.rebuild_states(&step.path).await,
+        RepairAction::RequestRun { view, version } => repairer.request_run(view, *version).await,
+        RepairAction::ReadAgain { .. } => repairer.read_again(&step.path).await,
+        RepairAction::GiveUp { stream, lost, why } => repairer.give_up(&step.path, stream, lost, why).await,
+        RepairAction::Leave => Ok("nothing".into()),
+        RepairAction::Refuse { why, help } => Err(Error::input(why.clone()).with("help", help)),
     }
 }
 

@@ -23,17 +23,17 @@ pub enum LogFacts {
 
 /// One damaged file and the action for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Step {
+pub struct RepairStep {
     pub path: String,
     pub kind: FileKind,
     pub error: String,
     #[serde(flatten)]
-    pub action: Action,
+    pub action: RepairAction,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
-pub enum Action {
+pub enum RepairAction {
     /// Rebuild it from the archive.
     RebuildStates,
     /// A run of this view replaces the snapshot.
@@ -56,10 +56,10 @@ pub struct OffsetRange {
     pub end: Offset,
 }
 
-impl Action {
+impl RepairAction {
     /// Returns true if there is nothing to do.
     pub fn is_harmless(&self) -> bool {
-        matches!(self, Action::Leave)
+        matches!(self, RepairAction::Leave)
     }
 }
 
@@ -71,7 +71,7 @@ pub fn plan(
     damaged: &[Damaged],
     logs: &BTreeMap<Arc<str>, LogFacts>,
     accept_gap: bool,
-) -> Vec<Step> {
+) -> Vec<RepairStep> {
     // The file may have been replaced or collected since it was read.
     let is_named = |damaged: &&Damaged| check::named(state).any(|file| file.path == damaged.file.path);
     let mut named: Vec<&Damaged> = damaged.iter().filter(is_named).collect();
@@ -81,16 +81,16 @@ pub fn plan(
     });
     let step = |damaged: &Damaged| {
         let action = match damaged.file.kind {
-            FileKind::States => Action::RebuildStates,
+            FileKind::States => RepairAction::RebuildStates,
             // A run that was published since it was read may have carried the file over.
             FileKind::Snapshot | FileKind::Manifest => {
                 let run = state.files.get(&damaged.file.path).and_then(|file| file.run);
                 snapshot_action(state, registry, run)
             }
             FileKind::Archive | FileKind::DeadLetters => log_action(state, &damaged.file, logs, accept_gap),
-            FileKind::Superseded => Action::Leave,
+            FileKind::Superseded => RepairAction::Leave,
         };
-        Step { path: damaged.file.path.clone(), kind: damaged.file.kind, error: damaged.error.clone(), action }
+        RepairStep { path: damaged.file.path.clone(), kind: damaged.file.kind, error: damaged.error.clone(), action }
     };
     named.into_iter().map(step).collect()
 }
@@ -100,17 +100,17 @@ pub(super) fn is_from_log(file: &FileRecord) -> bool {
     matches!(file.kind, FileKind::Archive | FileKind::DeadLetters)
 }
 
-fn snapshot_action(state: &CatalogState, registry: &Registry, run: Option<Uuid>) -> Action {
+fn snapshot_action(state: &CatalogState, registry: &Registry, run: Option<Uuid>) -> RepairAction {
     let published = state.snapshots.iter().find(|snapshot| Some(snapshot.run) == run);
     let live = published.and_then(|published| registry.view(&published.view, published.version));
     match live.filter(|live| live.status.is_live()) {
-        Some(live) => Action::RequestRun { view: live.name.clone(), version: live.version },
-        None => Action::Leave,
+        Some(live) => RepairAction::RequestRun { view: live.name.clone(), version: live.version },
+        None => RepairAction::Leave,
     }
 }
 
-fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> Action {
-    let refuse = |why: String, help: &str| Action::Refuse { why, help: help.into() };
+fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> RepairAction {
+    let refuse = |why: String, help: &str| RepairAction::Refuse { why, help: help.into() };
     let (Some(stream), Some(checkpoint)) = (&file.subject, checkpoint_record(state, file)) else {
         return refuse("the catalog no longer holds the file's checkpoint".into(), RESTORE);
     };
@@ -121,9 +121,9 @@ fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>,
         .map(|range| OffsetRange { partition: range.partition.partition, start: range.start, end: range.end })
         .collect();
     match in_log(state, stream, &ranges, logs.get(stream)) {
-        Ok(()) => Action::ReadAgain { stream: stream.clone(), checkpoint: checkpoint.id.to_string() },
+        Ok(()) => RepairAction::ReadAgain { stream: stream.clone(), checkpoint: checkpoint.id.to_string() },
         Err(Lacking::Unknown(why)) => refuse(why, "try again when the log answers, with the log that the stream was read from"),
-        Err(Lacking::Lost(why)) if accept_gap => Action::GiveUp { stream: stream.clone(), lost: ranges, why },
+        Err(Lacking::Lost(why)) if accept_gap => RepairAction::GiveUp { stream: stream.clone(), lost: ranges, why },
         Err(Lacking::Lost(why)) => refuse(why, RESTORE),
     }
 }

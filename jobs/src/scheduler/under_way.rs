@@ -11,7 +11,7 @@ use super::{Due, RunSlot};
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay {
+pub(super) struct RunsUnderWay {
     tasks: JoinSet<()>,
     /// The view version of each task.
     versions: HashMap<Id, ViewVersion>,
@@ -23,7 +23,7 @@ pub(super) struct UnderWay {
     rebuilding: Option<Id>,
 }
 
-impl UnderWay {
+impl RunsUnderWay {
     pub(super) fn runs(&self) -> &[(RunSlot, Due)] {
         &self.runs
     }
@@ -37,7 +37,7 @@ impl UnderWay {
         self.runs.iter().any(|(_, run)| run.view_version() == due.view_version())
     }
 
-    /// Whether a run of this view version began since [`UnderWay::forget_begun`].
+    /// Whether a run of this view version began since [`RunsUnderWay::forget_begun`].
     pub(super) fn has_begun(&self, due: &Due) -> bool {
         self.begun.contains(&due.view_version())
     }

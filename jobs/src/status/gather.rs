@@ -19,9 +19,9 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
-use super::problems::{Facts, Failing, LeftOutEvents, RECENT_US, Refused, Service, Unreachable, WorkerLink};
+use super::problems::{BackingService, Facts, Failing, LeftOutEvents, RECENT_US, RefusedView, Unreachable, WorkerLink};
 use super::{RUNS, alerts};
-use crate::dead_letters::{Recent, recent};
+use crate::dead_letters::{RecentDeadLetters, recent};
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one query.
@@ -75,7 +75,7 @@ impl Services {
             ..Facts::default()
         };
         let runs = self.read_catalog(&mut facts).await.unwrap_or_else(|error| {
-            facts.unreachable.push(Unreachable { service: Service::Catalog, error: error.to_string() });
+            facts.unreachable.push(Unreachable { service: BackingService::Catalog, error: error.to_string() });
             Vec::new()
         });
         // The three are awaited independently.
@@ -98,13 +98,13 @@ impl Services {
                     facts.ends.insert(stream, topic.ends);
                 }
             }
-            Err(error) => facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() }),
+            Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Log, error: error.to_string() }),
         }
         match stored {
             Ok(stored) => {
                 (facts.stamps, facts.left_out, facts.dead_letters) = (stored.stamps, stored.left_out, stored.dead_letters);
             }
-            Err(error) => facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() }),
+            Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Storage, error: error.to_string() }),
         }
         if is_ours {
             // The node knows what failed after the snapshots' cuts, too.
@@ -160,7 +160,7 @@ struct NodeSays {
     #[serde(default)]
     workers: Vec<WorkerLink>,
     #[serde(default)]
-    views_refused: Vec<Refused>,
+    views_refused: Vec<RefusedView>,
     #[serde(default)]
     views_building: Vec<BuildingView>,
     #[serde(default)]
@@ -201,7 +201,7 @@ struct TopicSays {
 struct StorageFacts {
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
     left_out: BTreeMap<ViewVersion, LeftOutEvents>,
-    dead_letters: BTreeMap<Arc<str>, Recent>,
+    dead_letters: BTreeMap<Arc<str>, RecentDeadLetters>,
 }
 
 async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic: &Arc<str>) -> TopicSays {
@@ -280,7 +280,12 @@ async fn published(
 }
 
 /// Returns what became of the recent dead letters of each stream that has any.
-async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, now: Micros) -> BTreeMap<Arc<str>, Recent> {
+async fn recent_dead_letters(
+    catalog: &Catalog,
+    storage: &ObjectStorage,
+    state: &CatalogState,
+    now: Micros,
+) -> BTreeMap<Arc<str>, RecentDeadLetters> {
     let dead = state.readable(FileKind::DeadLetters);
     let streams: BTreeSet<&Arc<str>> = dead.filter_map(|file| file.subject.as_ref()).collect();
     let mut found = BTreeMap::new();
@@ -289,7 +294,8 @@ async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: 
             let replays = catalog.replayed_dead_letters(stream).await?;
             recent(storage, state, stream, &replays, now.saturating_sub(RECENT_US)).await
         });
-        let unread = |error| Recent { replayed: 0, reason: Some(format!("not known, as the dead letters cannot be read: {error}")) };
+        let unread =
+            |error| RecentDeadLetters { replayed: 0, reason: Some(format!("not known, as the dead letters cannot be read: {error}")) };
         found.insert(stream.clone(), recent.await.unwrap_or_else(unread));
     }
     found

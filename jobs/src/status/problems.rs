@@ -13,7 +13,7 @@ use types::tiles::Micros;
 use types::vector::PartitionId;
 
 use super::AlertFacts;
-use crate::dead_letters::Recent;
+use crate::dead_letters::RecentDeadLetters;
 
 mod alerts;
 mod duration;
@@ -29,7 +29,7 @@ pub(super) use records::RECENT_US;
 pub(super) use runs::difference_text;
 
 /// The ends of each topic's partitions, by stream; or why the log did not answer.
-pub type Ends = BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>;
+pub type TopicEnds = BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>;
 
 /// A problem that the user should know of or act on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub struct Facts {
     pub state: CatalogState,
     /// The planned definitions, or why they cannot be planned.
     pub registry: Option<Result<Registry, String>>,
-    pub ends: Ends,
+    pub ends: TopicEnds,
     /// The identity of each stream's topic, if the log answered.
     pub identities: BTreeMap<Arc<str>, String>,
     pub embedded_log: bool,
@@ -112,12 +112,12 @@ pub struct Facts {
     /// The stamp of each published snapshot's states, or why its manifest cannot be read.
     pub stamps: BTreeMap<ViewVersion, Result<String, String>>,
     /// What became of the recent dead letters, by stream.
-    pub dead_letters: BTreeMap<Arc<str>, Recent>,
+    pub dead_letters: BTreeMap<Arc<str>, RecentDeadLetters>,
     /// How many files are marked for deletion, and since when the oldest is.
     pub marked_for_deletion: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
     /// Views that the node at `serving.http` could not load, if one answers.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedView>,
     /// View versions that this node does not answer until a run has built them.
     pub building: BTreeSet<ViewVersion>,
     /// Views that leave events out, by their published snapshots and by the node, if one of this installation answers.
@@ -156,7 +156,7 @@ pub struct Failing {
 
 /// A view that a node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Refused {
+pub struct RefusedView {
     pub view: Arc<str>,
     pub version: u32,
     pub error: String,
@@ -173,12 +173,12 @@ pub struct LeftOutEvents {
 /// A service that does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreachable {
-    pub service: Service,
+    pub service: BackingService,
     pub error: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub enum BackingService {
     Catalog,
     Storage,
     Log,

@@ -64,7 +64,7 @@ fn state() -> CatalogState {
     }
 }
 
-fn ends(bounds: Result<Vec<PartitionBounds>, String>) -> Ends {
+fn ends(bounds: Result<Vec<PartitionBounds>, String>) -> TopicEnds {
     [("pay".into(), bounds)].into()
 }
 
@@ -118,8 +118,8 @@ fn a_view_shows_its_cut_and_how_much_came_after_it() {
 
 #[test]
 fn a_view_that_a_node_refuses_is_not_shown_as_served() {
-    let of_view = |view: &str, version| Refused { view: view.into(), version, error: "Divide by zero error".into() };
-    let shown = |refused: &[Refused]| {
+    let of_view = |view: &str, version| RefusedView { view: view.into(), version, error: "Divide by zero error".into() };
+    let shown = |refused: &[RefusedView]| {
         let status = status_of(&state(), &BTreeMap::new(), &StreamsByVersion::new(), &[]).with_refused(refused);
         let text = status.text();
         (status.views[0].refused.clone(), text.contains("served"), text.contains("refused"))

@@ -12,7 +12,7 @@ use types::sql_types::timestamp_type;
 use types::suggest::nearest;
 use types::{Error, Result};
 
-use super::text::{Form, TextFile};
+use super::text::{TextFile, TextFormat};
 use super::typed::{Wrong, keys, times};
 use crate::input_file::open_input_file;
 use crate::row_file::RowFileFormat;
@@ -26,8 +26,8 @@ const ROWS: usize = 4_096;
 pub(super) fn open(path: &Path, format: RowFileFormat, training: &Training, time: &str) -> Result<Spine> {
     match format {
         RowFileFormat::Parquet => parquet(path, training, time),
-        RowFileFormat::Csv => text(path, Form::Csv, training, time),
-        RowFileFormat::JsonLines => text(path, Form::JsonLines, training, time),
+        RowFileFormat::Csv => text(path, TextFormat::Csv, training, time),
+        RowFileFormat::JsonLines => text(path, TextFormat::JsonLines, training, time),
     }
 }
 
@@ -51,7 +51,7 @@ fn parquet(path: &Path, training: &Training, time: &str) -> Result<Spine> {
     Ok(Spine::new(own, Box::new(rows)))
 }
 
-fn text(path: &Path, form: Form, training: &Training, time: &str) -> Result<Spine> {
+fn text(path: &Path, form: TextFormat, training: &Training, time: &str) -> Result<Spine> {
     let file = TextFile::survey(path, form)?;
     let fields = file.columns.iter().enumerate().map(|(column, name)| Field::new(name, file.data_type(column), true));
     let own: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));

@@ -23,7 +23,7 @@ const ROWS: usize = 4_096;
 const DIGITS_OF_DOUBLE: usize = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TextFormat {
     Csv,
     JsonLines,
 }
@@ -32,7 +32,7 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct TextFile {
     path: PathBuf,
-    form: Form,
+    form: TextFormat,
     /// In the order in which the file has them.
     pub(super) columns: Vec<String>,
     kinds: Vec<Kind>,
@@ -60,7 +60,7 @@ enum Kind {
 }
 
 impl TextFile {
-    pub(super) fn survey(path: &Path, form: Form) -> Result<TextFile> {
+    pub(super) fn survey(path: &Path, form: TextFormat) -> Result<TextFile> {
         let mut rows = Rows::open(path, form)?;
         let mut kinds = Vec::new();
         while let Some(row) = rows.next()? {
@@ -110,7 +110,7 @@ fn some_rows(rows: &mut Rows, columns: usize, changed: &Error) -> Result<Option<
 }
 
 /// A value that is not NULL.
-struct Cell {
+struct TextCell {
     text: String,
     /// JSON says that it is a text.
     is_quoted: bool,
@@ -119,21 +119,21 @@ struct Cell {
 struct Row {
     line: u64,
     /// Each with the index of its column.
-    cells: Vec<(usize, Cell)>,
+    cells: Vec<(usize, TextCell)>,
 }
 
 enum Rows {
-    Csv(CsvRows),
+    Csv(CsvTextRows),
     JsonLines(JsonRows),
 }
 
 impl Rows {
-    fn open(path: &Path, form: Form) -> Result<Rows> {
+    fn open(path: &Path, form: TextFormat) -> Result<Rows> {
         let file = open_input_file(path)?;
         let path = path.to_path_buf();
         match form {
-            Form::Csv => Ok(Rows::Csv(CsvRows::new(path, file)?)),
-            Form::JsonLines => Ok(Rows::JsonLines(JsonRows::new(path, file))),
+            TextFormat::Csv => Ok(Rows::Csv(CsvTextRows::new(path, file)?)),
+            TextFormat::JsonLines => Ok(Rows::JsonLines(JsonRows::new(path, file))),
         }
     }
 
@@ -153,7 +153,7 @@ impl Rows {
     }
 }
 
-struct CsvRows {
+struct CsvTextRows {
     path: PathBuf,
     reader: csv::Reader<BufReader<File>>,
     /// 1 where lines end with CR LF: the reader counts a line once it meets the LF, at the beginning of the next row.
@@ -161,8 +161,8 @@ struct CsvRows {
     columns: Vec<String>,
 }
 
-impl CsvRows {
-    fn new(path: PathBuf, file: File) -> Result<CsvRows> {
+impl CsvTextRows {
+    fn new(path: PathBuf, file: File) -> Result<CsvTextRows> {
         let mut file = BufReader::new(file);
         let start = file.fill_buf().map_err(|error| Error::from(error).with("file", path.display()))?;
         let delimiter = guess_delimiter(start);
@@ -171,7 +171,7 @@ impl CsvRows {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
         let header = reader.headers().map_err(|error| unreadable(&path, &error))?;
         let columns = header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
-        Ok(CsvRows { path, reader, uncounted, columns })
+        Ok(CsvTextRows { path, reader, uncounted, columns })
     }
 
     fn next(&mut self) -> Result<Option<Row>> {
@@ -181,7 +181,7 @@ impl CsvRows {
         }
         let line = record.position().map_or(0, csv::Position::line) + self.uncounted;
         let cells = record.iter().enumerate().filter(|(_, text)| !text.is_empty());
-        let cells = cells.map(|(column, text)| (column, Cell { text: text.to_owned(), is_quoted: false })).collect();
+        let cells = cells.map(|(column, text)| (column, TextCell { text: text.to_owned(), is_quoted: false })).collect();
         Ok(Some(Row { line, cells }))
     }
 }
@@ -230,9 +230,9 @@ impl JsonRows {
             let text = value.get();
             if text.starts_with('"') {
                 let text = serde_json::from_str(text).map_err(wrong)?;
-                cells.push((column, Cell { text, is_quoted: true }));
+                cells.push((column, TextCell { text, is_quoted: true }));
             } else if text != "null" {
-                cells.push((column, Cell { text: text.to_owned(), is_quoted: false }));
+                cells.push((column, TextCell { text: text.to_owned(), is_quoted: false }));
             }
         }
         Ok(Row { line: read, cells })
@@ -268,7 +268,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-impl Cell {
+impl TextCell {
     fn kind(&self) -> Kind {
         match self.text.as_str() {
             _ if self.is_quoted => Kind::Text,

@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether each service answered the last question. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Answers {
+pub(super) struct ServiceAnswers {
     pub(super) catalog: Attempts,
     pub(super) storage: Attempts,
     pub(super) log: Attempts,
 }
 
-impl Default for Answers {
+impl Default for ServiceAnswers {
     fn default() -> Self {
         Self {
             catalog: Attempts::new("the catalog does not answer"),
@@ -31,7 +31,7 @@ impl Default for Answers {
     }
 }
 
-impl Answers {
+impl ServiceAnswers {
     pub(super) fn outages(&self) -> Vec<Outage> {
         [&self.catalog, &self.storage, &self.log].into_iter().filter_map(Attempts::outage).collect()
     }

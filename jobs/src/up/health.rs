@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use types::outage::Outage;
 use types::{Error, Result};
 
-use super::answers::Answers;
+use super::answers::ServiceAnswers;
 use crate::installation::Installation;
 use crate::output::count_of;
 use crate::scheduler::Looks;
@@ -24,7 +24,7 @@ const ASSIGNED_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Health {
     pub(super) installation: Installation,
     pub(super) layer: Layer,
-    pub(super) answers: Answers,
+    pub(super) answers: ServiceAnswers,
     pub(super) stopping: CancellationToken,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use definitions::settings::{FreshKind, Settings};
 use engine::fresh::Fresh;
-use feed::{BoundListener, ClientCertificate, ClientTls, Credentials, Offer};
+use feed::{ClientCertificate, ClientTls, Credentials, FeedListener, Offer};
 use serving::http::Protection;
 use serving::{FollowSettings, Node};
 use speed::Registration;
@@ -24,7 +24,7 @@ const MEMORY_SHARE: u64 = 4;
 
 /// An address at which layers will be offered.
 pub(super) struct Offering {
-    bound: BoundListener,
+    bound: FeedListener,
     protection: Protection,
     /// Where nodes reach it.
     address: String,

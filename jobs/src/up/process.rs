@@ -15,7 +15,7 @@ pub(super) fn show_build() {
 
 /// Sets the gauges of what the process takes at the moment.
 pub(super) fn show_usage() {
-    let usage = Usage::read(Path::new(SELF));
+    let usage = ProcessUsage::read(Path::new(SELF));
     let gauges = [
         ("basestream_process_resident_memory_bytes", usage.resident_bytes),
         ("basestream_process_open_fds", usage.open_fds),
@@ -30,14 +30,14 @@ pub(super) fn show_usage() {
 
 /// What a process takes; `None` where the system does not say.
 #[derive(Debug, PartialEq, Eq)]
-struct Usage {
+struct ProcessUsage {
     resident_bytes: Option<u64>,
     open_fds: Option<u64>,
     /// How many it may open; `None` also where there is no limit.
     max_fds: Option<u64>,
 }
 
-impl Usage {
+impl ProcessUsage {
     /// Reads the files that Linux has of a process in `folder`.
     fn read(folder: &Path) -> Self {
         let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();

@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::plain::{MAY_BE_PAST, Part, PlainColumn};
+use super::plain::{MAY_BE_PAST, PlainColumn, WeightPart};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
 use super::{FailedCells, ServedAnswer};
@@ -216,7 +216,7 @@ impl ServedRows {
             |column: &ArrayRef, row: usize| if column.is_null(row) { 0.0 } else { column.as_primitive::<Float64Type>().value(row) };
         for row in 0..batch.num_rows() {
             let Some(spread) = self.crowded.get_mut(keys.row(row).as_ref()) else { continue };
-            let part = Part::ALL.get(part.value(row) as usize).ok_or_else(|| Error::internal("weights name an unknown part"))?;
+            let part = WeightPart::ALL.get(part.value(row) as usize).ok_or_else(|| Error::internal("weights name an unknown part"))?;
             spread.add(
                 *part,
                 numbers.chunks(2).map(|pair| (number(&pair[0], row), pair.get(1).map_or(0.0, |most| number(most, row)))).collect(),

@@ -26,7 +26,7 @@ mod weights;
 pub use limits::register;
 pub(super) use select::MAY_BE_PAST;
 pub use select::PlainColumn;
-pub use weights::Part;
+pub use weights::WeightPart;
 
 use parsed::top_select;
 
@@ -57,8 +57,8 @@ pub struct Plain {
     pub read_sql: String,
     /// For a linked view: the keys whose rows may be estimates, because they have more neighbours than are followed.
     pub crowded_sql: Option<String>,
-    /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column
-    /// that is a total.
+    /// What the error of such an estimate depends on: a [`WeightPart`]'s index, the keys, and two numbers for each
+    /// column that is a total.
     pub weights_sql: Option<String>,
     /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of
     /// each column that can be.
@@ -74,7 +74,7 @@ pub struct Plain {
 /// Rewrites a view. `is_aggregate` recognises aggregates among the functions of the session that will run the text.
 pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
     let about = |error: Error| error.with("view", &view.name);
-    let carry::Carried { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
+    let carry::CarriedQuery { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
     let (mut counts, mut crowded) = (query.clone(), query.clone());
     let mut read = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
     let rewritten = select::rewrite(top_select(&mut query)?, &sides, view, is_aggregate, moment).map_err(about)?;

@@ -16,7 +16,7 @@
 //! a martingale, whose greatest error has the same bound (Doob). Nothing is assumed about the weights: if one node has
 //! all of a total, the bound is as wide as the estimate is poor.
 
-use super::plain::Part;
+use super::plain::WeightPart;
 
 /// The logarithm of 10^9: each of three things that can go wrong has a probability of one in 10^9.
 const SELDOM: f64 = 20.7;
@@ -36,14 +36,14 @@ pub struct Spread {
 
 impl Spread {
     /// Adds a row of the weights.
-    pub fn add(&mut self, part: Part, numbers: Squares) {
+    pub fn add(&mut self, part: WeightPart, numbers: Squares) {
         let degree = || numbers.first().map_or(0.0, |(degree, _)| *degree);
         match part {
-            Part::NearDegree => self.near_degree = degree(),
-            Part::FarDegree => self.far_degree = degree(),
-            Part::Nodes => self.nodes = numbers,
-            Part::Ends => self.ends = numbers,
-            Part::Pairs => self.pairs = numbers,
+            WeightPart::NearDegree => self.near_degree = degree(),
+            WeightPart::FarDegree => self.far_degree = degree(),
+            WeightPart::Nodes => self.nodes = numbers,
+            WeightPart::Ends => self.ends = numbers,
+            WeightPart::Pairs => self.pairs = numbers,
         }
     }
 

@@ -12,7 +12,7 @@ use backon::{ExponentialBuilder, Retryable};
 use uuid::Uuid;
 
 use self::apply::{Applied, apply, apply_under};
-use self::clock::{ComparedClock, Comparison};
+use self::clock::{ClockComparison, ComparedClock};
 use self::engine::Engine;
 use self::session::Session;
 use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
@@ -268,7 +268,7 @@ impl Catalog {
         let answer = tokio::time::timeout(clock::ANSWERS_WITHIN, Box::pin(self.engine.number(clock::NOW))).await;
         let late = |_| Err(Error::unavailable("the catalog's database did not say its time").with("catalog", &self.shown));
         let server = answer.unwrap_or_else(late)?;
-        Ok(self.clock.note(Comparison { before, server, after: now_us() }))
+        Ok(self.clock.note(ClockComparison { before, server, after: now_us() }))
     }
 
     async fn state_now(&self) -> Result<Arc<CatalogState>> {

@@ -33,7 +33,7 @@ mod view;
 pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions, Diagnostics) {
     let mut definitions = Definitions::default();
     let mut diagnostics = Diagnostics::new();
-    let mut known = conflicts::Known::default();
+    let mut known = conflicts::KnownDefinitions::default();
     for (file, text) in sources {
         let file = file.as_deref();
         let (found, problems) = statement::parse_source(text);

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 use super::durations::format_duration_parts;
-use expression::Expression;
+use expression::CronExpression;
 use types::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -45,7 +45,7 @@ impl Schedule {
     /// follows the clock through both passes of that hour.
     pub(crate) fn cron(expression: &str, timezone: Tz) -> Result<Schedule> {
         let expression = expression.trim();
-        let fields = Expression::parse(expression)?;
+        let fields = CronExpression::parse(expression)?;
         let schedule = Schedule::Cron { expression: expression.to_owned(), timezone };
         let epoch = DateTime::UNIX_EPOCH.timestamp();
         match local_time::next_after(&fields, timezone, epoch) {
@@ -65,7 +65,7 @@ impl Schedule {
                 DateTime::from_timestamp_micros(next)
             }
             Schedule::Cron { expression, timezone } => {
-                let fields = Expression::parse(expression).ok()?;
+                let fields = CronExpression::parse(expression).ok()?;
                 let next = local_time::next_after(&fields, *timezone, after.timestamp())?;
                 DateTime::from_timestamp(next, 0)
             }
@@ -82,7 +82,7 @@ impl Schedule {
                 DateTime::from_timestamp_micros(latest).filter(|latest| *latest > since)
             }
             Schedule::Cron { expression, timezone } => {
-                let fields = Expression::parse(expression).ok()?;
+                let fields = CronExpression::parse(expression).ok()?;
                 let next = |after| local_time::next_after(&fields, *timezone, after);
                 let latest = latest_not_after(next, since.timestamp(), now.timestamp())?;
                 DateTime::from_timestamp(latest, 0)

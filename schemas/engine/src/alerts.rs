@@ -40,7 +40,7 @@ use crate::plan::{
     ColumnKind, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep,
     unstable_function,
 };
-use crate::sinks::{AS_OF, Refused, SelectOwner, Sources, analysed, check_names};
+use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_names};
 
 mod evaluate;
 mod monotone;
@@ -80,11 +80,11 @@ impl AlertPlan {
         let session = session(functions, sources.views).map_err(at_select)?;
         let planned = analysed(&session, &alert.select, "an alert", sources).await;
         let (plan, parameters) = planned.map_err(|error| match error {
-            Refused::DataFusion(error) => {
+            AnalysisError::DataFusion(error) => {
                 let span = error.diagnostic().and_then(|found| found.span);
                 at(alert, span, &SelectOwner::Alert.refused(Error::from(*error), sources))
             }
-            Refused::Ours(error, span) => at(alert, span, &error),
+            AnalysisError::Ours(error, span) => at(alert, span, &error),
         })?;
         if sources.is_strict {
             check_expressions(&plan).map_err(at_select)?;

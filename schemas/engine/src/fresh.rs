@@ -34,7 +34,7 @@ mod observers;
 mod state;
 mod subscription;
 
-pub use mirror::{Applied, Mirror};
+pub use mirror::{ChangeOutcome, Mirror};
 pub use observers::LayerObserver;
 pub use state::{Claim, Complete, LayerChange, Snapshot};
 pub use subscription::{LayerSubscription, SubscriptionChange};

@@ -108,7 +108,7 @@ pub fn used_text(used: &UsedParameters) -> String {
 ///
 /// Errors: `Input` for an unknown name or another argument, with the place.
 pub(crate) fn put_in(query: &mut ast::Query, parameters: &Parameters) -> Result<UsedParameters, (Error, Option<Span>)> {
-    let mut values = Values { parameters, used: UsedParameters::new(), refused: None };
+    let mut values = ParameterVisitor { parameters, used: UsedParameters::new(), refused: None };
     let _ = query.visit_mut(&mut values);
     match values.refused {
         Some(refused) => Err(refused),
@@ -116,14 +116,14 @@ pub(crate) fn put_in(query: &mut ast::Query, parameters: &Parameters) -> Result<
     }
 }
 
-struct Values<'a> {
+struct ParameterVisitor<'a> {
     parameters: &'a Parameters,
     used: UsedParameters,
     /// Why the visit ended early, with the place.
     refused: Option<(Error, Option<Span>)>,
 }
 
-impl VisitorMut for Values<'_> {
+impl VisitorMut for ParameterVisitor<'_> {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {

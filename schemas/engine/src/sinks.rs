@@ -43,7 +43,7 @@ mod expressions;
 mod joins;
 mod select_owner;
 
-pub use evaluate::{Failed, Records};
+pub use evaluate::{Failed, OutputRecords};
 pub(crate) use select_owner::SelectOwner;
 
 use expressions::check_expression;
@@ -104,8 +104,8 @@ impl SinkPlan {
         let session = session(functions, sources).map_err(at_select)?;
         let planned = analysed(&session, &sink.select, "a sink", sources).await;
         let (plan, parameters) = planned.map_err(|error| match error {
-            Refused::DataFusion(error) => at_error(*error),
-            Refused::Ours(error, span) => at(sink, span, &error),
+            AnalysisError::DataFusion(error) => at_error(*error),
+            AnalysisError::Ours(error, span) => at(sink, span, &error),
         })?;
         if sources.is_strict {
             check_expressions(&plan).map_err(at_select)?;
@@ -199,14 +199,14 @@ pub fn stream_of(select: &str) -> Option<String> {
     Some(if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() })
 }
 
-pub(crate) enum Refused {
+pub(crate) enum AnalysisError {
     DataFusion(Box<DataFusionError>),
     Ours(Error, Option<Span>),
 }
 
-impl From<DataFusionError> for Refused {
+impl From<DataFusionError> for AnalysisError {
     fn from(error: DataFusionError) -> Self {
-        Refused::DataFusion(Box::new(error))
+        AnalysisError::DataFusion(Box::new(error))
     }
 }
 
@@ -217,16 +217,16 @@ pub(crate) async fn analysed(
     select: &str,
     what: &str,
     sources: Sources<'_>,
-) -> Result<(LogicalPlan, UsedParameters), Refused> {
-    let another = || Refused::Ours(Error::input(format!("{what} is a SELECT, found another statement")), None);
+) -> Result<(LogicalPlan, UsedParameters), AnalysisError> {
+    let another = || AnalysisError::Ours(Error::input(format!("{what} is a SELECT, found another statement")), None);
     let state = session.state();
     let dialect = state.config().options().sql_parser.dialect;
     let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
-    let used = put_in(query, sources.parameters).map_err(|(error, span)| Refused::Ours(error, span))?;
+    let used = put_in(query, sources.parameters).map_err(|(error, span)| AnalysisError::Ours(error, span))?;
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
     if sources.is_strict {
-        check_on_types(&plan).map_err(|unlike| Refused::Ours(unlike.error, unlike.span))?;
+        check_on_types(&plan).map_err(|unlike| AnalysisError::Ours(unlike.error, unlike.span))?;
     }
     let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
     Ok((leave_out_unnamed(plan, select)?, used))

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arrow_flight::FlightData;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
-use engine::fresh::{Applied, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
+use engine::fresh::{ChangeOutcome, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
 use engine::states::StateRows;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -136,7 +136,7 @@ impl Following {
         }
     }
 
-    fn apply(&self, mirror: &mut Mirror, message: &FlightData, plans: &Plans) -> Result<Applied> {
+    fn apply(&self, mirror: &mut Mirror, message: &FlightData, plans: &Plans) -> Result<ChangeOutcome> {
         Ok(match head(message)? {
             Head::Snapshot { .. } => return Err(Error::corrupt("a worker sent a second snapshot in a stream")),
             Head::Layer(head) => {
@@ -149,7 +149,7 @@ impl Following {
             }
             Head::Compacted { owner, start, end } => {
                 mirror.compact(owner, &start, &end, |layers| FreshLayer::merge(layers, plans))?;
-                Applied::Whole
+                ChangeOutcome::Whole
             }
             Head::TakenOver { owner, claims } => mirror.apply(owner, LayerChange::TakenOver(claims)),
             Head::Completed { owner, complete_to } => mirror.apply(owner, LayerChange::Completed(complete_to)),
@@ -199,10 +199,10 @@ async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightData> {
 }
 
 /// Since when a worker is refused.
-fn refused(since: Option<Instant>, applied: Applied) -> Option<Instant> {
+fn refused(since: Option<Instant>, applied: ChangeOutcome) -> Option<Instant> {
     match applied {
-        Applied::Whole => since,
-        Applied::Refused => since.or_else(|| Some(Instant::now())),
+        ChangeOutcome::Whole => since,
+        ChangeOutcome::Refused => since.or_else(|| Some(Instant::now())),
     }
 }
 

@@ -39,5 +39,5 @@ mod tls;
 pub use following::{Following, Link, LinkState, Links};
 pub use layer::Plans;
 pub use requests::Credentials;
-pub use server::{BoundListener, Offer, listen, serve};
+pub use server::{FeedListener, Offer, listen, serve};
 pub use tls::{ClientCertificate, ClientTls};

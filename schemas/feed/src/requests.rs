@@ -16,7 +16,7 @@ use tonic::{Code, Request, Status, Streaming};
 use types::{Error, Result};
 
 use crate::message::LayerRequest;
-use crate::tls::{ClientTls, Connection};
+use crate::tls::{ClientTls, FeedConnection};
 
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
 /// A worker that does not answer such a ping is lost.
@@ -89,7 +89,7 @@ struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Connection>;
+    type Response = TokioIo<FeedConnection>;
     type Error = Error;
     type Future = BoxFuture<'static, Result<Self::Response>>;
 
@@ -105,7 +105,7 @@ impl Service<Uri> for Connector {
             stream.set_nodelay(true)?;
             Ok(TokioIo::new(match tls {
                 Some(tls) => tls.connect(&host, stream).await?,
-                None => Connection::new(stream),
+                None => FeedConnection::new(stream),
             }))
         })
     }

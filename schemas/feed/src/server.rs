@@ -30,7 +30,7 @@ use types::{Error, ErrorKind, Result, threads};
 
 use crate::encoding::Encodings;
 use crate::message::{FORMAT, Head, LayerHead, LayerRequest, message};
-use crate::tls::{ALPN, Connection};
+use crate::tls::{ALPN, FeedConnection};
 
 /// This many nodes may follow a process.
 const MOST_SUBSCRIBERS: usize = 256;
@@ -59,7 +59,7 @@ pub struct Offer {
 
 /// An address that is listened on.
 #[derive(Debug)]
-pub struct BoundListener {
+pub struct FeedListener {
     listener: TcpListener,
     pub address: SocketAddr,
 }
@@ -67,11 +67,11 @@ pub struct BoundListener {
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub async fn listen(address: SocketAddr) -> Result<BoundListener> {
+pub async fn listen(address: SocketAddr) -> Result<FeedListener> {
     let cannot = |error: std::io::Error| Error::unavailable("cannot listen for nodes").with("address", address).caused_by(error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    Ok(BoundListener { listener, address })
+    Ok(FeedListener { listener, address })
 }
 
 impl Offer {
@@ -81,7 +81,7 @@ impl Offer {
 
 /// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer queries: a worker goes
 /// first.
-pub fn serve(offer: Offer, bound: BoundListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
+pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone());
     let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };
@@ -97,7 +97,7 @@ pub fn serve(offer: Offer, bound: BoundListener, stop: CancellationToken) -> Joi
 }
 
 /// Connections as they come, those that fail left out.
-fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Item = Result<Connection, Error>> {
+fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Item = Result<FeedConnection, Error>> {
     let accepted = stream::unfold(listener, |listener| async move {
         loop {
             match listener.accept().await {
@@ -113,11 +113,11 @@ fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Ite
     opened.filter_map(|opened| async move { opened.map(Ok) })
 }
 
-async fn open(stream: TcpStream, tls: Option<ServerTls>) -> Option<Connection> {
+async fn open(stream: TcpStream, tls: Option<ServerTls>) -> Option<FeedConnection> {
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return Some(Connection::new(stream)) };
+    let Some(tls) = tls else { return Some(FeedConnection::new(stream)) };
     match tokio::time::timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls.config()).accept(stream)).await {
-        Ok(Ok(stream)) => Some(Connection::new(stream)),
+        Ok(Ok(stream)) => Some(FeedConnection::new(stream)),
         Ok(Err(error)) => {
             debug!(%error, "a connection of a node is not encrypted");
             None

@@ -21,31 +21,31 @@ use types::{Error, Result};
 pub(crate) const ALPN: &str = "h2";
 
 /// A connection, whichever it is.
-pub(crate) struct Connection(Box<dyn Stream>);
+pub(crate) struct FeedConnection(Box<dyn Stream>);
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-impl Connection {
+impl FeedConnection {
     pub(crate) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         Self(Box::new(stream))
     }
 }
 
-impl Connected for Connection {
+impl Connected for FeedConnection {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for FeedConnection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for FeedConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
@@ -76,7 +76,7 @@ pub struct ClientCertificate {
 }
 
 impl ClientTls {
-    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Connection> {
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<FeedConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| {
             Error::input("a worker's address has no name that a certificate can have").with("found", host).caused_by(error)
         })?;
@@ -85,7 +85,7 @@ impl ClientTls {
         let connector = TlsConnector::from(Arc::new(config));
         let connected = connector.connect(name, stream).await;
         let stream = connected.map_err(|error| Error::unavailable("a connection to a worker cannot be encrypted").caused_by(error))?;
-        Ok(Connection::new(stream))
+        Ok(FeedConnection::new(stream))
     }
 
     /// Reads the files, and so blocks.
@@ -127,9 +127,9 @@ fn pem(error: rustls::pki_types::pem::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for FeedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
+        f.write_str("FeedConnection")
     }
 }
 

@@ -135,7 +135,7 @@ impl Log for EmbeddedLog {
             topics,
             alive,
         };
-        let worker = consumer::Worker {
+        let worker = consumer::EmbeddedConsumer {
             store: self.store.clone(),
             renewing: renewing::Renewing::start(leases.clone(), self.clock.clone()),
             leases,

@@ -35,14 +35,14 @@ use cluster::Cluster;
 pub use output::positions_topic;
 use output::{Appended, OutputOwner, Outputs};
 use producer::Appender;
-use settings::Settings;
+use settings::KafkaSettings;
 
 /// How long the producer caches a topic's number of partitions.
 const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
 
 /// The log in one Kafka cluster.
 pub struct KafkaLog {
-    settings: Settings,
+    settings: KafkaSettings,
     clock: Clock,
     topics: Arc<Topics>,
     appender: Appender,
@@ -71,7 +71,7 @@ impl KafkaLog {
     }
 
     fn open_with_clock(addresses: &str, properties: &BTreeMap<String, String>, clock: Clock) -> Result<KafkaLog> {
-        let settings = Settings::new(addresses, properties)?;
+        let settings = KafkaSettings::new(addresses, properties)?;
         let topics = Arc::new(Topics { cluster: Arc::new(Cluster::new(&settings)?), partitions: Mutex::default() });
         let appender = Appender::new(settings.clone());
         let outputs = Arc::new(Outputs::new(settings.clone(), clock.clone()));

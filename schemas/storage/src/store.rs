@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::known_file::{KnownFile, about, check_length, damaged, known_to_be_there, object_path};
 use crate::local::{LocalFolder, PARTIAL_FOLDER};
-use crate::watched::Watched;
+use crate::watched::WatchedStore;
 use types::files::ObjectName;
 use types::outage::{Attempts, Outage};
 use types::redact::{redacted_text, redacted_url};
@@ -88,7 +88,7 @@ impl ObjectStorage {
                 let options = cloud_options();
                 check_endpoints(&options)?;
                 let (store, _) = object_store::parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
-                Self::new(Arc::new(Watched::new(Arc::new(PrefixStore::new(store, prefix)))), None, &address)
+                Self::new(Arc::new(WatchedStore::new(Arc::new(PrefixStore::new(store, prefix)))), None, &address)
             }
         }
     }

@@ -26,7 +26,7 @@ const SLOWEST_BYTES_PER_SECOND: usize = 256 << 10;
 
 /// A store whose requests are watched.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedStore {
     inner: Arc<dyn ObjectStore>,
     patience: Duration,
     silence: Silence,
@@ -50,9 +50,9 @@ impl Silence {
     }
 }
 
-impl Watched {
-    pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Watched {
-        Watched { inner, patience: PATIENCE, silence: Silence::default() }
+impl WatchedStore {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> WatchedStore {
+        WatchedStore { inner, patience: PATIENCE, silence: Silence::default() }
     }
 
     /// Awaits a request whose body has `bytes` bytes, and warns if the answer is late.
@@ -75,14 +75,14 @@ impl Watched {
     }
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for WatchedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Watched {
+impl ObjectStore for WatchedStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let what = if options.head { "HEAD" } else { "GET" };
         self.watch(what, 0, self.inner.get_opts(location, options)).await

@@ -13,7 +13,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::cancel::Queries;
-use crate::login::Caller;
+use crate::login::FlightCaller;
 use crate::messages::{schema_bytes, wire_schema};
 use crate::status::{status, unsupported};
 use crate::tickets::AskedQuery;
@@ -38,7 +38,7 @@ pub(crate) fn all() -> impl Iterator<Item = ActionType> {
 /// Answers an action of a caller, for whom the node acts.
 pub(crate) async fn answer(
     action: Action,
-    (node, caller): (&Node, &Caller),
+    (node, caller): (&Node, &FlightCaller),
     as_of: Option<Micros>,
     queries: &Queries,
 ) -> Result<Option<Bytes>, Status> {

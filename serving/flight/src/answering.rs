@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use types::{Error, Reason, Result};
 
 use crate::cancel::Running;
-use crate::login::Caller;
+use crate::login::FlightCaller;
 use crate::messages::{encode, wire_schema};
 use crate::statements::Begun;
 use crate::status::{count, status};
@@ -40,7 +40,7 @@ pub(crate) type Messages = Pin<Box<dyn Stream<Item = Result<FlightData, Status>>
 
 /// What an answer holds until it is over.
 pub(crate) struct UnderWay {
-    pub(crate) caller: Caller,
+    pub(crate) caller: FlightCaller,
     pub(crate) running: Running,
     /// Its place among the answers under way.
     pub(crate) place: OwnedSemaphorePermit,

@@ -12,10 +12,10 @@ use crate::tickets::{AskedQuery, command};
 
 /// Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Queries(Arc<Mutex<UnderWay>>);
+pub(crate) struct Queries(Arc<Mutex<RunningQueries>>);
 
 #[derive(Default)]
-struct UnderWay {
+struct RunningQueries {
     queries: HashMap<u64, Query>,
     next: u64,
 }
@@ -55,7 +55,7 @@ impl Queries {
         found
     }
 
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
+    fn lock(&self) -> MutexGuard<'_, RunningQueries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,12 +18,12 @@ const BASE64: GeneralPurpose =
 
 /// Who a call acts for.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct FlightCaller {
     pub(crate) principal: Arc<Principal>,
     authenticator: Authenticator,
 }
 
-impl Caller {
+impl FlightCaller {
     /// Errors: `Unauthenticated` for a token that was revoked, or has expired, since the call began.
     pub(crate) fn may_go_on(&self) -> Result<()> {
         match self.authenticator.is_still_valid(&self.principal) {
@@ -36,14 +36,14 @@ impl Caller {
 /// Returns who sends these headers. A credential is checked also where none is required.
 ///
 /// Errors: `Unauthenticated`; `Unavailable` while the keys of the issuer cannot be read.
-pub(crate) async fn caller(authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller> {
+pub(crate) async fn caller(authenticator: &Authenticator, headers: &HeaderMap) -> Result<FlightCaller> {
     let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let found = match authorization.and_then(basic) {
         Some(login) => principal(authenticator, login?).await,
         None => authenticator.caller(authorization).await,
     };
     let principal = found.inspect_err(count_refused)?;
-    Ok(Caller { principal, authenticator: authenticator.clone() })
+    Ok(FlightCaller { principal, authenticator: authenticator.clone() })
 }
 
 /// Returns the `authorization` of the calls that follow a login, if it named a user.

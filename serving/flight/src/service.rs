@@ -24,7 +24,7 @@ use types::{Error, Result};
 
 use crate::answering::{self, Messages, UnderWay};
 use crate::cancel::Queries;
-use crate::login::{AUTHORIZATION, Caller, bearer};
+use crate::login::{AUTHORIZATION, FlightCaller, bearer};
 use crate::messages::{encode, schema_bytes, wire_schema};
 use crate::statements::{as_of, begin, describe, refuse_transaction};
 use crate::status::{count, status, unsupported};
@@ -152,7 +152,7 @@ impl FlightCalls for NodeCalls {
 
 impl NodeCalls {
     /// Who calls, and the node with its rights.
-    fn caller<T>(&self, request: &Request<T>) -> Result<(Caller, Node), Status> {
+    fn caller<T>(&self, request: &Request<T>) -> Result<(FlightCaller, Node), Status> {
         let caller = caller_in(request.extensions())?;
         let node = self.node.acting_for(caller.principal.clone());
         Ok((caller, node))
@@ -166,8 +166,8 @@ impl NodeCalls {
 }
 
 /// Who calls, as its connection found out.
-fn caller_in(extensions: &Extensions) -> Result<Caller, Status> {
-    extensions.get::<Caller>().cloned().ok_or_else(|| status(Error::internal("a call came without a caller")))
+fn caller_in(extensions: &Extensions) -> Result<FlightCaller, Status> {
+    extensions.get::<FlightCaller>().cloned().ok_or_else(|| status(Error::internal("a call came without a caller")))
 }
 
 fn requested(metadata: &MetadataMap, cmd: &[u8]) -> Result<Requested, Status> {

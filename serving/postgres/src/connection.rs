@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cancel::CancelKey;
 use crate::frames::{Message, Target};
 use crate::login::Caller;
-use crate::problem::{IDLE_IN_TRANSACTION, PROTOCOL_VIOLATION, Problem, SHUTTING_DOWN};
+use crate::problem::{IDLE_IN_TRANSACTION, PROTOCOL_VIOLATION, SHUTTING_DOWN, SqlProblem};
 use crate::query::QueryEngine;
 use crate::session::ClientSession;
 use crate::startup::Stream;
@@ -55,30 +55,30 @@ pub(crate) struct Connection {
 pub(crate) struct Gone;
 
 /// Why a message was not answered as it asks.
-pub(crate) enum Failure {
-    Problem(Problem),
+pub(crate) enum MessageFailure {
+    Problem(SqlProblem),
     Gone,
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Failure::Problem(problem)
+impl From<SqlProblem> for MessageFailure {
+    fn from(problem: SqlProblem) -> Self {
+        MessageFailure::Problem(problem)
     }
 }
 
-impl From<types::Error> for Failure {
+impl From<types::Error> for MessageFailure {
     fn from(error: types::Error) -> Self {
-        Failure::Problem(error.into())
+        MessageFailure::Problem(error.into())
     }
 }
 
-impl From<Gone> for Failure {
+impl From<Gone> for MessageFailure {
     fn from(_: Gone) -> Self {
-        Failure::Gone
+        MessageFailure::Gone
     }
 }
 
-type Answered<T = ()> = Result<T, Failure>;
+type Answered<T = ()> = Result<T, MessageFailure>;
 
 /// The statement that runs.
 struct RunningStatement<'a> {
@@ -134,8 +134,8 @@ impl Connection {
             };
             match self.answer(message).await {
                 Ok(()) => {}
-                Err(Failure::Gone) => return Err(Gone),
-                Err(Failure::Problem(problem)) => {
+                Err(MessageFailure::Gone) => return Err(Gone),
+                Err(MessageFailure::Problem(problem)) => {
                     metrics::counter!("basestream_serving_postgres_errors_total", "state" => problem.state).increment(1);
                     self.session.fail();
                     self.socket.put(problem.message())?;
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// The next message, or why the connection ends.
-    async fn next_message(&mut self, stop: &CancellationToken) -> Result<Result<Message, Problem>, Gone> {
+    async fn next_message(&mut self, stop: &CancellationToken) -> Result<Result<Message, SqlProblem>, Gone> {
         if self.socket.is_full() {
             self.socket.flush().await?;
         }
@@ -159,12 +159,12 @@ impl Connection {
         let limit = self.session.idle_timeout(has_suspended_portal);
         let next = timeout(limit.unwrap_or(Duration::MAX), self.socket.message());
         tokio::select! {
-            () = stop.cancelled() => Ok(Err(Problem::fatal(SHUTTING_DOWN, "terminating connection: the server is stopping"))),
+            () = stop.cancelled() => Ok(Err(SqlProblem::fatal(SHUTTING_DOWN, "terminating connection: the server is stopping"))),
             next = next => match next {
                 Ok(message) => message,
                 Err(_) => {
                     let message = "terminating connection: a transaction or a suspended portal waited for too long";
-                    Ok(Err(Problem::fatal(IDLE_IN_TRANSACTION, message)))
+                    Ok(Err(SqlProblem::fatal(IDLE_IN_TRANSACTION, message)))
                 }
             },
         }
@@ -202,7 +202,7 @@ impl Connection {
             }
             Message::Flush => Ok(self.socket.flush().await?),
             Message::CopyIn => Ok(()),
-            Message::Secret(_) => Err(Problem::new(PROTOCOL_VIOLATION, "found a password that nobody asked for").into()),
+            Message::Secret(_) => Err(SqlProblem::new(PROTOCOL_VIOLATION, "found a password that nobody asked for").into()),
             Message::Sync | Message::Query(_) | Message::Terminate => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ use definitions::keywords;
 use types::sql_errors::{SqlPlace, parser_text};
 use types::{Error, Result};
 
-use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, Problem, READ_ONLY};
+use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, READ_ONLY, SqlProblem};
 use crate::rows::{BINARY, RowFormat, TEXT};
 use crate::statement::ByteFinder;
 
@@ -56,27 +56,27 @@ struct Options {
 }
 
 /// Reads a COPY statement.
-pub(crate) fn copy(sql: &str) -> Result<Copy, Problem> {
+pub(crate) fn copy(sql: &str) -> Result<Copy, SqlProblem> {
     definitions::depth::check_depth(sql)?;
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| {
         if let Some(keyword) = keywords::refusal(sql) {
-            return Problem::from(keyword);
+            return SqlProblem::from(keyword);
         }
         let (message, place) = parser_text(&error.to_string()).clone();
         let error = Error::not_understood(message.trim_start_matches("sql parser error: "));
-        Problem::from(match place {
+        SqlProblem::from(match place {
             Some(SqlPlace { line, column }) => error.with("line", line).with("column", column),
             None => error,
         })
     })?;
     let Some(Statement::Copy { source, to, target, options, legacy_options, .. }) = statements.into_iter().next() else {
-        return Err(Problem::new(NOT_SUPPORTED, "this COPY is not supported: expected COPY (SELECT ..) TO STDOUT"));
+        return Err(SqlProblem::new(NOT_SUPPORTED, "this COPY is not supported: expected COPY (SELECT ..) TO STDOUT"));
     };
     if !to {
-        return Err(Problem::new(READ_ONLY, "cannot execute COPY FROM in a read-only transaction"));
+        return Err(SqlProblem::new(READ_ONLY, "cannot execute COPY FROM in a read-only transaction"));
     }
     if target != CopyTarget::Stdout {
-        return Err(Problem::new("42501", "COPY to a file or a program is not allowed: expected COPY .. TO STDOUT")
+        return Err(SqlProblem::new("42501", "COPY to a file or a program is not allowed: expected COPY .. TO STDOUT")
             .with_hint("psql's \\copy writes a file where the client runs"));
     }
     let (sql, start) = match source {
@@ -127,13 +127,13 @@ fn in_parentheses(sql: &str) -> Option<(usize, &str)> {
     None
 }
 
-fn unsupported(option: &str) -> Problem {
-    Problem::new(NOT_SUPPORTED, format!("the COPY option {option} is not supported"))
+fn unsupported(option: &str) -> SqlProblem {
+    SqlProblem::new(NOT_SUPPORTED, format!("the COPY option {option} is not supported"))
         .with_hint("expected FORMAT, DELIMITER, NULL, HEADER, QUOTE, ESCAPE, FORCE_QUOTE or ENCODING 'UTF8'")
 }
 
 impl Options {
-    fn take(&mut self, option: &CopyOption) -> Result<(), Problem> {
+    fn take(&mut self, option: &CopyOption) -> Result<(), SqlProblem> {
         match option {
             CopyOption::Format(format) => self.format = Some(format.value.to_lowercase()),
             CopyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
@@ -149,7 +149,7 @@ impl Options {
         Ok(())
     }
 
-    fn take_older(&mut self, option: &CopyLegacyOption) -> Result<(), Problem> {
+    fn take_older(&mut self, option: &CopyLegacyOption) -> Result<(), SqlProblem> {
         match option {
             CopyLegacyOption::Binary => self.format = Some("binary".into()),
             CopyLegacyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
@@ -174,8 +174,8 @@ impl Options {
         Ok(())
     }
 
-    fn format(self) -> Result<CopyFormat, Problem> {
-        let wrong = |message: String| Err(Problem::new(INVALID_PARAMETER_VALUE, message));
+    fn format(self) -> Result<CopyFormat, SqlProblem> {
+        let wrong = |message: String| Err(SqlProblem::new(INVALID_PARAMETER_VALUE, message));
         if let Some(delimiter) = self.delimiter.filter(|c| !c.is_ascii() || matches!(c, '\n' | '\r' | '\\') || c.is_ascii_alphanumeric()) {
             return wrong(format!("COPY delimiter {delimiter:?}: expected one character that is no letter, digit or end of line"));
         }
@@ -405,6 +405,6 @@ mod tests {
         let problem = copy("COPY (SELECT a, from, b FROM v) TO STDOUT").unwrap_err();
         let expected = Error::not_understood("\"from\" is a keyword").with("line", 1).with("column", 17);
         let expected = expected.with("help", "to name a column, write it in double quotes: \"from\"");
-        assert_eq!(problem, Problem::from(expected));
+        assert_eq!(problem, SqlProblem::from(expected));
     }
 }

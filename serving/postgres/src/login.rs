@@ -14,7 +14,7 @@ use rand::Rng;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::frames::{Message, first_message, put};
-use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::problem::{PROTOCOL_VIOLATION, SqlProblem};
 
 const PLAIN: &str = "SCRAM-SHA-256";
 const BOUND: &str = "SCRAM-SHA-256-PLUS";
@@ -34,11 +34,11 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Errors: a token that was revoked, or has expired, since the connection began.
-    pub(crate) fn may_go_on(&self) -> Result<(), Problem> {
+    pub(crate) fn may_go_on(&self) -> Result<(), SqlProblem> {
         let is_valid = |by: &Authenticator| by.keyring.is_still_valid(&self.principal, (by.clock)());
         match self.authenticator.as_ref().is_none_or(is_valid) {
             true => Ok(()),
-            false => Err(Problem::fatal(INVALID_AUTHORIZATION, "terminating connection: the token was revoked, or has expired")),
+            false => Err(SqlProblem::fatal(INVALID_AUTHORIZATION, "terminating connection: the token was revoked, or has expired")),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) async fn login<S>(
     user: &str,
     authenticator: &Authenticator,
     certificate: Option<&[u8]>,
-) -> Result<Caller, Problem>
+) -> Result<Caller, SqlProblem>
 where
     S: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
@@ -90,7 +90,7 @@ impl Exchange {
         authenticator: &Authenticator,
         certificate: Option<&[u8]>,
         nonce: &str,
-    ) -> Result<Exchange, Problem> {
+    ) -> Result<Exchange, SqlProblem> {
         let header = match (mechanism, certificate) {
             (BOUND, Some(_)) if first.starts_with(BINDING) => BINDING,
             (PLAIN, _) if first.starts_with("n,,") => "n,,",
@@ -113,7 +113,7 @@ impl Exchange {
     }
 
     /// Returns the server's last message, and who the client is.
-    fn finish(&self, last: &str) -> Result<(String, Arc<Principal>), Problem> {
+    fn finish(&self, last: &str) -> Result<(String, Arc<Principal>), SqlProblem> {
         let (without_proof, proof) = last.rsplit_once(",p=").ok_or_else(|| violation("the client's last message has no proof"))?;
         let attribute = |name: &str| without_proof.split(',').find_map(|attribute| attribute.strip_prefix(name));
         if attribute("r=") != Some(&self.nonce) {
@@ -124,7 +124,7 @@ impl Exchange {
         }
         let refused = || {
             let message = format!("password authentication failed for user \"{}\"", self.user);
-            Problem::fatal(INVALID_PASSWORD, message)
+            SqlProblem::fatal(INVALID_PASSWORD, message)
                 .with_hint("the user is a token's name, the password the token: see `basestream token list`")
         };
         let proof = BASE64_STANDARD.decode(proof).map_err(|_| refused())?;
@@ -142,7 +142,7 @@ struct InitialResponse {
 }
 
 impl InitialResponse {
-    fn read(mut body: Bytes) -> Result<InitialResponse, Problem> {
+    fn read(mut body: Bytes) -> Result<InitialResponse, SqlProblem> {
         let wrong = || violation("found no SASLInitialResponse");
         let end = body.iter().position(|byte| *byte == 0).ok_or_else(wrong)?;
         let mechanism = text(&body.split_to(end))?;
@@ -155,9 +155,9 @@ impl InitialResponse {
     }
 }
 
-async fn secret<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Bytes, Problem> {
+async fn secret<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Bytes, SqlProblem> {
     loop {
-        match first_message(buffer).map_err(|error| Problem::fatal(PROTOCOL_VIOLATION, error.message()))? {
+        match first_message(buffer).map_err(|error| SqlProblem::fatal(PROTOCOL_VIOLATION, error.message()))? {
             Some(Message::Secret(body)) => return Ok(body),
             Some(_) => return Err(violation("found another message than a password")),
             None => {}
@@ -168,19 +168,19 @@ async fn secret<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut Byte
     }
 }
 
-async fn send<S: AsyncWrite + Unpin + ?Sized>(socket: &mut S, authentication: Authentication) -> Result<(), Problem> {
+async fn send<S: AsyncWrite + Unpin + ?Sized>(socket: &mut S, authentication: Authentication) -> Result<(), SqlProblem> {
     let mut out = BytesMut::new();
     put(&mut out, PgWireBackendMessage::Authentication(authentication))?;
     socket.write_all(&out).await.map_err(|_| violation("the client left while it logged in"))?;
     socket.flush().await.map_err(|_| violation("the client left while it logged in"))
 }
 
-fn text(bytes: &[u8]) -> Result<String, Problem> {
+fn text(bytes: &[u8]) -> Result<String, SqlProblem> {
     String::from_utf8(bytes.to_vec()).map_err(|_| violation("a message of the login is not text"))
 }
 
-fn violation(message: &str) -> Problem {
-    Problem::fatal(PROTOCOL_VIOLATION, message)
+fn violation(message: &str) -> SqlProblem {
+    SqlProblem::fatal(PROTOCOL_VIOLATION, message)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use postgres_types::{Kind, Type};
 use serving::array_items;
 use types::sql_types::timestamp_type;
 
-use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, Problem};
+use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, SqlProblem};
 use crate::rows::BINARY;
 
 const EPOCH_DAYS: i32 = 10_957;
@@ -19,11 +19,11 @@ const DIGITS: usize = 38;
 const MOST_DIGITS: usize = 76;
 
 /// The Arrow type of a parameter that a client says is of this type; `None` where it says nothing.
-pub(crate) fn data_type(oid: u32) -> Result<Option<DataType>, Problem> {
+pub(crate) fn data_type(oid: u32) -> Result<Option<DataType>, SqlProblem> {
     if oid == 0 || oid == Type::UNKNOWN.oid() {
         return Ok(None);
     }
-    let unknown = || Problem::new(NOT_SUPPORTED, format!("parameters of the type with the OID {oid} are not supported"));
+    let unknown = || SqlProblem::new(NOT_SUPPORTED, format!("parameters of the type with the OID {oid} are not supported"));
     arrow_type(&Type::from_oid(oid).ok_or_else(unknown)?).map(Some).ok_or_else(unknown)
 }
 
@@ -54,16 +54,16 @@ fn arrow_type(pg_type: &Type) -> Option<DataType> {
 }
 
 /// Reads a value. `number` is that of its parameter.
-pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>) -> Result<ScalarValue, Problem> {
+pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>) -> Result<ScalarValue, SqlProblem> {
     let pg_type = Type::from_oid(oid).unwrap_or(Type::TEXT);
     let data_type = arrow_type(&pg_type).unwrap_or(DataType::Utf8);
     let Some(bytes) = bytes else {
-        return ScalarValue::try_new_null(&data_type).map_err(|error| Problem::from(types::Error::from(error)));
+        return ScalarValue::try_new_null(&data_type).map_err(|error| SqlProblem::from(types::Error::from(error)));
     };
     let wrong = |state: &'static str| {
         let found =
             if format == BINARY { format!("{} bytes", bytes.len()) } else { format!("\"{}\"", shortened(&String::from_utf8_lossy(bytes))) };
-        Problem::new(state, format!("invalid value for the parameter ${number}: found {found}, expected the type {}", pg_type.name()))
+        SqlProblem::new(state, format!("invalid value for the parameter ${number}: found {found}, expected the type {}", pg_type.name()))
     };
     let read = if format == BINARY { from_binary(&pg_type, bytes.clone()) } else { from_text(&pg_type, bytes) };
     match read {

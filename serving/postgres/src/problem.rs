@@ -8,7 +8,7 @@ use types::{Error, ErrorKind, Reason};
 
 /// An error on its way to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct SqlProblem {
     pub(crate) state: &'static str,
     said: Box<Said>,
 }
@@ -51,7 +51,7 @@ pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 /// The settings that limit memory.
 const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
 
-impl Problem {
+impl SqlProblem {
     pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
         Self { state, said: Box::new(Said { message: message.into(), ..Said::default() }) }
     }
@@ -69,7 +69,7 @@ impl Problem {
     }
 
     /// The same, with what caused it as its detail.
-    pub(crate) fn because(mut self, other: &Problem) -> Self {
+    pub(crate) fn because(mut self, other: &SqlProblem) -> Self {
         self.said.detail = Some(other.said.message.clone());
         self
     }
@@ -104,7 +104,7 @@ pub(crate) fn warning(state: &'static str, message: &str) -> PgWireBackendMessag
     PgWireBackendMessage::NoticeResponse(NoticeResponse::new(fields.map(|(field, text)| (field, text.to_owned())).into()))
 }
 
-impl From<Error> for Problem {
+impl From<Error> for SqlProblem {
     fn from(error: Error) -> Self {
         let error = with_help(error);
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
@@ -128,7 +128,7 @@ impl From<Error> for Problem {
             position: None,
             is_fatal: false,
         };
-        Problem { state: state_of(&error), said: Box::new(said) }
+        SqlProblem { state: state_of(&error), said: Box::new(said) }
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
     fn a_place_becomes_a_character_of_the_whole_text() {
         let text = "SELECT 1; SELECT ä,\n  wrong";
         let error = Error::input("there is no column \"wrong\"").with_reason(Reason::UnknownColumn).with("line", 2).with("column", 3);
-        let problem = Problem::from(error).within(text, 10);
+        let problem = SqlProblem::from(error).within(text, 10);
         assert_eq!((problem.state, problem.said.position), ("42703", Some(23)));
         assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
         let fields = problem.fields();
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_limit_has_the_state_of_it() {
-        let state = |error: Error| Problem::from(error).state;
+        let state = |error: Error| SqlProblem::from(error).state;
         assert_eq!(state(Error::unavailable("the query cannot spill to the disk").with("disk", "full")), "53100");
         assert_eq!(state(Error::busy("the node is busy")), "53000");
         assert_eq!(state(Error::limit("it needs more memory").with("limit", "serving.limits.query_memory")), "53200");
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_state_follows_the_reason_and_not_the_words() {
-        let state = |error: Error| Problem::from(error).state;
+        let state = |error: Error| SqlProblem::from(error).state;
         assert_eq!(state(Error::input("in other words").with_reason(Reason::DivisionByZero)), "22012");
         assert_eq!(state(Error::input("in other words").with_reason(Reason::NotAQuery)), "42000");
         assert_eq!(state(Error::input("division by zero is a fine name")), "42000");
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_helps_is_a_hint_and_what_else_is_known_a_detail() {
-        let problem = Problem::from(Error::unavailable("the view is being built").with("percent", 12).with("help", "ask again later"));
+        let problem = SqlProblem::from(Error::unavailable("the view is being built").with("percent", 12).with("help", "ask again later"));
         assert_eq!(
             (problem.state, problem.said.hint.as_deref(), problem.said.detail.as_deref()),
             ("57P03", Some("ask again later"), Some("percent: 12"))

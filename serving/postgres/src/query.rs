@@ -55,7 +55,7 @@ pub(crate) struct ReadFrom {
 
 impl QueryEngine {
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
-    pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::Problem> {
+    pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::SqlProblem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
         let (described, oids, oid_columns) = match is_metadata(sql, &read_view) {
             true => (self.metadata.describe(sql, &of_client, read_view).await?, oid_params(sql), oid_columns(sql)),
@@ -233,7 +233,7 @@ mod tests {
     use datafusion::physical_plan::EmptyRecordBatchStream;
 
     use super::*;
-    use crate::problem::Problem;
+    use crate::problem::SqlProblem;
 
     #[test]
     fn an_answer_has_no_more_columns_than_a_message_counts() {
@@ -244,7 +244,7 @@ mod tests {
             StatementRows::new(schema, Vec::new(), batches, Turn::default()).map(|rows| rows.types.len())
         };
         assert_eq!(answer(32_767).unwrap(), 32_767);
-        assert_eq!(Problem::from(answer(32_768).unwrap_err()).state, "54011");
+        assert_eq!(SqlProblem::from(answer(32_768).unwrap_err()).state, "54011");
     }
 
     #[test]

@@ -23,9 +23,9 @@ use crate::cancel::Cancels;
 use crate::connection::{Buffers, Connection};
 use crate::login::{Caller, login};
 use crate::metadata::Metadata;
-use crate::problem::{Problem, SHUTTING_DOWN, TOO_MANY_CONNECTIONS};
+use crate::problem::{SHUTTING_DOWN, SqlProblem, TOO_MANY_CONNECTIONS};
 use crate::query::QueryEngine;
-use crate::startup::{CLOSE_TIME, Client, Greeted, STARTUP_TIME, Stream, Unwelcome, greet, welcome};
+use crate::startup::{CLOSE_TIME, Greeted, STARTUP_TIME, StartupMessage, Stream, Unwelcome, greet, welcome};
 
 /// For each client this many sockets may be open: of clients, of those that are refused because there is no room, and
 /// of those that have sent nothing yet.
@@ -136,7 +136,7 @@ impl Server {
     async fn logged_in(&self, greeted: Greeted, buffer: &mut BytesMut, time_left: Duration) -> Result<LoggedIn, Unwelcome> {
         let Greeted { mut stream, client, certificate } = greeted;
         if self.stop.is_cancelled() {
-            return Err(Unwelcome::Refused(stream, Problem::fatal(SHUTTING_DOWN, "the server is stopping")));
+            return Err(Unwelcome::Refused(stream, SqlProblem::fatal(SHUTTING_DOWN, "the server is stopping")));
         }
         let login = login(&mut stream, buffer, &client.user, &self.authenticator, certificate.as_deref());
         match timeout(time_left, login).await {
@@ -149,9 +149,9 @@ impl Server {
         }
     }
 
-    fn too_many_clients(&self) -> Problem {
+    fn too_many_clients(&self) -> SqlProblem {
         metrics::counter!("basestream_serving_postgres_refused_total").increment(1);
-        let problem = Problem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {}", self.most));
+        let problem = SqlProblem::fatal(TOO_MANY_CONNECTIONS, format!("sorry, too many clients already: at most {}", self.most));
         problem
             .with_hint("close connections that are not used, put a connection pool in front, or raise serving.limits.postgres_connections")
     }
@@ -177,12 +177,12 @@ impl Server {
 /// A client that has said who it is.
 struct LoggedIn {
     stream: Box<dyn Stream>,
-    client: Client,
+    client: StartupMessage,
     caller: Caller,
 }
 
 /// Says why a client is not let in.
-async fn refuse(mut socket: Box<dyn Stream>, problem: Problem) {
+async fn refuse(mut socket: Box<dyn Stream>, problem: SqlProblem) {
     let mut out = BytesMut::new();
     if crate::frames::put(&mut out, problem.message()).is_ok() {
         let _ = timeout(STARTUP_TIME, socket.write_all(&out)).await;

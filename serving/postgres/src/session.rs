@@ -8,7 +8,7 @@ use serving::{ReadView, parse_as_of};
 use types::tiles::Micros;
 
 use crate::SERVER_VERSION;
-use crate::problem::{INVALID_PARAMETER_VALUE, Problem, UNDEFINED_OBJECT};
+use crate::problem::{INVALID_PARAMETER_VALUE, SqlProblem, UNDEFINED_OBJECT};
 use crate::rows::Zone;
 
 /// A transaction that does nothing keeps the files of its read view, and a suspended portal those of its query: after
@@ -122,7 +122,7 @@ struct Transaction {
 
 impl ClientSession {
     /// The session of a client that connected with these parameters. What it does not know is left out.
-    pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<ClientSession, Problem> {
+    pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<ClientSession, SqlProblem> {
         let mut session = ClientSession::default();
         session.current.insert("session_authorization".into(), user.to_owned());
         for (name, value) in parameters {
@@ -143,7 +143,7 @@ impl ClientSession {
     }
 
     /// Changes a setting; `None` is its default.
-    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Problem> {
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), SqlProblem> {
         let value = match value {
             Some(value) => Some(checked(name, value)?),
             None if find(name).is_none() && !name.contains('.') => return Err(unknown(name)),
@@ -167,7 +167,7 @@ impl ClientSession {
         self.lasting = self.defaults.clone();
     }
 
-    pub(crate) fn get(&self, name: &str) -> Result<String, Problem> {
+    pub(crate) fn get(&self, name: &str) -> Result<String, SqlProblem> {
         let name = name.to_lowercase();
         let default = find(&name).map(|known| known.default.to_owned());
         self.current.get(&name).cloned().or(default).ok_or_else(|| unknown(&name))
@@ -281,10 +281,10 @@ impl ClientSession {
 
 /// The settings of the startup parameter `options`, as on the command line of PostgreSQL's server: `-c name=value` and
 /// `--name=value`, with a backslash before a space that ends nothing.
-fn startup_options(text: &str) -> Result<Vec<(String, String)>, Problem> {
+fn startup_options(text: &str) -> Result<Vec<(String, String)>, SqlProblem> {
     let wrong = |found: &str| {
         let message = format!("invalid command-line argument in options: found \"{found}\", expected -c name=value or --name=value");
-        Problem::new(INVALID_PARAMETER_VALUE, message)
+        SqlProblem::new(INVALID_PARAMETER_VALUE, message)
     };
     let words = words(text);
     let mut words = words.iter();
@@ -340,18 +340,18 @@ fn change(settings: &mut Changed, name: &str, value: Option<String>) {
     };
 }
 
-fn unknown(name: &str) -> Problem {
-    Problem::new(UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+fn unknown(name: &str) -> SqlProblem {
+    SqlProblem::new(UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
         .with_hint("SHOW ALL lists the parameters; as_of names the time of every query")
 }
 
 /// The value as it is kept.
-fn checked(name: &str, value: &str) -> Result<String, Problem> {
+fn checked(name: &str, value: &str) -> Result<String, SqlProblem> {
     let Some(known) = find(name) else {
         return if name.contains('.') { Ok(value.to_owned()) } else { Err(unknown(name)) };
     };
     let wrong = |expected: &str| {
-        Problem::new(
+        SqlProblem::new(
             INVALID_PARAMETER_VALUE,
             format!("invalid value for parameter \"{}\": found \"{value}\", expected {expected}", known.shown),
         )
@@ -363,7 +363,7 @@ fn checked(name: &str, value: &str) -> Result<String, Problem> {
             false => Err(wrong(allowed[0])),
         },
         Check::Time if value.trim().is_empty() => Ok(String::new()),
-        Check::Time => parse_as_of(value).map(|_| value.trim().to_owned()).map_err(Problem::from),
+        Check::Time => parse_as_of(value).map(|_| value.trim().to_owned()).map_err(SqlProblem::from),
         Check::Zone => Zone::named(value).map(|zone| zone.to_string()).ok_or_else(|| wrong("a time zone, such as UTC or Europe/Berlin")),
         // Dates are written in one way; the order is that in which ambiguous dates would be read, and none is.
         Check::DateStyle => {
@@ -372,7 +372,7 @@ fn checked(name: &str, value: &str) -> Result<String, Problem> {
             if is_iso { Ok(format!("ISO, {}", order.unwrap_or("MDY"))) } else { Err(wrong("ISO")) }
         }
         Check::Duration => duration(value).map(|_| value.to_owned()).ok_or_else(|| wrong("a time, such as 500, '30s' or '5min'")),
-        Check::Fixed => Err(Problem::new("55P02", format!("parameter \"{}\" cannot be changed", known.shown))),
+        Check::Fixed => Err(SqlProblem::new("55P02", format!("parameter \"{}\" cannot be changed", known.shown))),
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::cancel::{CancelKey, Cancels};
 use crate::frames::{Opening, opening, put};
-use crate::problem::{NOT_SUPPORTED, PROTOCOL_VIOLATION, Problem};
+use crate::problem::{NOT_SUPPORTED, PROTOCOL_VIOLATION, SqlProblem};
 use crate::session::ClientSession;
 
 /// A client that has not said who it is by then is let go.
@@ -32,7 +32,7 @@ const PROTOCOL_3_0: i32 = 3 << 16;
 
 /// What a client said of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct StartupMessage {
     pub(crate) user: String,
     parameters: Vec<(String, String)>,
     minor: u16,
@@ -46,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// A client that was greeted.
 pub(crate) struct Greeted {
     pub(crate) stream: Box<dyn Stream>,
-    pub(crate) client: Client,
+    pub(crate) client: StartupMessage,
     /// What a login can be bound to, if the connection is encrypted: see [`end_point`].
     pub(crate) certificate: Option<Vec<u8>>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Greeted {
 pub(crate) enum Unwelcome {
     /// The connection was for something else, which is done, or the client has gone.
     Done,
-    Refused(Box<dyn Stream>, Problem),
+    Refused(Box<dyn Stream>, SqlProblem),
 }
 
 /// Reads what a client begins with. With `tls`, nothing but an encrypted startup is answered.
@@ -97,11 +97,14 @@ pub(crate) async fn greet(
             missing = None;
         }
     }
-    Err(Unwelcome::Refused(stream, Problem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message")))
+    Err(Unwelcome::Refused(
+        stream,
+        SqlProblem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message"),
+    ))
 }
 
-fn not_encrypted() -> Problem {
-    let problem = Problem::fatal("28000", "the connection is not encrypted, and [serving.tls] is set");
+fn not_encrypted() -> SqlProblem {
+    let problem = SqlProblem::fatal("28000", "the connection is not encrypted, and [serving.tls] is set");
     problem.with_hint("connect with sslmode=require or stricter")
 }
 
@@ -118,7 +121,7 @@ async fn send_reply(stream: &mut Box<dyn Stream>, reply: SslResponse) -> Result<
 async fn encrypted(stream: Box<dyn Stream>, buffer: &BytesMut, tls: &ServerTls) -> Result<Box<dyn Stream>, Unwelcome> {
     // What came before the handshake could have been put there by somebody in between.
     if !buffer.is_empty() {
-        let problem = Problem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
+        let problem = SqlProblem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
         return Err(Unwelcome::Refused(stream, problem));
     }
     let mut config = (*tls.config()).clone();
@@ -139,12 +142,12 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     WITH_SHA256.iter().any(is_signed_with).then(|| digest(&SHA256, certificate).as_ref().to_vec())
 }
 
-async fn read<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Option<Opening>, Problem> {
+async fn read<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesMut) -> Result<Option<Opening>, SqlProblem> {
     loop {
         match opening(buffer) {
             Ok(Some(opening)) => return Ok(Some(opening)),
             Ok(None) => {}
-            Err(error) => return Err(Problem::fatal(PROTOCOL_VIOLATION, error.message())),
+            Err(error) => return Err(SqlProblem::fatal(PROTOCOL_VIOLATION, error.message())),
         }
         if socket.read_buf(buffer).await.unwrap_or_default() == 0 {
             return Ok(None);
@@ -152,20 +155,20 @@ async fn read<S: AsyncRead + Unpin + ?Sized>(socket: &mut S, buffer: &mut BytesM
     }
 }
 
-fn client(minor: u16, parameters: Vec<(String, String)>) -> Result<Client, Problem> {
+fn client(minor: u16, parameters: Vec<(String, String)>) -> Result<StartupMessage, SqlProblem> {
     let get = |name: &str| parameters.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
     if get("replication").is_some_and(|value| !["", "false", "off", "no", "0"].contains(&value)) {
-        return Err(Problem::fatal(NOT_SUPPORTED, "replication is not supported"));
+        return Err(SqlProblem::fatal(NOT_SUPPORTED, "replication is not supported"));
     }
     let user = get("user").filter(|user| !user.is_empty());
-    let user = user.ok_or_else(|| Problem::fatal("28000", "no PostgreSQL user name specified in startup packet"))?.to_owned();
-    Ok(Client { user, parameters, minor })
+    let user = user.ok_or_else(|| SqlProblem::fatal("28000", "no PostgreSQL user name specified in startup packet"))?.to_owned();
+    Ok(StartupMessage { user, parameters, minor })
 }
 
 /// Answers a client's startup: it may ask now.
-pub(crate) fn welcome(client: &Client, key: &CancelKey, out: &mut BytesMut) -> Result<ClientSession, Problem> {
+pub(crate) fn welcome(client: &StartupMessage, key: &CancelKey, out: &mut BytesMut) -> Result<ClientSession, SqlProblem> {
     let session = ClientSession::begin(&client.user, &client.parameters)
-        .map_err(|problem| Problem::fatal(problem.state, "a parameter of the startup is not understood").because(&problem))?;
+        .map_err(|problem| SqlProblem::fatal(problem.state, "a parameter of the startup is not understood").because(&problem))?;
     let options: Vec<String> = client.parameters.iter().map(|(name, _)| name).filter(|name| name.starts_with("_pq_.")).cloned().collect();
     if client.minor > 0 || !options.is_empty() {
         put(out, PgWireBackendMessage::NegotiateProtocolVersion(NegotiateProtocolVersion::new(PROTOCOL_3_0, options)))?;

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::problem::{NOT_SUPPORTED, Problem, READ_ONLY, SYNTAX_ERROR};
+use crate::problem::{NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, SqlProblem};
 
 /// What a statement asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct Statement {
 }
 
 /// Cuts a text at its semicolons. A part without a word is left out.
-pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
+pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, SqlProblem> {
     definitions::depth::check_length(text)?;
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else {
         // Planning says what is wrong with it, and where.
@@ -70,7 +70,7 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, Problem> {
     Ok(found)
 }
 
-fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, Problem> {
+fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, SqlProblem> {
     let [first, ..] = tokens else { return Ok(None) };
     let last = tokens[tokens.len() - 1];
     let start = finder.byte(first.span.start.line, first.span.start.column);
@@ -166,7 +166,7 @@ const WRITES: [&str; 32] = [
     "msck",
 ];
 
-fn command(words: &[Word], sql: &str) -> Result<Command, Problem> {
+fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
     let keyword = |at: usize| words.get(at).filter(|word| !word.is_quoted).map_or("", |word| word.text.as_str());
     match keyword(0) {
         "set" => set(&words[1..], sql),
@@ -199,7 +199,7 @@ fn command(words: &[Word], sql: &str) -> Result<Command, Problem> {
         "copy" => Ok(Command::Copy),
         "prepare" | "execute" | "declare" | "fetch" | "move" | "close" | "listen" | "commit" | "rollback" => {
             let found = keyword(0).to_uppercase();
-            Err(Problem::new(NOT_SUPPORTED, format!("{found} is not supported: expected SELECT, EXPLAIN, COPY .. TO STDOUT or SET"))
+            Err(SqlProblem::new(NOT_SUPPORTED, format!("{found} is not supported: expected SELECT, EXPLAIN, COPY .. TO STDOUT or SET"))
                 .with_hint("statements are prepared, and read in parts, by the driver: by the protocol's own messages"))
         }
         "analyse" => Err(write_refused("ANALYZE")),
@@ -208,14 +208,14 @@ fn command(words: &[Word], sql: &str) -> Result<Command, Problem> {
     }
 }
 
-fn write_refused(what: &str) -> Problem {
-    Problem::new(READ_ONLY, format!("cannot execute {what} in a read-only transaction"))
+fn write_refused(what: &str) -> SqlProblem {
+    SqlProblem::new(READ_ONLY, format!("cannot execute {what} in a read-only transaction"))
         .with_hint("events go in through the log (`basestream ingest`, POST /v1/streams/..), definitions through `basestream apply`")
 }
 
 /// `SET [SESSION | LOCAL] name { = | TO } value ..`, and the older spellings of some.
-fn set(words: &[Word], sql: &str) -> Result<Command, Problem> {
-    let wrong = || Problem::new(SYNTAX_ERROR, format!("\"{sql}\" is not understood: expected SET name = 'value'"));
+fn set(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
+    let wrong = || SqlProblem::new(SYNTAX_ERROR, format!("\"{sql}\" is not understood: expected SET name = 'value'"));
     let is_local = words.first().is_some_and(|word| word.is("local"));
     let scope = words.first().is_some_and(|word| word.is("local") || word.is("session"));
     let words = if scope && words.len() > 1 { &words[1..] } else { words };

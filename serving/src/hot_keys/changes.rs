@@ -11,7 +11,7 @@ const CEASED_AFTER: Duration = Duration::from_secs(1);
 
 /// A key, in one window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Name {
+struct HotKeyName {
     view: Arc<str>,
     key: Box<str>,
     seen_in: SeenIn,
@@ -20,7 +20,7 @@ struct Name {
 
 /// The keys that are hot, as far as a client knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(HashMap<Name, Known>);
+pub(crate) struct KnownHotKeys(HashMap<HotKeyName, Known>);
 
 #[derive(Debug)]
 struct Known {
@@ -36,12 +36,12 @@ pub(crate) enum HotKeyChange {
     Ceased(HotKey),
 }
 
-impl Changes {
+impl KnownHotKeys {
     /// Takes the keys that are hot now, and returns what changed.
     pub(crate) fn take<'k>(&mut self, hot: impl IntoIterator<Item = &'k HotKey>, at: Instant) -> Vec<HotKeyChange> {
         let mut changes = Vec::new();
         for hot in hot {
-            let name = Name { view: hot.view.clone(), key: hot.key.get().into(), seen_in: hot.seen_in, window: hot.window };
+            let name = HotKeyName { view: hot.view.clone(), key: hot.key.get().into(), seen_in: hot.seen_in, window: hot.window };
             if self.0.insert(name, Known { hot: hot.clone(), at }).is_none() {
                 changes.push(HotKeyChange::Hot(hot.clone()));
             }

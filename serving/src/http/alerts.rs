@@ -22,7 +22,7 @@ use types::{Error, Result};
 use super::App;
 use super::apart::apart;
 use super::input::{EVENT_STREAM, accepts_events, json_bytes, parameters};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use crate::open_alerts::OpenAlerts;
 
 mod events;
@@ -45,7 +45,7 @@ pub(super) async fn alerts(
     Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let asked = AlertsQuery::read(query.as_deref().unwrap_or_default())?;
     if !accepts_events(&headers) {
         return apart(async move { Ok(json_bytes(page(&app, &principal, asked).await?)) }).await;

@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use types::{Error, threads};
 
-use super::problem::Problem;
+use super::problem::HttpProblem;
 
 /// This many pieces of a body are made before they are sent.
 const MADE_AHEAD: usize = 2;
 
 /// Runs a request's work on the threads for longer queries. It is aborted when the request is.
-pub(super) async fn apart(work: impl Future<Output = Result<Response, Problem>> + Send + 'static) -> Result<Response, Problem> {
+pub(super) async fn apart(work: impl Future<Output = Result<Response, HttpProblem>> + Send + 'static) -> Result<Response, HttpProblem> {
     match AbortOnDropHandle::new(threads::QUERIES.spawn(work)).await {
         Ok(outcome) => outcome,
         Err(ended) => match ended.try_into_panic() {

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::App;
 use super::apart::apart;
 use super::input::{Name, json_bytes};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::room::{MAX_JSON_BYTES, append};
 use crate::json::RowWriter;
 use crate::limits::ServingLimits;
@@ -48,12 +48,12 @@ struct Inner {
 
 #[derive(Default)]
 struct Known {
-    open: HashMap<Uuid, Open>,
+    open: HashMap<Uuid, OpenCursor>,
     /// The last ones that ended, and why.
     ended: VecDeque<(Uuid, &'static str)>,
 }
 
-struct Open {
+struct OpenCursor {
     principal: Arc<Principal>,
     /// The page that its cursor is for.
     page: u64,
@@ -95,7 +95,7 @@ impl Cursors {
         let watch = AbortOnDropHandle::new(threads::QUERIES.spawn(watch(Arc::downgrade(&self.0), id, self.0.idle)));
         let mut known = self.0.lock();
         self.room(&known, &principal)?;
-        let open = Open { principal, page: 1, rest: Some(Box::new(pages)), used: Instant::now(), _watch: watch };
+        let open = OpenCursor { principal, page: 1, rest: Some(Box::new(pages)), used: Instant::now(), _watch: watch };
         known.open.insert(id, open);
         show(&known);
         Ok(body)
@@ -112,7 +112,7 @@ impl Cursors {
     }
 
     /// Answers the page that a cursor is for.
-    async fn next(&self, principal: &Arc<Principal>, cursor: &str) -> Result<Vec<u8>, Problem> {
+    async fn next(&self, principal: &Arc<Principal>, cursor: &str) -> Result<Vec<u8>, HttpProblem> {
         let (id, number) = read(cursor)?;
         let mut pages = self.take(principal, id, number)?;
         // Dropped before the end, it ends the answer: rows that are gone must not be left out in silence.
@@ -133,7 +133,7 @@ impl Cursors {
         Ok(body)
     }
 
-    fn take(&self, principal: &Arc<Principal>, id: Uuid, number: u64) -> Result<Box<Pages>, Problem> {
+    fn take(&self, principal: &Arc<Principal>, id: Uuid, number: u64) -> Result<Box<Pages>, HttpProblem> {
         let mut known = self.0.lock();
         let Some(open) = known.open.get_mut(&id).filter(|open| open.principal == *principal) else {
             return Err(gone(&known, id));
@@ -142,7 +142,7 @@ impl Cursors {
             Some(pages) if open.page == number => Ok(pages),
             Some(pages) => {
                 open.rest = Some(pages);
-                Err(Problem::plain(StatusCode::GONE, "the cursor is for a page that was sent: use the `next` of that page"))
+                Err(HttpProblem::plain(StatusCode::GONE, "the cursor is for a page that was sent: use the `next` of that page"))
             }
             None => Err(Error::conflict("another request is reading this page: send one at a time").into()),
         }
@@ -212,7 +212,7 @@ async fn watch(cursors: Weak<Inner>, id: Uuid, idle: Duration) {
         until = match cursors.lock().open.get(&id) {
             None => return,
             // Its page is being made.
-            Some(Open { rest: None, .. }) => now + idle,
+            Some(OpenCursor { rest: None, .. }) => now + idle,
             Some(open) => open.used + idle,
         };
         if until <= now {
@@ -222,12 +222,12 @@ async fn watch(cursors: Weak<Inner>, id: Uuid, idle: Duration) {
 }
 
 /// A page as it is made: rows, without the end of the document.
-struct Page {
+struct CursorPage {
     out: Vec<u8>,
     has_more: bool,
 }
 
-impl Page {
+impl CursorPage {
     fn end(mut self, next: Option<&str>, pages: &Pages) -> Result<Vec<u8>> {
         self.out.extend_from_slice(b"],\"next\":");
         serde_json::to_writer(&mut self.out, &next)?;
@@ -245,7 +245,7 @@ impl Pages {
     }
 
     /// Makes a page: as many rows as were asked for, or as have room in an answer.
-    async fn make(&mut self) -> Result<Page> {
+    async fn make(&mut self) -> Result<CursorPage> {
         let (mut out, mut rows) = (b"{\"rows\":[".to_vec(), 0);
         while rows < self.page_rows && self.fill().await? {
             let Some(batch) = &self.batch else { break };
@@ -268,7 +268,7 @@ impl Pages {
         let has_more = self.fill().await?;
         let held = self.batch.as_ref().map_or(0, RecordBatch::get_array_memory_size);
         self.response.hold(held)?;
-        Ok(Page { out, has_more })
+        Ok(CursorPage { out, has_more })
     }
 
     /// Waits until there is a row. Returns false after the last one.
@@ -287,14 +287,14 @@ fn token(id: Uuid, page: u64) -> String {
     format!("{}.{page}", id.simple())
 }
 
-fn read(cursor: &str) -> Result<(Uuid, u64), Problem> {
+fn read(cursor: &str) -> Result<(Uuid, u64), HttpProblem> {
     let read = cursor.split_once('.').and_then(|(id, page)| Some((Uuid::try_parse(id).ok()?, page.parse().ok()?)));
     read.ok_or_else(|| Error::not_found("there is no such cursor: expected the `next` of a page").into())
 }
 
-fn gone(known: &Known, id: Uuid) -> Problem {
+fn gone(known: &Known, id: Uuid) -> HttpProblem {
     match known.ended.iter().find(|(ended, _)| *ended == id) {
-        Some((_, why)) => Problem::plain(StatusCode::GONE, format!("the answer in pages has ended: {why}; run the query again")),
+        Some((_, why)) => HttpProblem::plain(StatusCode::GONE, format!("the answer in pages has ended: {why}; run the query again")),
         None => Error::not_found("there is no such cursor: it was never made, made for another principal, or ended long ago").into(),
     }
 }
@@ -308,7 +308,7 @@ pub(super) async fn next(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     Name(cursor): Name,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(async move { Ok(json_bytes(app.cursors.next(&principal, &cursor).await?)) }).await
 }
 
@@ -317,7 +317,7 @@ pub(super) async fn end(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     Name(cursor): Name,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let (id, _) = read(&cursor)?;
     let known = app.cursors.0.lock();
     if known.open.get(&id).is_none_or(|open| open.principal != principal) {

@@ -14,17 +14,17 @@ use super::App;
 use super::apart::apart;
 use super::event_texts::event_texts;
 use super::input::{Body, Json, Name};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 
 /// This many of the rejected events are named; all are counted.
 const MOST_REJECTED_LISTED: usize = 1000;
 
 /// The answer: what is durable in the log, and where.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Appended {
+struct Appended {
     accepted: usize,
     /// The first of them.
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedEvent>,
     rejected_count: usize,
     /// Per partition written to, the offset after the last of these events.
     position: String,
@@ -32,20 +32,20 @@ pub(super) struct Appended {
 
 /// An event that is not of its stream.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Rejected {
+struct RejectedEvent {
     /// Its place in the array, or among the lines, counted from 0.
     index: usize,
     error: String,
 }
 
 /// `POST /v1/streams/{stream}/events`
-pub(super) async fn append(State(app): State<App>, Name(stream): Name, body: Body) -> Result<Response, Problem> {
+pub(super) async fn append(State(app): State<App>, Name(stream): Name, body: Body) -> Result<Response, HttpProblem> {
     apart(append_body(app, stream, body)).await
 }
 
-async fn append_body(app: App, stream: String, body: Body) -> Result<Response, Problem> {
+async fn append_body(app: App, stream: String, body: Body) -> Result<Response, HttpProblem> {
     let Ok(_permit) = app.appends.try_acquire() else {
-        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
+        return Err(HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
     };
     let loaded = app.node.read_view()?.loaded;
     let live = loaded.registry.streams.get(stream.as_str()).ok_or_else(|| unknown(&stream, loaded.registry.streams.keys()))?;
@@ -76,9 +76,9 @@ fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>
 
 /// A topic that the speed layer has not created yet is worth another try. A record that is too large for the log is
 /// not.
-pub(super) fn not_appended(error: Error) -> Problem {
+pub(super) fn not_appended(error: Error) -> HttpProblem {
     match error.kind() {
-        ErrorKind::NotFound => Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),
+        ErrorKind::NotFound => HttpProblem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),
         _ => error.into(),
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn not_appended(error: Error) -> Problem {
 struct Decoded {
     records: Vec<NewRecord>,
     /// The first of the rejected ones.
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedEvent>,
     rejected_count: usize,
 }
 
@@ -101,7 +101,7 @@ fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
             Err(error) => {
                 decoded.rejected_count += 1;
                 if decoded.rejected.len() < MOST_REJECTED_LISTED {
-                    decoded.rejected.push(Rejected { index, error: error.to_string() });
+                    decoded.rejected.push(RejectedEvent { index, error: error.to_string() });
                 }
             }
         }

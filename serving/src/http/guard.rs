@@ -15,7 +15,7 @@ use futures::FutureExt;
 use metrics::{Counter, Histogram};
 
 use super::hosts::Hosts;
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::{CURSOR_PATH, SQL_PATH};
 use crate::sql::out_of_time;
 
@@ -84,7 +84,7 @@ pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, ne
         unknown_host.into_response()
     } else if is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
-        Problem::plain(StatusCode::FORBIDDEN, detail).into_response()
+        HttpProblem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
         answered(measure.path, guarding.query_timeout, request, next).await
     };
@@ -99,7 +99,7 @@ async fn answered(path: &str, query_timeout: Duration, request: Request, next: N
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {
             tracing::error!(path, "a request panicked");
-            Problem::plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error: see the server's log").into_response()
+            HttpProblem::plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error: see the server's log").into_response()
         }
         Err(_) => {
             let limit = format_duration(limit);
@@ -110,7 +110,7 @@ async fn answered(path: &str, query_timeout: Duration, request: Request, next: N
                 }
                 false => format!("not answered within {limit}: request less, or try again"),
             };
-            Problem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
+            HttpProblem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
         }
     }
 }

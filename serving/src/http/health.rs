@@ -28,7 +28,7 @@ use super::connections::Limits;
 use super::guard::{Guarding, Measures};
 use super::hosts::Hosts;
 use super::input::Json;
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::rights::{Protection, sees_details};
 use super::{BoundListener, connections, guard, rights, status};
 use crate::limits::ServingLimits;
@@ -74,23 +74,23 @@ fn table() -> [(&'static str, MethodRouter<App>); 3] {
 fn routes(app: App, guarding: Guarding) -> Router {
     let router = table().into_iter().fold(Router::new(), |router, (path, handler)| router.route(path, handler));
     router
-        .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
-        .method_not_allowed_fallback(async || Problem::no_such_method(&["GET"]))
+        .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
+        .method_not_allowed_fallback(async || HttpProblem::no_such_method(&["GET"]))
         .layer(from_fn_with_state(app.protection.clone(), rights::authorize))
         .layer(from_fn_with_state(guarding, guard::guard))
         .with_state(app)
 }
 
 /// A caller that may not read the process learns whether it is ready, and no more.
-async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
     match app.process.ready() {
         ready if sees_details(&principal) => Ok(Json(ready?).into_response()),
         Ok(_) => Ok(Json(json!({ "status": "ready" })).into_response()),
-        Err(_) => Err(Problem::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready")),
+        Err(_) => Err(HttpProblem::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready")),
     }
 }
 
-async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+async fn metrics(State(app): State<App>) -> Result<Response, HttpProblem> {
     apart(async move { status::rendered(app.process.outages().len() + app.protection.outages().count(), app.metrics.as_ref()) }).await
 }
 

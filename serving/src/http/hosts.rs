@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::rights::Protection;
 
 /// The names that are allowed, if not all are. Cheap to clone.
@@ -27,7 +27,7 @@ impl Hosts {
     }
 
     /// Errors: 421 for a name that is not allowed. A request without a name comes from no browser.
-    pub(super) fn check(&self, request: &Request) -> Result<(), Problem> {
+    pub(super) fn check(&self, request: &Request) -> Result<(), HttpProblem> {
         let Some(names) = &self.0 else { return Ok(()) };
         let found = match request.uri().authority() {
             Some(authority) => authority.as_str(),
@@ -41,7 +41,7 @@ impl Hosts {
         }
         let detail =
             format!("the host \"{found}\" is not known here: expected localhost, an address, or a name of the setting serving.auth.hosts");
-        Err(Problem::plain(StatusCode::MISDIRECTED_REQUEST, detail))
+        Err(HttpProblem::plain(StatusCode::MISDIRECTED_REQUEST, detail))
     }
 }
 

@@ -24,9 +24,9 @@ use types::threads;
 use super::App;
 use super::apart::apart;
 use super::input::{Json, NOT_BUFFERED, accepts_events};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use crate::hot_keys::HotKey;
-use crate::hot_keys::changes::{Changes, HotKeyChange};
+use crate::hot_keys::changes::{HotKeyChange, KnownHotKeys};
 use crate::node::Node;
 
 /// How often a watcher looks for changes.
@@ -41,7 +41,7 @@ pub(super) async fn hot_keys(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let node = app.node.acting_for(principal.clone());
     if !accepts_events(&headers) {
         return apart(async move {
@@ -51,7 +51,10 @@ pub(super) async fn hot_keys(
         .await;
     }
     let Ok(permit) = app.watchers.clone().try_acquire_owned() else {
-        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many clients watch the hot keys: try again, or ask without events"));
+        return Err(HttpProblem::plain(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many clients watch the hot keys: try again, or ask without events",
+        ));
     };
     // An answer that fails has a status.
     recent(&node).await?;
@@ -59,7 +62,7 @@ pub(super) async fn hot_keys(
         node,
         authenticator: app.protection.authenticator.clone(),
         principal,
-        changes: Changes::default(),
+        changes: KnownHotKeys::default(),
         waiting: VecDeque::new(),
         looked: false,
         ends_at: Instant::now() + LONGEST,
@@ -76,7 +79,7 @@ struct Watching {
     /// Says whether the principal's credential still counts.
     authenticator: Authenticator,
     principal: Arc<Principal>,
-    changes: Changes,
+    changes: KnownHotKeys,
     /// What is not sent yet.
     waiting: VecDeque<HotKeyChange>,
     looked: bool,

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use types::Error;
 use types::vector::Vector;
 
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::{App, MAX_BODY_BYTES};
 
 /// Room for bodies is given out in pieces of this many bytes: small bodies take little of it.
@@ -36,11 +36,11 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = Problem;
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpProblem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(name)| Name(name)).map_err(|error| Problem::plain(error.status(), error.body_text()))
+        path.map(|Path(name)| Name(name)).map_err(|error| HttpProblem::plain(error.status(), error.body_text()))
     }
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Body {
 }
 
 impl FromRequest<App> for Body {
-    type Rejection = Problem;
+    type Rejection = HttpProblem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, HttpProblem> {
         let encoding = request.headers().get(CONTENT_ENCODING).filter(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
         if let Some(encoding) = encoding {
             let found = encoding.to_str().unwrap_or_default();
@@ -63,12 +63,12 @@ impl FromRequest<App> for Body {
             .room
             .clone()
             .try_acquire_many_owned(room_for(&request))
-            .map_err(|_| Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many bytes of requests are under way: try again"))?;
+            .map_err(|_| HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many bytes of requests are under way: try again"))?;
         let bytes = Bytes::from_request(request, app).await.map_err(|error| match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                Problem::plain(error.status(), format!("the body is too large: expected at most {MAX_BODY_BYTES} bytes"))
+                HttpProblem::plain(error.status(), format!("the body is too large: expected at most {MAX_BODY_BYTES} bytes"))
             }
-            status => Problem::plain(status, error.body_text()),
+            status => HttpProblem::plain(status, error.body_text()),
         })?;
         Ok(Self { bytes, room })
     }
@@ -119,7 +119,7 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => json_bytes(body),
-            Err(error) => Problem::from(Error::internal("an answer could not be written as JSON").caused_by(error)).into_response(),
+            Err(error) => HttpProblem::from(Error::internal("an answer could not be written as JSON").caused_by(error)).into_response(),
         }
     }
 }

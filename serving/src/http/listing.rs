@@ -15,15 +15,15 @@ use types::Error;
 use super::App;
 use super::apart::apart;
 use super::input::Json;
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::views::building;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
-pub(super) async fn views(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+pub(super) async fn views(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
     apart(async move { all_views(&app, &principal) }).await
 }
 
-fn all_views(app: &App, principal: &Principal) -> Result<Response, Problem> {
+fn all_views(app: &App, principal: &Principal) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
     let is_readable = |name: &&Arc<str>| may(principal, Action::Read, Object::View(name));
@@ -34,11 +34,11 @@ fn all_views(app: &App, principal: &Principal) -> Result<Response, Problem> {
 }
 
 /// `GET /v1/streams`
-pub(super) async fn streams(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+pub(super) async fn streams(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
     apart(async move { all_streams(&app, &principal) }).await
 }
 
-fn all_streams(app: &App, principal: &Principal) -> Result<Response, Problem> {
+fn all_streams(app: &App, principal: &Principal) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
     let is_known = |name: &str| [Action::Read, Action::Append].into_iter().any(|action| may(principal, action, Object::Stream(name)));

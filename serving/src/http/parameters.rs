@@ -16,10 +16,10 @@ use types::{Error, Result};
 use super::App;
 use super::apart::apart;
 use super::input::{Body, Json, Name, parse};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 
 /// `GET /v1/parameters`
-pub(super) async fn parameters(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn parameters(State(app): State<App>) -> Result<Response, HttpProblem> {
     apart(async move {
         let read_view = app.node.read_view()?;
         let parameters: Vec<Value> = listed(&read_view.loaded.state)?.iter().map(parameter).collect();
@@ -34,7 +34,7 @@ pub(super) async fn put(
     Extension(principal): Extension<Arc<Principal>>,
     Name(parameter): Name,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(async move {
         let value = value_of(&body)?;
         let setting = Setting { parameter: &parameter, value: &value, set_by: &principal.name, now: app.node.read_view()?.now };

@@ -11,7 +11,7 @@ use types::{Error, ErrorKind};
 
 /// An error on its way out.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct HttpProblem {
     status: StatusCode,
     /// Names the kind of error for programs.
     kind: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Problem {
     context: Vec<(&'static str, String)>,
 }
 
-impl Problem {
+impl HttpProblem {
     pub(super) fn plain(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, kind: "request", detail: detail.into(), context: Vec::new() }
     }
@@ -91,7 +91,7 @@ fn name_of(kind: ErrorKind) -> &'static str {
     }
 }
 
-impl From<Error> for Problem {
+impl From<Error> for HttpProblem {
     fn from(error: Error) -> Self {
         let error = with_help(error);
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
@@ -105,7 +105,7 @@ impl From<Error> for Problem {
     }
 }
 
-impl Problem {
+impl HttpProblem {
     /// After how many seconds to ask again: a second, and for a view that is being built, what is left of that within
     /// bounds.
     fn retry_after(&self) -> i64 {
@@ -118,7 +118,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let retry_after = self.retry_after();
         let mut body = Map::new();

@@ -19,7 +19,7 @@ use super::App;
 use super::apart::apart;
 use super::cursors::{MAX_PAGE_ROWS, Pages};
 use super::input::{Body, json_bytes, parse, position};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::room::append;
 use crate::json::RowWriter;
 use crate::sql::{QueryResponse, out_of_time};
@@ -55,11 +55,11 @@ pub(super) async fn query(
     Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(answer(app, principal, headers, body)).await
 }
 
-async fn answer(app: App, principal: Arc<Principal>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+async fn answer(app: App, principal: Arc<Principal>, headers: HeaderMap, body: Body) -> Result<Response, HttpProblem> {
     // It keeps its room until the answer has begun.
     let asked: Query = parse(&body, EXPECTED)?;
     let form = Form::accepted(headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));

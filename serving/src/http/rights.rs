@@ -33,7 +33,7 @@ use types::outage::Outage;
 use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::{CURSOR_PATH, OPENAPI_PATH, SQL_PATH};
 
 /// What anyone may ask for.
@@ -91,7 +91,7 @@ pub(super) async fn authorize(
         Err(error) => {
             refused(&error);
             audit_refusal(path, name.unwrap_or_default(), &error);
-            Problem::from(error).into_response()
+            HttpProblem::from(error).into_response()
         }
     }
 }

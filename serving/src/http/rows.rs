@@ -15,7 +15,7 @@ use types::Result;
 use super::App;
 use super::apart::apart;
 use super::input::{Body, json_bytes, parse, position};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::views::write_member;
 use crate::json::write_rows;
 use crate::lookup::{Keys, ViewKeys, ViewsResponse};
@@ -36,11 +36,15 @@ struct Asked {
 const EXPECTED: &str = r#"{"views": {"<view>": [{"<key>": value, ..}, ..], ..}, "as_of": null, "after": null}"#;
 
 /// `POST /v1/rows`
-pub(super) async fn rows(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn rows(
+    State(app): State<App>,
+    Extension(principal): Extension<Arc<Principal>>,
+    body: Body,
+) -> Result<Response, HttpProblem> {
     apart(answer(app, principal, body)).await
 }
 
-async fn answer(app: App, principal: Arc<Principal>, body: Body) -> Result<Response, Problem> {
+async fn answer(app: App, principal: Arc<Principal>, body: Body) -> Result<Response, HttpProblem> {
     let asked: Asked = parse(&body, EXPECTED)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let after = asked.after.as_deref().map(position).transpose()?;

@@ -26,7 +26,7 @@ use super::apart::apart;
 use super::event_texts::event_texts;
 use super::events::{not_appended, record_of};
 use super::input::{Body, Json, Name, json_bytes, parameters};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use crate::node::Node;
 use crate::read_view::ReadView;
 use crate::scoring::{EventOutcome, RepeatedEvent, Scorer, StoredEvent};
@@ -36,11 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PATIENCE: Duration = Duration::from_secs(25);
 
 /// `GET /v1/sinks`: those that the principal may ask.
-pub(super) async fn sinks(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, Problem> {
+pub(super) async fn sinks(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
     apart(async move { all_sinks(&app, &principal) }).await
 }
 
-fn all_sinks(app: &App, principal: &Principal) -> Result<Response, Problem> {
+fn all_sinks(app: &App, principal: &Principal) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let sinks = read_view.loaded.registry.sinks.iter();
     // What one cannot be planned from is not known: only who may read the process sees it.
@@ -57,7 +57,7 @@ pub(super) async fn describe(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     Name(name): Name,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let (sink, plan) = asked(&read_view, &principal, &name)?;
     let column = |field: &Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "type": sql_name(field.data_type()) });
@@ -74,7 +74,7 @@ pub(super) async fn score(
     Name(name): Name,
     RawQuery(query): RawQuery,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let options = Options::read(query.as_deref().unwrap_or_default())?;
     apart(async move {
         let read_view = app.node.read_view()?;
@@ -93,7 +93,12 @@ pub(super) async fn score(
     .await
 }
 
-async fn ask(node: &Node, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &SinkPlan), event: &NewRecord) -> Result<Response, Problem> {
+async fn ask(
+    node: &Node,
+    scorer: &Arc<dyn Scorer>,
+    (sink, plan): (&LiveSink, &SinkPlan),
+    event: &NewRecord,
+) -> Result<Response, HttpProblem> {
     let views: BTreeSet<Arc<str>> = plan.joins.iter().map(|join| join.plan.view.clone()).collect();
     let read_view = node.read_view_of(&views.into_iter().collect::<Vec<_>>()).await?;
     // It may have been changed meanwhile: the answer is of one catalog state.
@@ -106,9 +111,9 @@ async fn ask(node: &Node, scorer: &Arc<dyn Scorer>, (sink, plan): (&LiveSink, &S
     Ok(answer(scored.outcome.name(), scored.outcome.row(), &[("meta", meta)]))
 }
 
-async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, Problem> {
+async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, HttpProblem> {
     let Ok(_permit) = app.scored.try_acquire() else {
-        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
+        return Err(HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
     };
     scorer.check_workers(sink).await?;
     let stored = scorer.append(sink, event, within).await.map_err(not_appended)?;
@@ -122,7 +127,7 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
             within.as_millis(),
             sink.definition.topic
         );
-        return Err(Problem::plain(StatusCode::GATEWAY_TIMEOUT, message));
+        return Err(HttpProblem::plain(StatusCode::GATEWAY_TIMEOUT, message));
     };
     count(&sink.name, "store", outcome.name());
     let first = stored.first.as_ref();

@@ -21,7 +21,7 @@ use types::outage::Outage;
 use super::App;
 use super::apart::apart;
 use super::input::Json;
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use super::rights::sees_details;
 use super::views::progress_json;
 use crate::copy::LocalFiles;
@@ -48,11 +48,11 @@ pub(super) async fn readyz(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(async move { readiness(&app, &principal, query.as_deref()) }).await
 }
 
-fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Response, Problem> {
+fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
     let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
@@ -135,7 +135,7 @@ fn how_far(live: &LiveView, files: LocalFiles) -> Value {
 }
 
 /// `GET /metrics`: as Prometheus reads them.
-pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, HttpProblem> {
     apart(async move {
         // Without a read view there are none to count.
         let hot = app.node.hot_keys().unwrap_or_default();
@@ -149,8 +149,8 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
 }
 
 /// Renders all metrics of this process, of which `outages` is one.
-pub(super) fn rendered(outages: usize, recorder: Option<&PrometheusHandle>) -> Result<Response, Problem> {
-    let recorder = recorder.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
+pub(super) fn rendered(outages: usize, recorder: Option<&PrometheusHandle>) -> Result<Response, HttpProblem> {
+    let recorder = recorder.ok_or_else(|| HttpProblem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
     metrics::gauge!("basestream_outages").set(outages as f64);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render()).into_response())
 }

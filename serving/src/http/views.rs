@@ -23,7 +23,7 @@ use types::{Error, Result};
 use super::App;
 use super::apart::apart;
 use super::input::{Body, Json, Name, json_bytes, parameters, parse, position};
-use super::problem::Problem;
+use super::problem::HttpProblem;
 use crate::json::{write_row, write_rows};
 use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
 use crate::read_view::ReadView;
@@ -33,11 +33,11 @@ use crate::sql::parse_as_of;
 const LARGE_BYTES: usize = 256 << 10;
 
 /// `GET /v1/views/{view}`
-pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
+pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, HttpProblem> {
     apart(async move { described(&app, &view) }).await
 }
 
-fn described(app: &App, view: &str) -> Result<Response, Problem> {
+fn described(app: &App, view: &str) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let live = read_view.live(view)?;
     let building = building(&read_view, live);
@@ -119,7 +119,7 @@ pub(super) async fn row(
     Extension(principal): Extension<Arc<Principal>>,
     Name(view): Name,
     RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let AskedRow { key, as_of, after, paths } = key_of(query.as_deref().unwrap_or_default())?;
     let node = app.node.acting_for(principal);
     let response = node.lookup_after(&view, Keys::Text(vec![key]), as_of, paths, after.as_ref()).await?;
@@ -135,7 +135,7 @@ fn is_large(response: &lookup::Response) -> bool {
     batches.into_iter().flatten().map(RecordBatch::get_array_memory_size).sum::<usize>() > LARGE_BYTES
 }
 
-fn one_row(response: &lookup::Response) -> Result<Response, Problem> {
+fn one_row(response: &lookup::Response) -> Result<Response, HttpProblem> {
     let mut out = b"{\"row\":".to_vec();
     match response.rows.num_rows() {
         0 => out.extend_from_slice(b"null"),
@@ -145,7 +145,7 @@ fn one_row(response: &lookup::Response) -> Result<Response, Problem> {
 }
 
 /// Ends an answer that began with its rows.
-fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &lookup::Response) -> Result<Response, Problem> {
+fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &lookup::Response) -> Result<Response, HttpProblem> {
     write_member(&mut out, b",\"found\":", found)?;
     if let Some(paths) = &response.paths {
         out.extend_from_slice(b",\"paths\":");
@@ -219,11 +219,11 @@ pub(super) async fn rows(
     Extension(principal): Extension<Arc<Principal>>,
     Name(view): Name,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(many_rows(app, principal, view, body)).await
 }
 
-async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body) -> Result<Response, Problem> {
+async fn many_rows(app: App, principal: Arc<Principal>, view: String, body: Body) -> Result<Response, HttpProblem> {
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "after": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
@@ -241,7 +241,7 @@ pub(super) async fn ask_run(
     State(app): State<App>,
     Extension(principal): Extension<Arc<Principal>>,
     Name(view): Name,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     apart(async move {
         let requested = request_run(&app, &view).await;
         audit(&principal.name, "ask for a run of", &Object::View(&view).to_string(), &requested);

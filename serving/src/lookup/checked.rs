@@ -12,16 +12,16 @@ use crate::read_view::LoadedView;
 pub const MAX_KEYS: usize = 10_000;
 
 /// Keys and paths as those of one view version.
-pub(super) struct Checked {
+pub(super) struct CheckedLookup {
     /// Each in the order of the view's keys and of their types.
     pub(super) keys: Vec<Vec<ScalarValue>>,
     pub(super) paths: WantedPaths,
 }
 
-pub(super) fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<Checked> {
+pub(super) fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<CheckedLookup> {
     check_count(keys.len())?;
     paths.check(&view.live, keys.len())?;
-    Ok(Checked { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
+    Ok(CheckedLookup { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
 }
 
 pub(super) fn check_count(keys: usize) -> Result<()> {

@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::checked::{Checked, all_columns, check_count, checked};
+use super::checked::{CheckedLookup, all_columns, check_count, checked};
 use super::context::{context_after, place};
 use super::fetch::fetch;
 use super::keys::Keys;
@@ -59,7 +59,7 @@ pub(crate) struct ViewsRequest<'a> {
 /// What is asked of a view, as its version has it.
 struct Asked {
     view: Arc<str>,
-    checked: Checked,
+    checked: CheckedLookup,
 }
 
 /// Answers a lookup of several views from the read view of this moment, once the buckets that the keys need are copied.
@@ -112,7 +112,7 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, principal: &Princ
         Meta::new(&context, &of_views.collect::<Vec<_>>(), &[])
     };
     let mut views = Vec::with_capacity(asked.len());
-    for (Asked { view, checked: Checked { keys, paths } }, columns) in asked.into_iter().zip(columns) {
+    for (Asked { view, checked: CheckedLookup { keys, paths } }, columns) in asked.into_iter().zip(columns) {
         let begun = Instant::now();
         let answers = KeyRows { context: context.clone(), view: view.clone(), keys, columns, paths }.answer(runtime).await?;
         record(view.to_string(), begun);

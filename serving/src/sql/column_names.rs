@@ -171,7 +171,7 @@ impl Repeats<'_> {
         let items: Vec<Option<Item>> = select.projection.iter().map(Item::from_item).collect();
         let mut hidden = BTreeSet::new();
         let mut ambiguous = BTreeSet::new();
-        let mut groups: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<&ItemName, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             if let Some(item) = item {
                 groups.entry(&item.name).or_default().push(index);
@@ -180,7 +180,7 @@ impl Repeats<'_> {
         for (name, group) in &groups {
             let members: Vec<&Item> = group.iter().filter_map(|index| items[*index].as_ref()).collect();
             let hides = hidden_in_group(&members, is_outermost);
-            if let Name::Output(name) = name
+            if let ItemName::Output(name) = name
                 && hides.means_several
             {
                 ambiguous.insert(name.clone());
@@ -190,7 +190,7 @@ impl Repeats<'_> {
         let has_wildcard = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
         if has_wildcard {
             for (index, item) in items.iter().enumerate() {
-                let Some(Item { name: Name::Output(name), column, .. }) = item else { continue };
+                let Some(Item { name: ItemName::Output(name), column, .. }) = item else { continue };
                 let is_column = column.as_ref().is_some_and(|column| is_outermost || !column.is_cast);
                 let clashes = self.clashing.contains(name);
                 // Something around a subquery may refer to any of its names.
@@ -216,8 +216,8 @@ impl Repeats<'_> {
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return };
         let alias = format!("{ALIAS}{}", self.told_apart.names.len());
         let name = match &found.name {
-            Name::Output(name) => HiddenName::Written(name.clone()),
-            Name::Expression(_) => HiddenName::OfExpression(found.text.clone()),
+            ItemName::Output(name) => HiddenName::Written(name.clone()),
+            ItemName::Expression(_) => HiddenName::OfExpression(found.text.clone()),
         };
         // A copy of a deep expression takes much of the stack.
         let expr = std::mem::replace(expr, ast::Expr::Identifier(Ident::new("")));
@@ -228,14 +228,14 @@ impl Repeats<'_> {
 
 /// An item of a SELECT that is one column.
 struct Item {
-    name: Name,
+    name: ItemName,
     text: String,
     /// If it is a column without an alias.
     column: Option<ColumnPath>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
+enum ItemName {
     /// An alias, or a column's own name.
     Output(String),
     /// The text of another expression, which has the same name with a cast and without.
@@ -269,13 +269,13 @@ impl Item {
     fn from_item(item: &SelectItem) -> Option<Item> {
         match item {
             SelectItem::ExprWithAlias { expr, alias } => {
-                Some(Item { name: Name::Output(resolved(alias)), text: expr.to_string(), column: None })
+                Some(Item { name: ItemName::Output(resolved(alias)), text: expr.to_string(), column: None })
             }
             SelectItem::UnnamedExpr(expr) => {
                 let column = ColumnPath::from_expr(expr);
                 let name = match column.as_ref().and_then(|column| column.parts.last()) {
-                    Some(name) => Name::Output(name.clone()),
-                    None => Name::Expression(expression_text(expr)),
+                    Some(name) => ItemName::Output(name.clone()),
+                    None => ItemName::Expression(expression_text(expr)),
                 };
                 Some(Item { name, text: expr.to_string(), column })
             }
@@ -313,7 +313,7 @@ fn hidden_in_group(members: &[&Item], is_outermost: bool) -> HiddenInGroup {
             HiddenInGroup { are_hidden, means_several: (0..count).any(differs) }
         }
         None => {
-            let is_expression = matches!(members[0].name, Name::Expression(_));
+            let is_expression = matches!(members[0].name, ItemName::Expression(_));
             let means_several = !is_expression && members.iter().any(|item| item.text != members[0].text);
             HiddenInGroup { are_hidden: (0..count).map(|at| at > 0 || means_several).collect(), means_several }
         }

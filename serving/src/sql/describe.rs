@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
-use super::planning::{Planner, plan};
+use super::planning::{PlanRequest, plan};
 use super::{QueryText, TableReader, params, tables};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -46,7 +46,7 @@ pub(crate) async fn describe(
     given: &[Option<DataType>],
 ) -> Result<Described> {
     let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
-    let planned = plan(Planner { runtime, reader, text, types: given }, Arc::new(read_view)).await?;
+    let planned = plan(PlanRequest { runtime, reader, text, types: given }, Arc::new(read_view)).await?;
     let types = params::types(&planned.plan, given)?;
     let names = planned.columns.parameters(&planned.plan)?;
     let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();

@@ -36,7 +36,7 @@ pub(super) struct PlannedQuery {
 
 /// What is planned, and for whom.
 #[derive(Clone, Copy)]
-pub(super) struct Planner<'a> {
+pub(super) struct PlanRequest<'a> {
     pub(super) runtime: &'a QueryRuntime,
     pub(super) reader: TableReader<'a>,
     pub(super) text: QueryText<'a>,
@@ -48,13 +48,13 @@ pub(super) struct Planner<'a> {
 ///
 /// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
 /// while the version before answers in its place.
-pub(super) async fn plan(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
+pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
-    let (mistake, served) = match (Box::pin(plan_over(planner, read_view)).await, served) {
+    let (mistake, served) = match (Box::pin(plan_over(request, read_view)).await, served) {
         (Err(mistake), Some(served)) if matches!(mistake.reason(), Some(Reason::UnknownColumn | Reason::UnknownTable)) => (mistake, served),
         (planned, _) => return planned,
     };
-    match Box::pin(plan_over(planner, served)).await {
+    match Box::pin(plan_over(request, served)).await {
         Err(error) if error.kind() == ErrorKind::Input => Err(error),
         _ => {
             let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
@@ -64,8 +64,8 @@ pub(super) async fn plan(planner: Planner<'_>, read_view: Arc<ReadView>) -> Resu
 }
 
 /// The same over the versions of views that answer in this read view.
-async fn plan_over(planner: Planner<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
-    let Planner { runtime, reader, text, types } = planner;
+async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
+    let PlanRequest { runtime, reader, text, types } = request;
     let asked = statement::read(text.sql)?;
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;

@@ -22,7 +22,7 @@ use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layer {
+pub(super) enum LayerSelection {
     /// The snapshot's.
     Batch,
     /// Those of the checkpoints after its cut, and the fresh ones.
@@ -31,21 +31,21 @@ pub(super) enum Layer {
     All,
 }
 
-impl Layer {
+impl LayerSelection {
     fn name(self) -> &'static str {
         match self {
-            Layer::Batch => "batch",
-            Layer::Speed => "speed",
-            Layer::All => "all",
+            LayerSelection::Batch => "batch",
+            LayerSelection::Speed => "speed",
+            LayerSelection::All => "all",
         }
     }
 
     /// The table of these states.
     pub(super) fn table(self, view: &str) -> String {
         match self {
-            Layer::Batch => batch_name(view),
-            Layer::Speed => speed_name(view),
-            Layer::All => edges_name(view),
+            LayerSelection::Batch => batch_name(view),
+            LayerSelection::Speed => speed_name(view),
+            LayerSelection::All => edges_name(view),
         }
     }
 }
@@ -53,14 +53,14 @@ impl Layer {
 pub(super) struct StatesTable {
     pub(super) context: QueryContext,
     pub(super) view: Arc<str>,
-    pub(super) layer: Layer,
+    pub(super) layer: LayerSelection,
     schema: SchemaRef,
     /// The index of `level` in a state row.
     level: usize,
 }
 
 impl StatesTable {
-    pub(super) fn new(context: QueryContext, plan: &ViewPlan, layer: Layer) -> Self {
+    pub(super) fn new(context: QueryContext, plan: &ViewPlan, layer: LayerSelection) -> Self {
         Self { context, view: plan.view.clone(), layer, schema: shown_schema(plan), level: plan.keys.len() }
     }
 
@@ -69,12 +69,12 @@ impl StatesTable {
         let read_view = &self.context.read_view;
         let loaded = read_view.view(&self.view)?;
         let mut chunks: Vec<StateRows> = Vec::new();
-        if self.layer != Layer::Speed {
+        if self.layer != LayerSelection::Speed {
             let snapshot = read_view.snapshot_of(&self.layer.table(&self.view), &self.view)?;
             let runs = snapshot.map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
             chunks.extend(runs.iter().flat_map(|run| run.chunks().iter().cloned()));
         }
-        if self.layer != Layer::Batch {
+        if self.layer != LayerSelection::Batch {
             chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned()));
             chunks.extend(read_view.fresh_of(&loaded.live).map(|rows| (**rows).clone()));
         }
@@ -97,7 +97,7 @@ impl NodeTable for StatesTable {
         Box::pin(async move {
             let columns = args.columns(&self.schema);
             let schema = Arc::new(self.schema.project(&columns)?);
-            if self.layer != Layer::Speed {
+            if self.layer != LayerSelection::Speed {
                 self.context.fetch_all(&self.view).await?;
             }
             let chunks = self.chunks()?;

@@ -23,7 +23,7 @@ use crate::sql::events::EventsTable;
 use crate::sql::joined::JoinedTable;
 use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA, batch_name, view_of_table};
 use crate::sql::rights::{allow_table, may_read, may_read_system};
-use crate::sql::states::{Layer, StatesTable};
+use crate::sql::states::{LayerSelection, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::table::into_table_provider;
 use crate::sql::view::ViewTable;
@@ -83,7 +83,7 @@ pub(super) fn tables_named(
 
 /// What a view shows of what is kept for it, beside its answer.
 enum KeptTable {
-    States(Layer),
+    States(LayerSelection),
     /// The materialised join of a linked view.
     Joined,
 }
@@ -91,8 +91,8 @@ enum KeptTable {
 impl KeptTable {
     fn of_view(view: &LiveView) -> &'static [KeptTable] {
         match &view.plan.answering {
-            Answering::Grouped(_) => &[KeptTable::States(Layer::Batch), KeptTable::States(Layer::Speed)],
-            Answering::Linked(_) => &[KeptTable::Joined, KeptTable::States(Layer::All), KeptTable::States(Layer::Speed)],
+            Answering::Grouped(_) => &[KeptTable::States(LayerSelection::Batch), KeptTable::States(LayerSelection::Speed)],
+            Answering::Linked(_) => &[KeptTable::Joined, KeptTable::States(LayerSelection::All), KeptTable::States(LayerSelection::Speed)],
         }
     }
 

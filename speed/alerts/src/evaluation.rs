@@ -12,7 +12,7 @@ use types::vector::Vector;
 use types::{Result, TransitionKind};
 
 use crate::event_clock::EventClock;
-use crate::outbox::{Origin, Outbox};
+use crate::outbox::{Outbox, TransitionOrigin};
 
 mod transitions;
 
@@ -276,7 +276,7 @@ impl Evaluation {
 
 async fn put(outbox: &mut Outbox<'_>, made: Vec<AlertTransition>, round: &Round<'_>) -> Result<()> {
     if let Some(at) = made.iter().map(|transition| transition.at).max() {
-        outbox.put(made, round.position, at.min(round.t), Origin::Round).await?;
+        outbox.put(made, round.position, at.min(round.t), TransitionOrigin::Round).await?;
     }
     note_progress(outbox).await
 }

@@ -26,7 +26,7 @@ const MOST_REMOVED: u32 = 10_000;
 
 /// Where transitions come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum TransitionOrigin {
     /// The alert was evaluated.
     Round,
     /// The view does not have the keys any more of which the process before left alerts open.
@@ -77,7 +77,13 @@ impl<'a> Outbox<'a> {
     /// Of two keys that are due in one stretch, one may begin later than the other ceases. The committed time does not
     /// go back: otherwise the next process would evaluate the first key at a time at which it had not begun, resolve
     /// it, and begin it again.
-    pub(crate) async fn put(&mut self, mut made: Vec<AlertTransition>, position: &Vector, at: Micros, origin: Origin) -> Result<()> {
+    pub(crate) async fn put(
+        &mut self,
+        mut made: Vec<AlertTransition>,
+        position: &Vector,
+        at: Micros,
+        origin: TransitionOrigin,
+    ) -> Result<()> {
         self.at = at.max(self.at);
         for (seq, transition) in (self.next_seq..).zip(&mut made) {
             transition.seq = seq;
@@ -86,7 +92,7 @@ impl<'a> Outbox<'a> {
             self.held.note_progress()?;
             let (lease, alert) = (self.held.expect(), self.output.alert.clone());
             let mut commit = transitions_commit(Uuid::now_v7(), lease, alert, made, position.clone(), self.at);
-            let runner = self.held.runner_evaluated(self.at).filter(|_| origin == Origin::Round);
+            let runner = self.held.runner_evaluated(self.at).filter(|_| origin == TransitionOrigin::Round);
             commit.add.extend(runner.map(Add::AlertRunner));
             self.catalog().commit_with_retry(commit).await?;
             self.next_seq += made.len() as i64;

@@ -6,7 +6,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use committed::registry::LiveSink;
 use engine::parameters::{UsedParameters, used_text};
-use engine::sinks::{Records, SinkPlan};
+use engine::sinks::{OutputRecords, SinkPlan};
 use event_log::{MAX_OUTPUT_BYTES, NewRecord, TopicPartition};
 use types::columns::KEY;
 use types::vector::Offset;
@@ -31,7 +31,7 @@ pub(crate) struct RecordWriter<'a> {
 
 impl RecordWriter<'_> {
     /// The records in the order of their events. An event on which the SELECT fails has one too.
-    pub(crate) fn records(&self, made: &Records) -> Result<Vec<(Offset, NewRecord)>> {
+    pub(crate) fn records(&self, made: &OutputRecords) -> Result<Vec<(Offset, NewRecord)>> {
         let mut records = Vec::with_capacity(made.events.len() + made.failed.len());
         let common = self.common_headers();
         let keys = RecordKeys::new(self.plan.key.map(|key| made.rows.column(key)), self.events)?;

@@ -25,7 +25,7 @@ mod space;
 mod table;
 
 use background::Background;
-use run::{Run, RunWriter};
+use run::{IdRun, RunWriter};
 use space::Share;
 use table::Table;
 
@@ -75,7 +75,7 @@ struct Remembered {
     /// Oldest first.
     sealed: VecDeque<Table>,
     /// Oldest first.
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<IdRun>>,
     background: Background,
     until_look: u32,
 }
@@ -188,7 +188,7 @@ impl Remembered {
     }
 }
 
-fn write(table: &Table, share: &Share) -> Result<Run> {
+fn write(table: &Table, share: &Share) -> Result<IdRun> {
     let mut writer = RunWriter::create(share, 0)?;
     for entry in table.sorted() {
         writer.push(entry)?;

@@ -12,7 +12,7 @@ use batch::{Batch, RunRequest, RunSettings, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CatalogState, DefinitionStatus, RunStatus, run_lease};
 use definitions::parse::parse_definitions;
-use jobs::apply::{ApplyOptions, Target, Wanted, apply};
+use jobs::apply::{ApplyOptions, ApplyTarget, Wanted, apply};
 use jobs::scheduler::Scheduler;
 use serving::ServingClock;
 use storage::ObjectStorage;
@@ -205,7 +205,7 @@ async fn change(harness: &Harness, views: &[&str]) {
     let sources: Vec<(Option<PathBuf>, String)> = [STREAM].iter().chain(views).map(|text| (None, (*text).to_owned())).collect();
     let (definitions, problems) = parse_definitions(&sources);
     assert!(problems.is_empty(), "{problems}");
-    let target = Target {
+    let target = ApplyTarget {
         catalog: &harness.catalog,
         storage: &harness.storage,
         log: &*harness.log,

@@ -97,7 +97,7 @@ impl Project {
         let functions = &self.harness.functions;
         let checked = jobs::check::check_definitions(definitions, functions, BEGIN).await;
         checked.diagnostics.clone().into_result()?;
-        let target = jobs::apply::Target {
+        let target = jobs::apply::ApplyTarget {
             catalog: &self.harness.catalog,
             storage: &self.harness.storage,
             log: &*self.harness.log,

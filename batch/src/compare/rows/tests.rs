@@ -45,11 +45,11 @@ impl<'r> Chunks<'r> {
     }
 }
 
-fn compared(plan: &ViewPlan, codec: &KeyCodec, (kept, recomputed): (&Rows, &Rows), sizes: [Vec<usize>; 2]) -> Found {
+fn compared(plan: &ViewPlan, codec: &KeyCodec, (kept, recomputed): (&Rows, &Rows), sizes: [Vec<usize>; 2]) -> ComparedRows {
     let [of_kept, of_recomputed] = sizes;
     let mut kept = Chunks { rows: kept.iter().collect(), sizes: of_kept, at: 0 };
     let mut recomputed = Chunks { rows: recomputed.iter().collect(), sizes: of_recomputed, at: 0 };
-    let mut found = Found::default();
+    let mut found = ComparedRows::default();
     loop {
         let at_hand = (state_rows(plan, codec, kept.next()), state_rows(plan, codec, recomputed.next()));
         let (done, also_done) = compare_at_hand(plan, (&at_hand.0, &at_hand.1), |_| true, &mut found).unwrap();

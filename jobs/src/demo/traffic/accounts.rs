@@ -44,7 +44,7 @@ pub enum Shared {
 
 /// How an account pays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum PaymentPattern {
     Ordinary,
     /// A ring tests its cards.
     Small,
@@ -52,21 +52,21 @@ pub enum Stage {
     Large,
 }
 
-impl Stage {
+impl PaymentPattern {
     pub fn amount_cents(self, rng: &mut ChaCha8Rng) -> i64 {
         match self {
-            Stage::Small => rng.random_range(50..300),
-            Stage::Large => rng.random_range(20_000..90_000),
-            Stage::Ordinary if rng.random_range(0..10) == 0 => rng.random_range(5_000..40_000),
-            Stage::Ordinary => rng.random_range(199..6_000),
+            PaymentPattern::Small => rng.random_range(50..300),
+            PaymentPattern::Large => rng.random_range(20_000..90_000),
+            PaymentPattern::Ordinary if rng.random_range(0..10) == 0 => rng.random_range(5_000..40_000),
+            PaymentPattern::Ordinary => rng.random_range(199..6_000),
         }
     }
 
     pub fn declined_per_mille(self) -> u32 {
         match self {
-            Stage::Ordinary => 30,
-            Stage::Small => 250,
-            Stage::Large => 400,
+            PaymentPattern::Ordinary => 30,
+            PaymentPattern::Small => 250,
+            PaymentPattern::Large => 400,
         }
     }
 }
@@ -122,19 +122,19 @@ impl Accounts {
     }
 
     /// Chooses who acts at `at`: in one of four cases an active ring, if there is one.
-    pub fn choose(&self, rng: &mut ChaCha8Rng, at: Micros) -> (Account, Stage) {
+    pub fn choose(&self, rng: &mut ChaCha8Rng, at: Micros) -> (Account, PaymentPattern) {
         let at_work: Vec<usize> =
             (0..RINGS).filter(|index| self.rings[*index].is_at_work(at) && !self.of_ring[*index].is_empty()).collect();
         if !at_work.is_empty() && rng.random_range(0..4) == 0 {
             let ring = at_work[rng.random_range(0..at_work.len())];
             let members = &self.of_ring[ring];
             let account = self.list[members[rng.random_range(0..members.len())]].clone();
-            return (account, if at < self.rings[ring].large_from { Stage::Small } else { Stage::Large });
+            return (account, if at < self.rings[ring].large_from { PaymentPattern::Small } else { PaymentPattern::Large });
         }
         let total = self.ordinary.last().map_or(1, |(sum, _)| *sum);
         let point = rng.random_range(0..total);
         let index = self.ordinary.partition_point(|(sum, _)| *sum <= point);
-        (self.list[self.ordinary[index].1].clone(), Stage::Ordinary)
+        (self.list[self.ordinary[index].1].clone(), PaymentPattern::Ordinary)
     }
 }
 

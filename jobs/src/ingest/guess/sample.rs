@@ -12,7 +12,7 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 use types::{Error, Result};
 
-use super::seen::Seen;
+use super::seen::ColumnSummary;
 use crate::ingest::arrow_json::{simplified, write_value};
 use crate::ingest::bytes::broken;
 use crate::ingest::csv_rows::CsvFile;
@@ -27,7 +27,7 @@ use crate::input_file::open_input_file;
 #[derive(Debug)]
 pub(super) struct Sampled {
     pub(super) path: Vec<String>,
-    pub(super) seen: Seen,
+    pub(super) seen: ColumnSummary,
     /// Absent or null in at least one record.
     pub(super) nullable: bool,
     /// The type that the file declares.
@@ -69,7 +69,7 @@ const MOST_MEMBERS: usize = 64;
 /// A member of JSON objects.
 #[derive(Debug, Default)]
 struct Member {
-    seen: Seen,
+    seen: ColumnSummary,
     /// How often its value was an object.
     objects: usize,
     children: Vec<(String, Member)>,
@@ -196,7 +196,7 @@ fn csv(input: &Input, shape: Shape, limit: usize) -> Result<Sample> {
     };
     let format = numbers.format.unwrap_or(NumberFormat::Plain);
     let columns = file.names.iter().enumerate().map(|(index, name)| {
-        let (mut seen, mut nullable) = (Seen::default(), false);
+        let (mut seen, mut nullable) = (ColumnSummary::default(), false);
         for (cell, line) in cells(index).zip(&lines) {
             match cell {
                 Some(cell) => seen.add_cell(&cell, *line, format),
@@ -243,7 +243,7 @@ fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &
     }
     let is_without_zone = matches!(field.data_type(), DataType::Timestamp(_, None));
     let known_type = known_type(field.data_type());
-    let mut column = Sampled { path, seen: Seen::default(), nullable: false, known_type, from_text: false, is_without_zone };
+    let mut column = Sampled { path, seen: ColumnSummary::default(), nullable: false, known_type, from_text: false, is_without_zone };
     let mut json = Vec::new();
     for row in 0..array.len() {
         json.clear();

@@ -15,7 +15,7 @@ use crate::ingest::numbers::NumberFormat;
 
 /// A summary of a column's values.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ColumnSummary {
     booleans: usize,
     numbers: usize,
     texts: usize,
@@ -55,7 +55,7 @@ pub(super) struct Seen {
     /// The first value of each kind that JSON has.
     kinds: Vec<FirstOfKind>,
     distinct: HashSet<String>,
-    items: Option<Box<Seen>>,
+    items: Option<Box<ColumnSummary>>,
 }
 
 /// The first of a column's values of one kind.
@@ -124,7 +124,7 @@ const LEAST_PLACES: usize = 2;
 /// Archived events are decoded again when a type changes, and the sample is only the beginning of the file.
 const SPARE_PLACES: usize = 2;
 
-impl Seen {
+impl ColumnSummary {
     /// Returns how many values are not null.
     pub(super) fn values(&self) -> usize {
         self.booleans + self.numbers + self.texts + self.arrays + self.objects

@@ -57,7 +57,7 @@ fn no_time(columns: &[Guess]) -> Error {
     let (error, help) = match likeliest {
         Some((1..=u8::MAX, column)) => {
             let value: String = column.first.iter().flat_map(|first| first.chars()).take(40).collect();
-            let looks = looks(column).unwrap_or(Looks { like: "no known format", help: REWRITE.to_owned() });
+            let looks = looks(column).unwrap_or(LooksLike { like: "no known format", help: REWRITE.to_owned() });
             (error.with("likeliest", format!("\"{}\", which holds \"{value}\": {}", column.path.join("."), looks.like)), looks.help)
         }
         _ => (error, "add a column with the time of each record".to_owned()),
@@ -76,15 +76,15 @@ fn likelihood(column: &Guess) -> u8 {
     if formed == 4 && first.parse::<f64>().is_ok() && named == 0 { 2 } else { named + formed }
 }
 
-struct Looks {
+struct LooksLike {
     like: &'static str,
     help: String,
 }
 
 /// Returns what a value looks like that is not accepted as a time.
-fn looks(column: &Guess) -> Option<Looks> {
+fn looks(column: &Guess) -> Option<LooksLike> {
     let first = column.first.as_deref()?;
-    let found = |like, help: &str| Some(Looks { like, help: help.to_owned() });
+    let found = |like, help: &str| Some(LooksLike { like, help: help.to_owned() });
     if let Ok(number) = first.parse::<f64>() {
         let by_hand = "`basestream init DIR` without --from makes a stream to write by hand: TIMESTAMPTZ OPTIONS (unit = 's'), or 'ms'";
         return match number {

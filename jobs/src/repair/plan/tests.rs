@@ -51,7 +51,7 @@ async fn fixture() -> Fixture {
     Fixture { state, registry, damaged }
 }
 
-fn actions(fixture: &Fixture, log: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> Vec<Action> {
+fn actions(fixture: &Fixture, log: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> Vec<RepairAction> {
     let steps = plan(&fixture.state, &fixture.registry, &fixture.damaged, log, accept_gap);
     steps.into_iter().map(|step| step.action).collect()
 }
@@ -63,8 +63,8 @@ async fn the_archive_comes_first_and_the_oldest_of_it() {
     let order: Vec<&str> = steps.iter().map(|step| step.path.as_str()).collect();
     let expected: Vec<&str> = [3, 2, 1, 0].map(|at: usize| fixture.damaged[at].file.path.as_str()).to_vec();
     assert_eq!(order, expected);
-    assert!(steps[..3].iter().all(|step| matches!(step.action, Action::ReadAgain { .. })));
-    assert_eq!(steps[3].action, Action::RebuildStates);
+    assert!(steps[..3].iter().all(|step| matches!(step.action, RepairAction::ReadAgain { .. })));
+    assert_eq!(steps[3].action, RepairAction::RebuildStates);
 }
 
 #[tokio::test]
@@ -72,25 +72,28 @@ async fn what_the_log_no_longer_has_is_refused_with_its_range_and_given_up_when_
     let fixture = fixture().await;
     let expired = log("log", &[(0, 11, 30), (1, 0, 5)]);
     let refused = actions(&fixture, &expired, false);
-    let Action::Refuse { why, help } = &refused[1] else { panic!("{refused:?}") };
+    let RepairAction::Refuse { why, help } = &refused[1] else { panic!("{refused:?}") };
     assert!(why.contains("s/0") && why.contains("11..30") && why.contains("10..20") && help.contains("--accept-gap"), "{why} {help}");
     let given_up = actions(&fixture, &expired, true);
-    let Action::GiveUp { lost, .. } = &given_up[1] else { panic!("{given_up:?}") };
+    let RepairAction::GiveUp { lost, .. } = &given_up[1] else { panic!("{given_up:?}") };
     let range = |partition, start, end| OffsetRange { partition, start: Offset(start), end: Offset(end) };
     assert_eq!(*lost, [range(0, 10, 20), range(1, 0, 5)], "a file is lost whole");
-    assert!(matches!(&actions(&fixture, &log("log", &[(0, 0, 15), (1, 0, 5)]), true)[1], Action::GiveUp { .. }), "a shorter log");
+    assert!(matches!(&actions(&fixture, &log("log", &[(0, 0, 15), (1, 0, 5)]), true)[1], RepairAction::GiveUp { .. }), "a shorter log");
 }
 
 #[tokio::test]
 async fn a_log_of_another_identity_or_that_does_not_answer_gives_nothing_back() {
     let fixture = fixture().await;
     let another = actions(&fixture, &log("another", &[(0, 0, 30), (1, 0, 5)]), false);
-    assert!(matches!(&another[0], Action::Refuse { why, .. } if why.contains("another") && why.contains("expected log")), "{another:?}");
+    assert!(
+        matches!(&another[0], RepairAction::Refuse { why, .. } if why.contains("another") && why.contains("expected log")),
+        "{another:?}"
+    );
     let silent = BTreeMap::from([("s".into(), LogFacts::Unknown("the log is away".into()))]);
     for accept_gap in [false, true] {
         let actions = actions(&fixture, &silent, accept_gap);
         assert!(
-            matches!(&actions[0], Action::Refuse { why, .. } if why == "the log is away"),
+            matches!(&actions[0], RepairAction::Refuse { why, .. } if why == "the log is away"),
             "never given up for a log that is away: {actions:?}"
         );
     }
@@ -103,5 +106,5 @@ async fn a_file_that_was_replaced_meanwhile_and_a_snapshot_that_nobody_reads_are
     let bucket = damaged(ObjectName::Bucket { view: "v".into(), version: 1, run: Uuid::now_v7(), bucket: 0 });
     fixture.state.files.extend([bucket.file.clone()]);
     fixture.damaged.push(bucket);
-    assert_eq!(actions(&fixture, &BTreeMap::new(), true), [Action::Leave]);
+    assert_eq!(actions(&fixture, &BTreeMap::new(), true), [RepairAction::Leave]);
 }

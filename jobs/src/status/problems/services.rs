@@ -3,7 +3,7 @@
 use types::clocks::{CLOCK_DIFFERS, CLOCK_WENT_BACK};
 
 use super::duration::for_time;
-use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, WorkerLink};
+use super::{BackingService, Facts, Failing, Fault, Problem, Severity, Unreachable, WorkerLink};
 
 /// A process that has just begun or ended is not a problem yet.
 const LOST_FOR_S: u64 = 5;
@@ -12,9 +12,9 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
     let mut reported: Vec<&String> = Vec::new();
     for error in facts.ends.values().filter_map(|ends| ends.as_ref().err()) {
-        if !reported.contains(&error) && !facts.unreachable.iter().any(|known| known.service == Service::Log) {
+        if !reported.contains(&error) && !facts.unreachable.iter().any(|known| known.service == BackingService::Log) {
             reported.push(error);
-            found.push(unreachable(&Unreachable { service: Service::Log, error: error.clone() }));
+            found.push(unreachable(&Unreachable { service: BackingService::Log, error: error.clone() }));
         }
     }
     // What the catalog says of alerts is said of each.
@@ -37,19 +37,19 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
 
 fn unreachable(unreachable: &Unreachable) -> Problem {
     let (fault, what, effect, next_step) = match unreachable.service {
-        Service::Catalog => (
+        BackingService::Catalog => (
             Fault::CatalogUnreachable,
             "the catalog does not answer",
             "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log",
             "make the catalog's database available again, or correct catalog.url; every process recovers by itself",
         ),
-        Service::Storage => (
+        BackingService::Storage => (
             Fault::StorageUnreachable,
             "the object storage does not answer",
             "no checkpoint is committed and no run can read or write; lookups are answered from local copies; records wait in the log",
             "make the object storage available again, or correct storage.url and its credentials; every process recovers by itself",
         ),
-        Service::Log => (
+        BackingService::Log => (
             Fault::LogUnreachable,
             "the log does not answer",
             "no record is read or accepted; answers stay at the committed vector; their lag is not known",

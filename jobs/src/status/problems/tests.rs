@@ -187,7 +187,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             *facts = Facts { now: NOW, ..Facts::default() };
-            facts.unreachable.push(Unreachable { service: Service::Catalog, error: "no answer from db:5432".into() });
+            facts.unreachable.push(Unreachable { service: BackingService::Catalog, error: "no answer from db:5432".into() });
         },
         [
             "the catalog does not answer",
@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
     (
         Fault::StorageUnreachable,
         Severity::Error,
-        |facts| facts.unreachable.push(Unreachable { service: Service::Storage, error: "403".into() }),
+        |facts| facts.unreachable.push(Unreachable { service: BackingService::Storage, error: "403".into() }),
         [
             "the object storage does not answer",
             "403",
@@ -666,7 +666,7 @@ const CASES: &[Case] = &[
         Fault::ViewRefused,
         Severity::Error,
         |facts| {
-            let refused = |view: &str| Refused { view: view.into(), version: 1, error: "Divide by zero error".into() };
+            let refused = |view: &str| RefusedView { view: view.into(), version: 1, error: "Divide by zero error".into() };
             // The node may serve another installation.
             facts.refused = vec![refused("v"), refused("of_others")];
         },
@@ -735,7 +735,7 @@ const CASES: &[Case] = &[
         |facts| {
             first_range(facts, |range| (range.archived, range.dead_lettered) = (95, 5));
             let reason = Some("column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
-            facts.dead_letters.insert("pay".into(), Recent { replayed: 0, reason });
+            facts.dead_letters.insert("pay".into(), RecentDeadLetters { replayed: 0, reason });
         },
         [
             "pay: 5 of the 200 records of the last 60 min became dead letters (2.50 %)",
@@ -836,7 +836,7 @@ async fn what_is_no_fault_is_not_reported() {
         }),
         ("dead letters that are all in the log again", |facts| {
             first_range(facts, |range| range.dead_lettered = 5);
-            facts.dead_letters.insert("pay".into(), Recent { replayed: 5, reason: None });
+            facts.dead_letters.insert("pay".into(), RecentDeadLetters { replayed: 5, reason: None });
         }),
         ("one failed run, which is tried again", |facts| {
             facts.state.runs = vec![RunRecord { ended_at: Some(NOW), ..run(RunStatus::Failed, 1) }];

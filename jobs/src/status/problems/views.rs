@@ -3,7 +3,7 @@
 use catalog::DefinitionKind;
 use committed::registry::LiveView;
 
-use super::{Facts, Fault, LeftOutEvents, Problem, Refused, Severity};
+use super::{Facts, Fault, LeftOutEvents, Problem, RefusedView, Severity};
 use crate::check::retention::{ShortRetention, short_retentions_of};
 use crate::output::count_of;
 
@@ -46,7 +46,7 @@ fn forgotten(view: &LiveView, short: &ShortRetention) -> Problem {
     }
 }
 
-fn not_served(refused: &Refused) -> Problem {
+fn not_served(refused: &RefusedView) -> Problem {
     Problem {
         fault: Fault::ViewRefused,
         severity: Severity::Error,

@@ -8,7 +8,7 @@ fn file(name: &str, text: &str) -> (tempfile::TempDir, Result<TextFile>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, text).unwrap();
-    let form = if name.ends_with(".csv") { Form::Csv } else { Form::JsonLines };
+    let form = if name.ends_with(".csv") { TextFormat::Csv } else { TextFormat::JsonLines };
     let file = TextFile::survey(&path, form);
     (folder, file)
 }

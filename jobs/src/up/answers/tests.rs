@@ -2,7 +2,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
-    let answers = Answers::default();
+    let answers = ServiceAnswers::default();
     // It answers once it was noted that it does not.
     let question = async {
         while answers.log.outage().is_none() {
@@ -20,7 +20,7 @@ async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
 
 #[tokio::test]
 async fn a_service_that_fails_is_an_outage_with_its_error() {
-    let answers = Answers::default();
+    let answers = ServiceAnswers::default();
     let refused = std::future::ready(Err::<(), _>(Error::unavailable("connection refused")));
     assert!(noted(&answers.storage, refused).await.is_err());
     let outages = answers.outages();

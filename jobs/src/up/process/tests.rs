@@ -13,15 +13,15 @@ fn memory_and_open_files_are_read_from_the_files_of_a_process() {
     for name in ["fd/0", "fd/1", "fd/2"] {
         write(name, "");
     }
-    let expected = Usage { resident_bytes: Some(2 << 20), open_fds: Some(3), max_fds: Some(1024) };
-    assert_eq!(Usage::read(folder.path()), expected);
+    let expected = ProcessUsage { resident_bytes: Some(2 << 20), open_fds: Some(3), max_fds: Some(1024) };
+    assert_eq!(ProcessUsage::read(folder.path()), expected);
 }
 
 #[test]
 fn what_the_system_does_not_say_has_no_value() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Usage::read(folder.path()), Usage { resident_bytes: None, open_fds: None, max_fds: None });
+    assert_eq!(ProcessUsage::read(folder.path()), ProcessUsage { resident_bytes: None, open_fds: None, max_fds: None });
     std::fs::write(folder.path().join("status"), "VmRSS: a lot\n").unwrap();
     std::fs::write(folder.path().join("limits"), "Max open files   unlimited   unlimited   files\n").unwrap();
-    assert_eq!(Usage::read(folder.path()), Usage { resident_bytes: None, open_fds: None, max_fds: None });
+    assert_eq!(ProcessUsage::read(folder.path()), ProcessUsage { resident_bytes: None, open_fds: None, max_fds: None });
 }

@@ -14,7 +14,7 @@ use types::{Error, Result};
 
 use super::names::{quoted, resolved};
 use super::parsed::parse_query;
-use super::sides::{HIDDEN, Side, Sides, qualifier, relations};
+use super::sides::{HIDDEN, JoinedRelation, Sides, qualifier, relations};
 
 /// Whether the inner SELECTs keep their WHERE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ struct Table {
 
 /// A view's query whose top SELECT can use the hidden columns.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct CarriedQuery {
     pub(super) query: Query,
     pub(super) reads: ReadCounts,
     /// The relations that the top SELECT reads.
@@ -45,7 +45,7 @@ pub(super) struct Carried {
 }
 
 /// Carries the hidden columns up to the top SELECT, which itself is left unchanged (except for its WHERE).
-pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<Carried> {
+pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<CarriedQuery> {
     let mut carry = Carry { definitions, filters, staging: Vec::new(), open: vec![view.name.clone()], sides: None };
     let mut query = parse_query(&view.select)?;
     let reads = carry.query(&mut query, &Scope::new(), true)?.reads;
@@ -58,7 +58,7 @@ pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: W
             None => query.with = Some(With { with_token: AttachedToken::empty(), recursive: false, cte_tables: ctes.collect() }),
         }
     }
-    Ok(Carried { query, reads, sides })
+    Ok(CarriedQuery { query, reads, sides })
 }
 
 struct Carry<'a> {
@@ -130,7 +130,7 @@ impl Carry<'_> {
             let table = self.relation(relation, scope)?;
             add(&mut read.reads, table.reads);
             read.columns.extend(table.columns.iter().cloned());
-            sides.push(Side { qualifier, relation: relation.clone(), columns: table.columns });
+            sides.push(JoinedRelation { qualifier, relation: relation.clone(), columns: table.columns });
         }
         self.sides = Some(Sides { sides, on: condition.on, using: condition.using });
         Ok(read)

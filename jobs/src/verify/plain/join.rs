@@ -7,7 +7,7 @@ use types::{Error, Result};
 use super::Moment;
 use super::names::quoted;
 use super::parsed::{parse_query, top_select};
-use super::sides::{Reach, Side, Sides};
+use super::sides::{JoinedRelation, Reach, Sides};
 use super::span::{longest, timestamp};
 
 /// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of
@@ -44,7 +44,7 @@ pub(super) fn kept_reach(reaches: &[Reach], existence: &Reach, repeated: bool, s
     if by_tile { sides.reach(longest(spans())) } else { existence.clone() }
 }
 
-fn of_side(side: &Side, items: &[&str], conditions: &[String]) -> String {
+fn of_side(side: &JoinedRelation, items: &[&str], conditions: &[String]) -> String {
     let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
     format!("SELECT {} FROM {}{filter}", items.join(", "), side.relation)
 }

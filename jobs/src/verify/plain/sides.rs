@@ -20,14 +20,14 @@ pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition",
 /// The relations of a SELECT, in order of appearance.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sides {
-    pub(super) sides: Vec<Side>,
+    pub(super) sides: Vec<JoinedRelation>,
     pub(super) on: Option<Expr>,
     pub(super) using: Vec<Ident>,
 }
 
 /// One relation.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Side {
+pub(super) struct JoinedRelation {
     /// The qualifier of its columns; `None` if it is the only relation.
     pub(super) qualifier: Option<Ident>,
     pub(super) relation: TableFactor,
@@ -95,7 +95,7 @@ impl Sides {
     }
 }
 
-impl Side {
+impl JoinedRelation {
     pub(super) fn event_time(&self) -> String {
         self.column(HIDDEN[0])
     }
@@ -114,37 +114,37 @@ impl Side {
 
 /// A join's condition; empty for `a, b`, which has it in WHERE.
 #[derive(Debug, Default)]
-pub(super) struct Condition {
+pub(super) struct JoinCondition {
     pub(super) on: Option<Expr>,
     pub(super) using: Vec<Ident>,
 }
 
 /// Returns the relations of a FROM clause, and the condition that joins them.
-pub(super) fn relations(select: &mut Select) -> Result<(Vec<&mut TableFactor>, Condition)> {
+pub(super) fn relations(select: &mut Select) -> Result<(Vec<&mut TableFactor>, JoinCondition)> {
     let shown = select.from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let refused =
         || Error::input(format!("a view reads one relation or joins two: expected FROM a JOIN b ON a.x = b.x, found FROM {shown}"));
     match select.from.as_mut_slice() {
         [one] => match one.joins.as_mut_slice() {
-            [] => Ok((vec![&mut one.relation], Condition::default())),
+            [] => Ok((vec![&mut one.relation], JoinCondition::default())),
             [join] => {
                 let condition = match &join.join_operator {
                     JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => constraint,
                     _ => return Err(refused()),
                 };
                 let condition = match condition {
-                    JoinConstraint::On(on) => Condition { on: Some(on.clone()), using: Vec::new() },
+                    JoinConstraint::On(on) => JoinCondition { on: Some(on.clone()), using: Vec::new() },
                     JoinConstraint::Using(columns) => {
-                        Condition { on: None, using: columns.iter().filter_map(only_part).cloned().collect() }
+                        JoinCondition { on: None, using: columns.iter().filter_map(only_part).cloned().collect() }
                     }
-                    JoinConstraint::None => Condition::default(),
+                    JoinConstraint::None => JoinCondition::default(),
                     JoinConstraint::Natural => return Err(refused()),
                 };
                 Ok((vec![&mut one.relation, &mut join.relation], condition))
             }
             _ => Err(refused()),
         },
-        [a, b] if a.joins.is_empty() && b.joins.is_empty() => Ok((vec![&mut a.relation, &mut b.relation], Condition::default())),
+        [a, b] if a.joins.is_empty() && b.joins.is_empty() => Ok((vec![&mut a.relation, &mut b.relation], JoinCondition::default())),
         _ => Err(refused()),
     }
 }

@@ -16,7 +16,7 @@ use super::{Moment, calls};
 
 /// What a row of the weights holds for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum WeightPart {
     /// For each total, the sum of squares and the greatest of the contributions of the near nodes.
     Nodes,
     /// The same for the far end points.
@@ -29,12 +29,13 @@ pub enum Part {
     FarDegree,
 }
 
-impl Part {
-    pub const ALL: [Part; 5] = [Part::Nodes, Part::Ends, Part::Pairs, Part::NearDegree, Part::FarDegree];
+impl WeightPart {
+    pub const ALL: [WeightPart; 5] =
+        [WeightPart::Nodes, WeightPart::Ends, WeightPart::Pairs, WeightPart::NearDegree, WeightPart::FarDegree];
 }
 
-/// Turns the rewritten SELECT into the weights of its totals: the index of a [`Part`], the keys, then two numbers for
-/// each total. A degree is in the first number. Returns false if nothing is estimated.
+/// Turns the rewritten SELECT into the weights of its totals: the index of a [`WeightPart`], the keys, then two
+/// numbers for each total. A degree is in the first number. Returns false if nothing is estimated.
 pub(super) fn weigh(select: &mut Select, sides: &Sides, rewritten: &Rewritten, moment: Moment) -> Result<bool> {
     let (Some(near), true) = (near_of(sides, &select.group_by), rewritten.columns.iter().any(|column| column.is_total)) else {
         return Ok(false);

@@ -7,11 +7,11 @@ use super::*;
 fn spread(weights: &[f64]) -> Spread {
     let squares = |weights: &[f64]| vec![(weights.iter().map(|w| w * w).sum(), weights.iter().fold(0.0f64, |most, w| most.max(w.abs())))];
     let mut spread = Spread::default();
-    spread.add(Part::Nodes, squares(weights));
-    spread.add(Part::Ends, squares(weights));
-    spread.add(Part::Pairs, squares(weights));
-    spread.add(Part::NearDegree, vec![(weights.len() as f64, 0.0)]);
-    spread.add(Part::FarDegree, vec![(1.0, 0.0)]);
+    spread.add(WeightPart::Nodes, squares(weights));
+    spread.add(WeightPart::Ends, squares(weights));
+    spread.add(WeightPart::Pairs, squares(weights));
+    spread.add(WeightPart::NearDegree, vec![(weights.len() as f64, 0.0)]);
+    spread.add(WeightPart::FarDegree, vec![(1.0, 0.0)]);
     spread
 }
 

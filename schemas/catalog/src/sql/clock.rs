@@ -27,7 +27,7 @@ pub(super) struct ComparedClock {
 
 /// The server's time, asked for between two times of this machine.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Comparison {
+pub(super) struct ClockComparison {
     pub(super) before: Micros,
     pub(super) server: Micros,
     pub(super) after: Micros,
@@ -51,7 +51,7 @@ impl ComparedClock {
     }
 
     /// Notes a comparison. Returns how far this machine is ahead; negative where it is behind.
-    pub(super) fn note(&self, compared: Comparison) -> Micros {
+    pub(super) fn note(&self, compared: ClockComparison) -> Micros {
         let ahead = compared.ahead();
         self.ahead.store(ahead, Ordering::Relaxed);
         // An outage lasts from now on, whenever it is asked for.
@@ -66,10 +66,10 @@ impl ComparedClock {
     }
 }
 
-impl Comparison {
+impl ClockComparison {
     /// How far this machine is ahead at least: the answer may have been on its way for all of the time between.
     fn ahead(self) -> Micros {
-        let Comparison { before, server, after } = self;
+        let ClockComparison { before, server, after } = self;
         before.saturating_sub(server).max(0) + after.saturating_sub(server).min(0)
     }
 }

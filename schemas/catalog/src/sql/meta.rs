@@ -13,7 +13,7 @@ use types::{Error, Result};
 pub(super) const FORMAT: i64 = 15;
 
 /// The one row of `meta`.
-pub(super) struct Meta {
+pub(super) struct MetaRow {
     pub(super) identity: String,
     pub(super) format: i64,
     pub(super) revision: Revision,
@@ -49,9 +49,9 @@ pub(super) async fn revision(session: &mut Session) -> Result<Revision> {
     session.row(REVISION, values![]).await?.ok_or_else(no_row)?.integer("revision")
 }
 
-pub(super) async fn read(session: &mut Session) -> Result<Meta> {
+pub(super) async fn read(session: &mut Session) -> Result<MetaRow> {
     let row = session.row("SELECT identity, format, revision, removed_revision FROM meta", values![]).await?.ok_or_else(no_row)?;
-    Ok(Meta {
+    Ok(MetaRow {
         identity: row.text("identity")?,
         format: row.integer("format")?,
         revision: row.integer("revision")?,

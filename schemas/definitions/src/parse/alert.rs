@@ -1,6 +1,6 @@
 //! `CREATE ALERT name WITH (options) AS SELECT .. FROM view WHERE ..`.
 
-use super::found::{Found, Head};
+use super::found::{DefinitionHead, Found};
 use super::output::OutputOptions;
 use super::tokens::Cursor;
 use super::view::select;
@@ -9,7 +9,7 @@ use crate::{AlertDefinition, Diagnostics, Origin};
 const OPTIONS: [&str; 5] = ["topic", "format", "repeat", "resolve", "retention"];
 
 /// Reads what follows the name.
-pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+pub(super) fn parse(head: DefinitionHead, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     let OutputOptions { options, topic, retention } = OutputOptions::parse("alert", &OPTIONS, &head, &mut cursor, problems);
     let repeat = options.duration("repeat", problems).map(|(repeat, _)| repeat);

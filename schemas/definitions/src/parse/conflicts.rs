@@ -11,7 +11,7 @@ use crate::Diagnostic;
 
 /// The definitions so far, and their places.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownDefinitions {
     names: HashMap<Arc<str>, (&'static str, Defined)>,
     topics: HashMap<Arc<str>, (Arc<str>, Defined)>,
 }
@@ -22,7 +22,7 @@ struct Defined {
     at: TextPosition,
 }
 
-impl Known {
+impl KnownDefinitions {
     /// Adds a definition. If an earlier one has its name or topic, returns the conflict instead.
     pub(super) fn conflict(&mut self, item: &Found, file: Option<&Path>) -> Option<Diagnostic> {
         let (kind, name, name_at) = match item {

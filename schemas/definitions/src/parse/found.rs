@@ -31,7 +31,7 @@ impl Found {
 }
 
 /// The common part of a definition, before its own part.
-pub(super) struct Head {
+pub(super) struct DefinitionHead {
     pub(super) name: Arc<str>,
     pub(super) name_at: TextPosition,
     /// The line of `CREATE`.

@@ -13,12 +13,12 @@ use types::suggest;
 /// The options of one list: known names, each at most once.
 #[derive(Debug)]
 pub(super) struct Options {
-    entries: Vec<Entry>,
+    entries: Vec<OptionEntry>,
 }
 
 /// One option and its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct OptionEntry {
     pub(super) name: String,
     pub(super) name_at: TextPosition,
     pub(super) value: OptionValue,
@@ -71,7 +71,7 @@ impl Options {
         }
     }
 
-    fn add(&mut self, entry: Entry, what: &str, known: &[&str], problems: &mut Diagnostics) {
+    fn add(&mut self, entry: OptionEntry, what: &str, known: &[&str], problems: &mut Diagnostics) {
         if !known.contains(&entry.name.as_str()) {
             let help = match suggest::nearest(&entry.name, known.iter().copied()) {
                 Some(near) => format!("did you mean '{near}'?"),
@@ -85,12 +85,12 @@ impl Options {
         }
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Entry> {
+    pub(super) fn find(&self, name: &str) -> Option<&OptionEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
     /// Returns the text of an option, if it is present and is a text.
-    pub(super) fn text(&self, name: &str, problems: &mut Diagnostics) -> Option<(&str, &Entry)> {
+    pub(super) fn text(&self, name: &str, problems: &mut Diagnostics) -> Option<(&str, &OptionEntry)> {
         let entry = self.find(name)?;
         match &entry.value {
             OptionValue::Text(text) => Some((text, entry)),
@@ -135,7 +135,7 @@ impl Options {
         parse_bytes(text).map_err(|error| problems.push(entry.value_at.error(error.message()))).ok()
     }
 
-    pub(super) fn duration(&self, name: &str, problems: &mut Diagnostics) -> Option<(Duration, &Entry)> {
+    pub(super) fn duration(&self, name: &str, problems: &mut Diagnostics) -> Option<(Duration, &OptionEntry)> {
         let (text, entry) = self.text(name, problems)?;
         match parse_duration_parts(text) {
             Ok(duration) => Some((duration, entry)),
@@ -147,14 +147,14 @@ impl Options {
     }
 }
 
-impl Entry {
+impl OptionEntry {
     /// Returns the place of a character of the value; the value's own place if its characters differ from the source's.
     pub(super) fn inside(&self, characters: usize) -> TextPosition {
         if self.plain { self.value_at.right(1 + characters) } else { self.value_at }
     }
 }
 
-fn parse_entry(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<Entry> {
+fn parse_entry(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<OptionEntry> {
     let name_at = cursor.place();
     let Some(Token::Word(Word { value: name, quote_style: None, .. })) = cursor.peek().map(|lexeme| &lexeme.token.token) else {
         problems.push(cursor.expected("an option: name = 'value'"));
@@ -183,5 +183,5 @@ fn parse_entry(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<En
     };
     let source = cursor.text(lexeme);
     let plain = matches!(&value, OptionValue::Text(text) if source.len() == text.len() + 2 && !text.contains('\n'));
-    Some(Entry { name, name_at, value, value_at, plain, written: cursor.describe(lexeme) })
+    Some(OptionEntry { name, name_at, value, value_at, plain, written: cursor.describe(lexeme) })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::found::Head;
+use super::found::DefinitionHead;
 use super::options::Options;
 use super::stream::{check_format, topic};
 use super::tokens::Cursor;
@@ -19,7 +19,13 @@ pub(super) struct OutputOptions {
 
 impl OutputOptions {
     /// Reads the options, all of which are in `known`.
-    pub(super) fn parse(kind: &str, known: &[&str], head: &Head, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> OutputOptions {
+    pub(super) fn parse(
+        kind: &str,
+        known: &[&str],
+        head: &DefinitionHead,
+        cursor: &mut Cursor<'_>,
+        problems: &mut Diagnostics,
+    ) -> OutputOptions {
         refuse_column_list(cursor, problems);
         let options = match cursor.take_word("with") {
             true => Options::parse(cursor, kind, known, problems),

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
 use super::column_types;
-use super::found::{Found, Head};
+use super::found::{DefinitionHead, Found};
 use super::options::Options;
 use super::tokens::Cursor;
 use crate::{ColumnType, Diagnostics, Origin, ParameterDefinition, ParameterType};
@@ -13,7 +13,7 @@ const TYPES: &str = "BIGINT, DOUBLE, DECIMAL(p,s), TEXT, BOOLEAN or INTERVAL";
 const LITERAL: &str = "a value: 20, 0.5, 'text', true or INTERVAL '30 minutes'";
 
 /// Reads what follows the name.
-pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+pub(super) fn parse(head: DefinitionHead, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     let declared = match cursor.at(&Token::Eq) {
         true => None,

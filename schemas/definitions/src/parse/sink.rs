@@ -1,6 +1,6 @@
 //! `CREATE SINK name WITH (options) AS SELECT ..`.
 
-use super::found::{Found, Head};
+use super::found::{DefinitionHead, Found};
 use super::options::Options;
 use super::output::OutputOptions;
 use super::tokens::Cursor;
@@ -10,7 +10,7 @@ use crate::{Diagnostics, Features, Origin, SinkDefinition};
 const OPTIONS: [&str; 5] = ["topic", "format", "key", "features", "retention"];
 
 /// Reads what follows the name.
-pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+pub(super) fn parse(head: DefinitionHead, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     let OutputOptions { options, topic, retention } = OutputOptions::parse("sink", &OPTIONS, &head, &mut cursor, problems);
     let key = options.text("key", problems).map(|(name, _)| name.to_owned());

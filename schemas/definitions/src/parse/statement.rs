@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::found::{Found, Head};
+use super::found::{DefinitionHead, Found};
 use super::tokens::{Cursor, Lexeme, TextPosition, cut};
 use super::{alert, names, parameter, sink, stream, view};
 use crate::Diagnostics;
@@ -102,7 +102,7 @@ fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option
     cursor.advance();
     refuse_if_not_exists(&mut cursor, problems);
     let (name, name_at) = names::definition_name(&mut cursor, what, problems)?;
-    let head = Head { name: name.into(), name_at, line, sql };
+    let head = DefinitionHead { name: name.into(), name_at, line, sql };
     match what {
         "stream" => stream::parse(head, cursor, problems),
         "view" => view::parse(head, cursor, problems),

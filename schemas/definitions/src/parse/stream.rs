@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::columns::{self, Declared};
-use super::found::{Found, Head};
-use super::options::{Entry, Options};
+use super::found::{DefinitionHead, Found};
+use super::options::{OptionEntry, Options};
 use super::tokens::Cursor;
 use crate::{Column, ColumnType, Diagnostics, Origin, StreamDefinition};
 use types::suggest;
@@ -19,7 +19,7 @@ const MOST_CLUSTERED: usize = 4;
 const DEFAULT_DEDUP_WITHIN: Duration = Duration::from_secs(600);
 
 /// Reads what follows the name.
-pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+pub(super) fn parse(head: DefinitionHead, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     let declared = columns::parse(&mut cursor, problems)?;
     let options_at = cursor.place();
@@ -95,7 +95,7 @@ fn missing_event_time(declared: &[Declared]) -> String {
 }
 
 /// Returns the column that an option names, as written or in lower case.
-fn named_column<'a>(name: &str, entry: &Entry, declared: &'a [Declared], problems: &mut Diagnostics) -> Option<&'a Declared> {
+fn named_column<'a>(name: &str, entry: &OptionEntry, declared: &'a [Declared], problems: &mut Diagnostics) -> Option<&'a Declared> {
     let lower = name.to_lowercase();
     let found = declared.iter().find(|column| column.name == name).or_else(|| declared.iter().find(|column| column.name == lower));
     if found.is_none() {
@@ -146,7 +146,7 @@ fn has_order(column_type: &ColumnType) -> bool {
     !matches!(column_type, ColumnType::Double | ColumnType::Bytea | ColumnType::Json | ColumnType::Array(_))
 }
 
-pub(super) fn topic(options: &Options, head: &Head, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::TextPosition) {
+pub(super) fn topic(options: &Options, head: &DefinitionHead, problems: &mut Diagnostics) -> (Arc<str>, super::tokens::TextPosition) {
     const LONGEST: usize = 249; // Kafka's
     let Some((topic, entry)) = options.text("topic", problems) else { return (head.name.clone(), head.name_at) };
     let odd = topic.chars().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));

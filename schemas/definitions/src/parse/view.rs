@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::found::{Found, Head};
-use super::options::{Entry, Options};
+use super::found::{DefinitionHead, Found};
+use super::options::{OptionEntry, Options};
 use super::tokens::{Cursor, TextPosition};
 use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
 use crate::keywords::{KeywordAsName, help, interval_as_name, keywords_as_names};
@@ -40,7 +40,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LEAST_MEMORY: u64 = 16 << 20;
 
 /// Reads what follows the name.
-pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+pub(super) fn parse(head: DefinitionHead, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     refuse_column_list(&mut cursor, problems);
     let options = match cursor.take_word("with") {
@@ -188,7 +188,7 @@ fn window(text: &str, at: TextPosition) -> Result<NamedWindow, Diagnostic> {
 
 fn schedule(view: &str, options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
     let timezone = timezone(options, problems);
-    let given: Vec<&Entry> = ["every", "schedule", "after"].into_iter().filter_map(|name| options.find(name)).collect();
+    let given: Vec<&OptionEntry> = ["every", "schedule", "after"].into_iter().filter_map(|name| options.find(name)).collect();
     if let [first, second, ..] = given[..] {
         let message = format!("found {} and {}", first.name, second.name);
         problems.push(second.name_at.error(message).help("keep one of the two"));
@@ -301,7 +301,7 @@ fn precision(options: &Options, windows: &[NamedWindow], problems: &mut Diagnost
 }
 
 /// A window is cut at the precision: a shorter window would cover a longer time than its name says.
-fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[NamedWindow], entry: &Entry, problems: &mut Diagnostics) {
+fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[NamedWindow], entry: &OptionEntry, problems: &mut Diagnostics) {
     let shorter = |window: &&NamedWindow| length_us.is_some_and(|length_us| (window.length.as_micros() as i64) < length_us);
     if let Some(window) = windows.iter().find(shorter) {
         let message = format!("the precision {level} is coarser than the window '{}'", window.text);

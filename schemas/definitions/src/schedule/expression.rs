@@ -12,7 +12,7 @@ use types::{Error, Result};
 
 /// A cron expression that finds its next match on a clock that never changes.
 #[derive(Debug)]
-pub(super) struct Expression {
+pub(super) struct CronExpression {
     /// One schedule, or two when day of month *or* weekday is to match.
     alternatives: Vec<cron::Schedule>,
     /// True when the hour field covers all 24 hours.
@@ -41,8 +41,8 @@ const MONTHS: [&str; 12] =
     ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-impl Expression {
-    pub(super) fn parse(text: &str) -> Result<Expression> {
+impl CronExpression {
+    pub(super) fn parse(text: &str) -> Result<CronExpression> {
         let wrong = |problem: String| Error::input(format!("the cron expression '{text}' {problem}"));
         let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
         if words.len() == 5 {
@@ -73,7 +73,7 @@ impl Expression {
             .iter()
             .map(|expression| cron::Schedule::from_str(expression).map_err(|e| wrong(format!("is not understood: {e}"))))
             .collect::<Result<_>>()?;
-        Ok(Expression { alternatives, every_hour })
+        Ok(CronExpression { alternatives, every_hour })
     }
 
     /// Returns the first match after `after` (seconds since 1970), on a clock without zone or changes.

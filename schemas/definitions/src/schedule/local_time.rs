@@ -5,14 +5,14 @@
 use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 
-use super::expression::Expression;
+use super::expression::CronExpression;
 
 const DAY: i64 = 86_400;
 /// The last year that the cron crate and the zone tables support.
 const LAST: i64 = 4_133_980_800; // 2101-01-01
 
 /// Returns the first instant after `after` that matches the expression in this zone; `None` past the year 2100.
-pub(super) fn next_after(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
+pub(super) fn next_after(expression: &CronExpression, zone: Tz, after: i64) -> Option<i64> {
     let after = after.clamp(-DAY, LAST);
     match expression.every_hour {
         true => next_by_the_clock(expression, zone, after),
@@ -21,7 +21,7 @@ pub(super) fn next_after(expression: &Expression, zone: Tz, after: i64) -> Optio
 }
 
 /// Uses every instant at which the wall clock shows a match: none in a skipped hour, both in a repeated hour.
-fn next_by_the_clock(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
+fn next_by_the_clock(expression: &CronExpression, zone: Tz, after: i64) -> Option<i64> {
     let mut from = after;
     let mut offset = offset_at(zone, after)?;
     loop {
@@ -33,7 +33,7 @@ fn next_by_the_clock(expression: &Expression, zone: Tz, after: i64) -> Option<i6
 }
 
 /// Uses one instant for every local time that matches: the first of two, and the end of the gap for a skipped one.
-fn next_once(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
+fn next_once(expression: &CronExpression, zone: Tz, after: i64) -> Option<i64> {
     let mut local = after + offset_at(zone, after)?;
     loop {
         local = expression.next_after(local)?;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::secret::Secret;
-use super::urls::{Kind, ServiceUrl};
+use super::urls::{ServiceUrl, UrlKind};
 use crate::durations::{format_duration, parse_bytes, parse_duration};
 
 /// The most partitions that we create a topic with: each costs files and memory in every layer.
@@ -21,18 +21,18 @@ const MOST_COUNTED: u32 = 1_000_000_000;
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 pub(super) fn storage_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
-    url(deserializer, Kind::Storage)
+    url(deserializer, UrlKind::Storage)
 }
 
 pub(super) fn catalog_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
-    url(deserializer, Kind::Catalog)
+    url(deserializer, UrlKind::Catalog)
 }
 
 pub(super) fn log_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
-    url(deserializer, Kind::Log)
+    url(deserializer, UrlKind::Log)
 }
 
-fn url<'de, D: Deserializer<'de>>(deserializer: D, kind: Kind) -> Result<ServiceUrl, D::Error> {
+fn url<'de, D: Deserializer<'de>>(deserializer: D, kind: UrlKind) -> Result<ServiceUrl, D::Error> {
     let url = ServiceUrl::new(&String::deserialize(deserializer)?);
     url.check(kind).map_err(D::Error::custom)?;
     Ok(url)

@@ -12,7 +12,7 @@ pub struct ServiceUrl(String);
 
 /// The use of a URL, which determines the schemes it may have.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum UrlKind {
     Storage,
     Catalog,
     Log,
@@ -29,15 +29,15 @@ impl ServiceUrl {
     }
 
     /// Returns what is wrong with the URL for its use, without its secrets.
-    pub(super) fn check(&self, kind: Kind) -> Result<(), String> {
+    pub(super) fn check(&self, kind: UrlKind) -> Result<(), String> {
         let (schemes, expected): (&[&str], &str) = match kind {
-            Kind::Storage => (&[], "a folder, file:///folder or s3://bucket/prefix"),
-            Kind::Catalog => {
+            UrlKind::Storage => (&[], "a folder, file:///folder or s3://bucket/prefix"),
+            UrlKind::Catalog => {
                 (&["sqlite", "postgres", "postgresql"], "sqlite:///path/catalog.db or postgres://user:password@host:port/database")
             }
-            Kind::Log => (&["file", "kafka"], "a folder, file:///folder or kafka://host:9092,host:9092"),
+            UrlKind::Log => (&["file", "kafka"], "a folder, file:///folder or kafka://host:9092,host:9092"),
         };
-        let path_allowed = !matches!(kind, Kind::Catalog);
+        let path_allowed = !matches!(kind, UrlKind::Catalog);
         let right = match scheme(&self.0) {
             Some(scheme) => schemes.is_empty() || schemes.contains(&scheme.to_ascii_lowercase().as_str()),
             None => path_allowed && !self.0.is_empty(),

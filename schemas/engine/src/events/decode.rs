@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::members::{Members, Slot};
+use super::members::{Members, PathValue};
 use super::time::midnight;
 use super::value::{ColumnValue, Mismatch, read, shortened};
 use definitions::{Column, ColumnType, StreamDefinition};
@@ -73,7 +73,7 @@ impl Decoder {
         let mut values = Vec::with_capacity(columns.len());
         for (column, slot) in columns.iter().zip(slots) {
             match (slot, &column.column_type) {
-                (Slot::Plain(json), ColumnType::Text) => values.push(ColumnValue::Text(Cow::Borrowed(unquoted(json)))),
+                (PathValue::Plain(json), ColumnType::Text) => values.push(ColumnValue::Text(Cow::Borrowed(unquoted(json)))),
                 _ => values.push(column_value(column, slot)?),
             }
         }
@@ -162,12 +162,12 @@ fn unquoted(json: &str) -> &str {
     json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
 }
 
-pub(super) fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<ColumnValue<'a>, DecodeError> {
+pub(super) fn column_value<'a>(column: &Column, slot: PathValue<'a>) -> Result<ColumnValue<'a>, DecodeError> {
     let json = match slot {
-        Slot::Found(json) | Slot::Plain(json) => json,
-        Slot::Missing if column.nullable => return Ok(ColumnValue::Null),
-        Slot::Missing => return Err(absent(column, "nothing")),
-        Slot::NoObject(found) => return Err(wrong(column, "", format!("{found} on the way"), "an object there".into())),
+        PathValue::Found(json) | PathValue::Plain(json) => json,
+        PathValue::Missing if column.nullable => return Ok(ColumnValue::Null),
+        PathValue::Missing => return Err(absent(column, "nothing")),
+        PathValue::NoObject(found) => return Err(wrong(column, "", format!("{found} on the way"), "an object there".into())),
     };
     match read(&column.column_type, column.unit, json) {
         Ok(ColumnValue::Null) if !column.nullable => Err(absent(column, "null")),

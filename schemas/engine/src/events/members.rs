@@ -17,7 +17,7 @@ pub(super) struct Members {
 
 /// What was found at a column's path.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Slot<'a> {
+pub(super) enum PathValue<'a> {
     Missing,
     Found(&'a str),
     /// Found, as a string without escapes.
@@ -57,8 +57,8 @@ impl Members {
 
     /// Returns the raw values at the columns' paths, in the order of the columns. Of members with the same name the
     /// last one wins.
-    pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<Slot<'a>>, serde_json::Error> {
-        let mut slots = vec![Slot::Missing; self.columns];
+    pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<PathValue<'a>>, serde_json::Error> {
+        let mut slots = vec![PathValue::Missing; self.columns];
         if quick::find(&self.root, object, &mut slots).is_none() {
             self.root.walk(object, &mut slots)?;
         }
@@ -85,7 +85,7 @@ impl PathNode {
         self.children[at].node.insert(rest, column);
     }
 
-    fn walk<'a>(&self, json: &'a str, slots: &mut [Slot<'a>]) -> Result<(), serde_json::Error> {
+    fn walk<'a>(&self, json: &'a str, slots: &mut [PathValue<'a>]) -> Result<(), serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         PathWalk { node: self, slots }.deserialize(&mut deserializer)?;
         deserializer.end()
@@ -106,11 +106,11 @@ impl PathNode {
 /// Walks one value whose node has children. The value is expected to be an object.
 struct PathWalk<'n, 's, 'a> {
     node: &'n PathNode,
-    slots: &'s mut [Slot<'a>],
+    slots: &'s mut [PathValue<'a>],
 }
 
 impl<'a> PathWalk<'_, '_, 'a> {
-    fn set(self, slot: Slot<'a>) {
+    fn set(self, slot: PathValue<'a>) {
         for column in &self.node.below {
             self.slots[*column] = slot;
         }
@@ -122,7 +122,7 @@ impl<'a> PathWalk<'_, '_, 'a> {
         }
         let raw: &'a RawValue = map.next_value()?;
         for column in &child.columns {
-            self.slots[*column] = Slot::Found(raw.get());
+            self.slots[*column] = PathValue::Found(raw.get());
         }
         if child.children.is_empty() { Ok(()) } else { child.walk(raw.get(), self.slots).map_err(M::Error::custom) }
     }
@@ -146,7 +146,7 @@ impl<'a> Visitor<'a> for PathWalk<'_, '_, 'a> {
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
         // An earlier member of the same name may have set these.
         for column in &self.node.below {
-            self.slots[*column] = Slot::Missing;
+            self.slots[*column] = PathValue::Missing;
         }
         let mut expected = 0;
         while let Some(child) = map.next_key_seed(Name { of: self.node, expected: &mut expected })? {
@@ -162,37 +162,37 @@ impl<'a> Visitor<'a> for PathWalk<'_, '_, 'a> {
 
     fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<(), S::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        self.set(Slot::NoObject("an array"));
+        self.set(PathValue::NoObject("an array"));
         Ok(())
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.set(Slot::Missing);
+        self.set(PathValue::Missing);
         Ok(())
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.set(Slot::NoObject("a boolean"));
+        self.set(PathValue::NoObject("a boolean"));
         Ok(())
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.set(Slot::NoObject("a number"));
+        self.set(PathValue::NoObject("a number"));
         Ok(())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        self.set(Slot::NoObject("a number"));
+        self.set(PathValue::NoObject("a number"));
         Ok(())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.set(Slot::NoObject("a number"));
+        self.set(PathValue::NoObject("a number"));
         Ok(())
     }
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.set(Slot::NoObject("a text"));
+        self.set(PathValue::NoObject("a text"));
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use types::vector::Vector;
 
-use super::state::{Claim, Dropped, LayerChange, LayerList, Snapshot};
+use super::state::{Claim, DroppedLayers, LayerChange, LayerList, Snapshot};
 use super::{Fresh, FreshLayer};
 use crate::states::StateRows;
 
@@ -23,7 +23,7 @@ pub struct Mirror<S = StateRows> {
 
 /// Whether all of a change was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub enum ChangeOutcome {
     Whole,
     /// Another worker took a partition over at a greater epoch: what this one says of it is not read any more.
     Refused,
@@ -36,7 +36,7 @@ impl<S> Mirror<S> {
     }
 
     /// Takes a snapshot in the place of all that is known of these workers, at once.
-    pub fn reset(&mut self, snapshot: Snapshot<S>) -> Applied {
+    pub fn reset(&mut self, snapshot: Snapshot<S>) -> ChangeOutcome {
         let mut claims: BTreeMap<u64, Vec<Claim>> = BTreeMap::new();
         for (owner, claim) in snapshot.claims {
             claims.entry(owner).or_default().push(claim);
@@ -45,7 +45,7 @@ impl<S> Mirror<S> {
         let mut shared = self.fresh.write();
         let state = &mut shared.state;
         dropped.extend(state.drop_owners(&self.owners.values().copied().collect()));
-        let mut applied = Applied::Whole;
+        let mut applied = ChangeOutcome::Whole;
         for (owner, claims) in claims {
             let owner = number(&mut self.owners, state, owner);
             applied = applied.and(take_over(state, owner, claims, &mut dropped));
@@ -61,7 +61,7 @@ impl<S> Mirror<S> {
     }
 
     /// Carries a change out that one of the workers made.
-    pub fn apply(&mut self, owner: u64, change: LayerChange<S>) -> Applied {
+    pub fn apply(&mut self, owner: u64, change: LayerChange<S>) -> ChangeOutcome {
         let mut dropped = Vec::new();
         let mut shared = self.fresh.write();
         let state = &mut shared.state;
@@ -72,13 +72,13 @@ impl<S> Mirror<S> {
             LayerChange::Published { .. } => publish(state, owner, change, &mut dropped),
             LayerChange::Completed(_) | LayerChange::Compacted(_) | LayerChange::Withdrawn { .. } => {
                 dropped = state.apply(owner, &change);
-                Applied::Whole
+                ChangeOutcome::Whole
             }
         };
         let observers = shared.observers.living();
         drop(shared);
         drop(dropped);
-        if let Some(layer) = published.filter(|_| applied == Applied::Whole) {
+        if let Some(layer) = published.filter(|_| applied == ChangeOutcome::Whole) {
             observers.iter().for_each(|observer| observer(&layer));
         }
         applied
@@ -125,9 +125,9 @@ impl<S> Drop for Mirror<S> {
     }
 }
 
-impl Applied {
-    fn and(self, other: Applied) -> Applied {
-        if self == Applied::Whole { other } else { self }
+impl ChangeOutcome {
+    fn and(self, other: ChangeOutcome) -> ChangeOutcome {
+        if self == ChangeOutcome::Whole { other } else { self }
     }
 }
 
@@ -136,20 +136,20 @@ fn number<S>(owners: &mut BTreeMap<u64, u64>, state: &mut LayerList<S>, owner: u
     *owners.entry(owner).or_insert_with(|| state.next_mirrored_owner())
 }
 
-fn take_over<S>(state: &mut LayerList<S>, owner: u64, claims: Vec<Claim>, dropped: &mut Dropped<S>) -> Applied {
+fn take_over<S>(state: &mut LayerList<S>, owner: u64, claims: Vec<Claim>, dropped: &mut DroppedLayers<S>) -> ChangeOutcome {
     let (refused, claims): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(|claim| state.is_overtaken(owner, claim));
     dropped.extend(state.apply(owner, &LayerChange::TakenOver(claims)));
-    if refused.is_empty() { Applied::Whole } else { Applied::Refused }
+    if refused.is_empty() { ChangeOutcome::Whole } else { ChangeOutcome::Refused }
 }
 
-fn publish<S>(state: &mut LayerList<S>, owner: u64, change: LayerChange<S>, dropped: &mut Dropped<S>) -> Applied {
+fn publish<S>(state: &mut LayerList<S>, owner: u64, change: LayerChange<S>, dropped: &mut DroppedLayers<S>) -> ChangeOutcome {
     if let LayerChange::Published { layer, .. } = &change
         && state.is_overtaken_layer(owner, layer)
     {
-        return Applied::Refused;
+        return ChangeOutcome::Refused;
     }
     dropped.extend(state.apply(owner, &change));
-    Applied::Whole
+    ChangeOutcome::Whole
 }
 
 /// Whether these layers, which lie between two vectors, have every offset between them.

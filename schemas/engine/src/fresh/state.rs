@@ -95,7 +95,7 @@ pub(super) fn is_mirrored(owner: u64) -> bool {
 }
 
 /// Layers that are not in the list any more.
-pub(super) type Dropped<S> = Vec<(u64, Arc<FreshLayer<S>>)>;
+pub(super) type DroppedLayers<S> = Vec<(u64, Arc<FreshLayer<S>>)>;
 
 impl<S> LayerList<S> {
     pub(super) fn next_owner(&mut self) -> u64 {
@@ -108,7 +108,7 @@ impl<S> LayerList<S> {
     }
 
     /// Carries a change out; returns the layers that it drops.
-    pub(super) fn apply(&mut self, owner: u64, change: &LayerChange<S>) -> Dropped<S> {
+    pub(super) fn apply(&mut self, owner: u64, change: &LayerChange<S>) -> DroppedLayers<S> {
         match change {
             LayerChange::TakenOver(claims) => self.take_over(owner, claims),
             LayerChange::Published { layer, complete_to } => {
@@ -130,7 +130,7 @@ impl<S> LayerList<S> {
         }
     }
 
-    fn take_over(&mut self, owner: u64, claims: &[Claim]) -> Dropped<S> {
+    fn take_over(&mut self, owner: u64, claims: &[Claim]) -> DroppedLayers<S> {
         let is_left = |layer: &FreshLayer<S>| {
             claims.iter().any(|claim| layer.end.has(&claim.partition) && layer.end.get(&claim.partition) > claim.from)
         };
@@ -145,7 +145,7 @@ impl<S> LayerList<S> {
         dropped
     }
 
-    fn compact(&mut self, owner: u64, merged: &Arc<FreshLayer<S>>) -> Dropped<S> {
+    fn compact(&mut self, owner: u64, merged: &Arc<FreshLayer<S>>) -> DroppedLayers<S> {
         let dropped = self.layers.extract_if(.., |(of, layer)| *of == owner && layer.is_inside(merged)).collect();
         self.layers.push((owner, merged.clone()));
         dropped
@@ -167,7 +167,7 @@ impl<S> LayerList<S> {
         }
     }
 
-    pub(super) fn release(&mut self, passed: &Vector) -> Dropped<S> {
+    pub(super) fn release(&mut self, passed: &Vector) -> DroppedLayers<S> {
         let is_passed = |layer: &FreshLayer<S>| layer.end.iter().all(|(p, end)| end <= passed.get(p));
         self.layers.extract_if(.., |(_, layer)| is_passed(layer)).collect()
     }
@@ -223,12 +223,12 @@ impl<S> LayerList<S> {
     }
 
     /// Drops all layers of these owners.
-    pub(super) fn drop_owners(&mut self, owners: &BTreeSet<u64>) -> Dropped<S> {
+    pub(super) fn drop_owners(&mut self, owners: &BTreeSet<u64>) -> DroppedLayers<S> {
         self.layers.extract_if(.., |(owner, _)| owners.contains(owner)).collect()
     }
 
     /// Replaces these layers by one, if all of them are still there.
-    pub(super) fn replace(&mut self, owner: u64, replaced: &[Arc<FreshLayer<S>>], merged: Arc<FreshLayer<S>>) -> Dropped<S> {
+    pub(super) fn replace(&mut self, owner: u64, replaced: &[Arc<FreshLayer<S>>], merged: Arc<FreshLayer<S>>) -> DroppedLayers<S> {
         let is_replaced = |layer: &Arc<FreshLayer<S>>| replaced.iter().any(|other| Arc::ptr_eq(layer, other));
         if self.layers.iter().filter(|(_, layer)| is_replaced(layer)).count() < replaced.len() {
             return Vec::new();

@@ -47,20 +47,20 @@ pub(super) struct GroupRows {
     direction: Direction,
     converter: RowConverter,
     bytes: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<RowSpan>,
     /// How many rows each group has.
     counts: Vec<u32>,
 }
 
 /// Where a row's bytes are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct RowSpan {
     start: usize,
     len: u32,
     group: u32,
 }
 
-impl Row {
+impl RowSpan {
     pub(super) fn bytes<'b>(&self, all: &'b [u8]) -> &'b [u8] {
         &all[self.start..self.start + self.len as usize]
     }
@@ -108,14 +108,14 @@ impl GroupRows {
         };
         make_room(&mut self.bytes, bytes.len());
         make_room(&mut self.rows, 1);
-        self.rows.push(Row { start: self.bytes.len(), len, group: group_number });
+        self.rows.push(RowSpan { start: self.bytes.len(), len, group: group_number });
         self.bytes.extend_from_slice(bytes);
         self.counts[group] += 1;
         Ok(())
     }
 
     /// Sorts the rows of each group, and keeps the first of them: as many as `keep` says, which may move them.
-    pub(super) fn thin_out(&mut self, keep: impl Fn(&mut [Row], &[u8]) -> usize) {
+    pub(super) fn thin_out(&mut self, keep: impl Fn(&mut [RowSpan], &[u8]) -> usize) {
         let Self { direction, bytes, rows, counts, .. } = self;
         rows.sort_unstable_by(|left, right| direction.compare(left, right, bytes));
         let (mut from, mut end) = (0, 0);
@@ -182,7 +182,7 @@ impl GroupRows {
         if self.bytes.len() > MOST_AT_ONCE {
             return usize::MAX / 64;
         }
-        let held = self.bytes.capacity() + self.rows.capacity() * size_of::<Row>() + self.counts.capacity() * size_of::<u32>();
+        let held = self.bytes.capacity() + self.rows.capacity() * size_of::<RowSpan>() + self.counts.capacity() * size_of::<u32>();
         let bytes_of_a_row = self.bytes.len().div_ceil(self.rows.len().max(1));
         // The columns, and where each row is read from.
         let handing_on = (self.rows.len() - surplus) * (bytes_of_a_row + size_of::<&[u8]>());
@@ -192,7 +192,7 @@ impl GroupRows {
 
 impl Direction {
     /// By group, then in this direction.
-    fn compare(self, left: &Row, right: &Row, bytes: &[u8]) -> Ordering {
+    fn compare(self, left: &RowSpan, right: &RowSpan, bytes: &[u8]) -> Ordering {
         left.group.cmp(&right.group).then_with(|| match self {
             Self::Ascending => left.bytes(bytes).cmp(right.bytes(bytes)),
             Self::Descending => right.bytes(bytes).cmp(left.bytes(bytes)),

@@ -60,7 +60,7 @@ pub(super) fn aggregates() -> [AggregateUDF; 6] {
     let signature = || Signature::user_defined(Volatility::Immutable);
     let of_events = |name| AggregateUDF::from(OfEvents { name, signature: signature() });
     let of_times = |name| AggregateUDF::from(OfTimes { name, signature: signature() });
-    let retention = AggregateUDF::from(retention::Retention { signature: signature() });
+    let retention = AggregateUDF::from(retention::RetentionFunction { signature: signature() });
     [
         of_events(SEQUENCE_MATCH),
         of_events(SEQUENCE_COUNT),

@@ -14,7 +14,7 @@ use crate::functions::Functions;
 use crate::plan::computable::{check_events, check_expressions, unstable_function};
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse;
-use crate::plan::refuse::{Shape, at_error, at_select, at_span};
+use crate::plan::refuse::{SelectShape, at_error, at_select, at_span};
 use crate::plan::uuids::Respelled;
 use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
@@ -89,7 +89,7 @@ impl Planner {
         if self.is_strict {
             check_expressions(&plan).map_err(|error| at_select(view, &error))?;
         }
-        if shape == Shape::Staging {
+        if shape == SelectShape::Staging {
             return self.staging(view, &plan);
         }
         let mut plan = self.plan_with_states(view, &session, &plan).map_err(|error| at_select(view, &error))?;
@@ -182,7 +182,7 @@ impl Planner {
             Box::pin(self.register_named(named, session, open)).await?;
             open.pop();
             let query = parse(session, named)?;
-            if refuse::check(&query, named, &self.functions)? == Shape::Kept {
+            if refuse::check(&query, named, &self.functions)? == SelectShape::Stateful {
                 let error = Error::input(format!(
                     "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected \
                      a stream or a view without aggregate; \

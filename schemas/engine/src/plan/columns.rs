@@ -152,7 +152,7 @@ pub(super) fn is_approximate(function: &str) -> bool {
 }
 
 /// The range of an aggregate: one range of event time, or one for each side of a join.
-pub(super) trait Reach: Clone + PartialEq {
+pub(super) trait AggregateRange: Clone + PartialEq {
     /// The range without windows.
     fn everything() -> Self;
     fn trailing(window: Duration, precision: Option<Level>) -> Self;
@@ -160,7 +160,7 @@ pub(super) trait Reach: Clone + PartialEq {
     fn longest(ranges: &[Self]) -> Self;
 }
 
-impl Reach for TimeRange {
+impl AggregateRange for TimeRange {
     fn everything() -> Self {
         TimeRange::ALL
     }
@@ -211,7 +211,12 @@ pub(super) struct Fanned<R> {
 }
 
 /// Fans out the columns of `top`. `calls` are the aggregates, in the order of the Aggregate.
-pub(super) fn fan<R: Reach>(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, calls: Vec<Call<R>>) -> Result<Fanned<R>> {
+pub(super) fn fan<R: AggregateRange>(
+    view: &ViewDefinition,
+    top: &Projection,
+    aggregate: &Aggregate,
+    calls: Vec<Call<R>>,
+) -> Result<Fanned<R>> {
     let existence = ColumnRangeIndex(0);
     let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence, uses: Vec::new(), outputs: Vec::new() };
     let mut fan = Fan { view, aggregate, calls, columns: fanned };
@@ -231,7 +236,7 @@ struct Fan<'a, R> {
     columns: Fanned<R>,
 }
 
-impl<R: Reach> Fan<'_, R> {
+impl<R: AggregateRange> Fan<'_, R> {
     fn name_keys(&mut self, top: &Projection) -> Result<()> {
         for (group, expr) in self.aggregate.group_expr.iter().enumerate() {
             let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);

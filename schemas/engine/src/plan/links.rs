@@ -21,7 +21,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::functions::judged;
 use crate::plan::columns;
-use crate::plan::columns::{CallUse, Reach};
+use crate::plan::columns::{AggregateRange, CallUse};
 use crate::plan::hidden::streams_of;
 use crate::plan::{Answering, RangeIndex, StateIndex, Use, ViewPlan, lower, uuids};
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
@@ -235,7 +235,7 @@ impl PairRange {
     }
 }
 
-impl Reach for PairRange {
+impl AggregateRange for PairRange {
     fn everything() -> Self {
         PairRange { near: TimeRange::ALL, far: TimeRange::ALL }
     }

@@ -21,13 +21,14 @@ use types::Error;
 
 /// Whether a SELECT keeps states or is inlined where it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Kept,
+pub(super) enum SelectShape {
+    /// It groups or aggregates.
+    Stateful,
     Staging,
 }
 
 /// Returns the shape of `query`, or a list of everything in it that cannot be kept exactly.
-pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<Shape, Diagnostics> {
+pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<SelectShape, Diagnostics> {
     let mut check = Check { view, functions, found: Diagnostics::default() };
     let shape = check.top(query);
     let _ = query.visit(&mut Expressions { check: &mut check });
@@ -97,7 +98,7 @@ impl Check<'_> {
         self.found.push(diagnostic(self.view, line, column, &message.into()).help(help));
     }
 
-    fn top(&mut self, query: &Query) -> Shape {
+    fn top(&mut self, query: &Query) -> SelectShape {
         if let Some(with) = &query.with {
             if with.recursive {
                 self.refuse(with, "WITH RECURSIVE is not kept: its depth has no bound", "plain WITH");
@@ -111,17 +112,17 @@ impl Check<'_> {
             SetExpr::Select(select) => self.top_select(select),
             SetExpr::SetOperation { .. } => {
                 self.inner_set(&query.body);
-                Shape::Staging
+                SelectShape::Staging
             }
             SetExpr::Query(inner) => self.top(inner),
             other => {
                 self.refuse(other, "a view is a SELECT", "SELECT .. FROM stream WHERE .. GROUP BY ..");
-                Shape::Staging
+                SelectShape::Staging
             }
         }
     }
 
-    fn top_select(&mut self, select: &Select) -> Shape {
+    fn top_select(&mut self, select: &Select) -> SelectShape {
         self.clauses(select);
         let grouped = match &select.group_by {
             GroupByExpr::All(_) => {
@@ -146,10 +147,10 @@ impl Check<'_> {
         if grouped || aggregates {
             self.top_from(select);
             self.aliases(select);
-            return Shape::Kept;
+            return SelectShape::Stateful;
         }
         self.from(select);
-        Shape::Staging
+        SelectShape::Staging
     }
 
     /// Checks a SELECT below the top: no aggregates, no order.

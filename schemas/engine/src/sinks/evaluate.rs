@@ -18,7 +18,7 @@ const ONE_BY_ONE: usize = 64;
 
 /// What a sink puts out for a batch of events, in their order.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct OutputRecords {
     /// The columns of [`SinkPlan::output`].
     pub rows: RecordBatch,
     /// The event of each row: a row of the batch.
@@ -71,7 +71,7 @@ impl SinkPlan {
     /// where.
     ///
     /// Errors: those that are no event's fault, such as a memory limit.
-    pub fn records(&self, events: &RecordBatch, rows: &[RecordBatch], position: &str, as_of: &ArrayRef) -> Result<Records> {
+    pub fn records(&self, events: &RecordBatch, rows: &[RecordBatch], position: &str, as_of: &ArrayRef) -> Result<OutputRecords> {
         let joined = self.joined(events, rows, position, as_of)?;
         let (mut made, mut failed) = (Vec::new(), Vec::new());
         self.evaluate_halves(&joined, &mut made, &mut failed)?;
@@ -85,7 +85,7 @@ impl SinkPlan {
             rows.columns().to_vec(),
             &RecordBatchOptions::new().with_row_count(Some(events.len())),
         )?;
-        Ok(Records { rows, events, failed })
+        Ok(OutputRecords { rows, events, failed })
     }
 
     /// The joined rows, each with the index of its event.

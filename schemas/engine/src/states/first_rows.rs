@@ -54,13 +54,13 @@ pub(super) struct FirstRows {
 #[derive(Debug)]
 pub(super) struct Built {
     /// Their number is a power of two, and at most two thirds of them have a row.
-    slots: Box<[Slot]>,
+    slots: Box<[HashSlot]>,
 }
 
 /// A row and part of the hash of its key. A probe with another hash is not compared with the key, which would have to
 /// be read from memory.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct HashSlot {
     tag: u32,
     row: u32,
 }
@@ -97,7 +97,7 @@ impl FirstRows {
 
 impl Built {
     fn new(keys: &BinaryArray, entries: &[IndexedRow]) -> Self {
-        let slots = vec![Slot { tag: 0, row: NO_ROW }; (entries.len() * 3).div_ceil(2).next_power_of_two()];
+        let slots = vec![HashSlot { tag: 0, row: NO_ROW }; (entries.len() * 3).div_ceil(2).next_power_of_two()];
         let mut built = Self { slots: slots.into() };
         for IndexedRow { row, length } in entries {
             let hash = HASHER.hash_one(&keys.value(*row as usize)[..*length]);
@@ -105,7 +105,7 @@ impl Built {
             while built.slots[at].row != NO_ROW {
                 at = built.after(at);
             }
-            built.slots[at] = Slot { tag: tag(hash), row: *row };
+            built.slots[at] = HashSlot { tag: tag(hash), row: *row };
         }
         built
     }

@@ -16,7 +16,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 use crate::functions::judged::judged;
 use crate::functions::{DistinctSet, DistinctSize, Flaw};
 use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
-use crate::states::pieces::{Pieces, Run, Selection, values_in};
+use crate::states::pieces::{Pieces, RangeSelection, RowRun, values_in};
 use crate::states::ranges::{merge, value_of_key};
 use types::Result;
 use types::tiles::Micros;
@@ -111,8 +111,8 @@ struct RowsOfLayer {
 }
 
 impl MergedRows {
-    fn of_runs<'r>(plan: &ViewPlan, state: StateIndex, pieces: &Pieces<'_>, runs: impl Iterator<Item = &'r Run>) -> Self {
-        let of_run = |run: &Run| {
+    fn of_runs<'r>(plan: &ViewPlan, state: StateIndex, pieces: &Pieces<'_>, runs: impl Iterator<Item = &'r RowRun>) -> Self {
+        let of_run = |run: &RowRun| {
             let column = |index: usize| Arc::downgrade(pieces.batches[run.batch].column(index));
             RowsOfLayer { levels: column(plan.keys.len()), states: column(plan.state_offset(state)), rows: run.rows.clone() }
         };
@@ -142,7 +142,7 @@ struct Wanted<'q> {
     plan: &'q ViewPlan,
     pieces: &'q Pieces<'q>,
     usage: Use,
-    runs: &'q [Run],
+    runs: &'q [RowRun],
 }
 
 impl Wanted<'_> {
@@ -168,7 +168,7 @@ impl Wanted<'_> {
         self.runs.iter().map(|run| self.cost_of(run)).sum()
     }
 
-    fn cost_of(&self, run: &Run) -> usize {
+    fn cost_of(&self, run: &RowRun) -> usize {
         let fields = &self.pieces.batches[run.batch].columns()[self.plan.state_columns(self.usage.state)];
         fields.iter().map(|field| values_in(field, run.rows.clone())).sum()
     }
@@ -195,7 +195,7 @@ impl Wanted<'_> {
         }
         let value = match self.distinct_set(kept)? {
             Some(set) => self.counted_with(&set)?,
-            None => value_of_key(self.plan, self.usage.state, &Selection::of_runs(self.runs), self.pieces)?,
+            None => value_of_key(self.plan, self.usage.state, &RangeSelection::of_runs(self.runs), self.pieces)?,
         };
         kept.keep_value(self.usage, rows, &value);
         Ok(value)
@@ -237,12 +237,12 @@ impl Wanted<'_> {
     /// Whether a state in these rows was past its limit, so that the set is not known.
     fn has_marks(&self) -> bool {
         let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
-        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
+        let marks = |run: &RowRun| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
         self.runs.iter().any(|run| marks(run).is_some_and(|marks| run.rows.clone().any(|row| marks.is_valid(row) && marks.value(row))))
     }
 
     /// The first field of the state in these rows.
-    fn states_of(&self, run: &Run) -> ArrayRef {
+    fn states_of(&self, run: &RowRun) -> ArrayRef {
         self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state)).slice(run.rows.start, run.rows.len())
     }
 }
@@ -280,7 +280,7 @@ fn for_each_wanted(
     asked: &[Use],
     mut visit: impl FnMut(Wanted<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut of_ranges: HashMap<RangeIndex, Vec<Run>> = HashMap::new();
+    let mut of_ranges: HashMap<RangeIndex, Vec<RowRun>> = HashMap::new();
     for usage in asked {
         if let Entry::Vacant(missing) = of_ranges.entry(usage.range) {
             missing.insert(pieces.runs_in(plan, usage.range, t)?);

@@ -170,16 +170,16 @@ fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<State
 }
 
 /// Sorted rows with their group numbers, and each group's first row.
-struct Groups {
+struct RowGroups {
     of_row: Vec<usize>,
     first_row: Vec<u32>,
     level: Vec<u8>,
     tile: Vec<Micros>,
 }
 
-fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -> Result<Groups> {
+fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -> Result<RowGroups> {
     let (keys, level_of, tile_of) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
-    let mut groups = Groups { of_row: Vec::with_capacity(rows.len()), first_row: Vec::new(), level: Vec::new(), tile: Vec::new() };
+    let mut groups = RowGroups { of_row: Vec::with_capacity(rows.len()), first_row: Vec::new(), level: Vec::new(), tile: Vec::new() };
     for (row, (level, tile)) in level_of.values().iter().zip(tile_of.iter()).enumerate() {
         let (level, tile) = place(*level, *tile);
         let same = groups.first_row.last().is_some_and(|first| {
@@ -195,7 +195,7 @@ fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -
     Ok(groups)
 }
 
-fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<StateRows> {
+fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &RowGroups) -> Result<StateRows> {
     let first = UInt32Array::from(groups.first_row.clone());
     let all = first.len() == rows.len();
     let keys = if all { rows.keys().clone() } else { take(rows.keys(), &first, None)?.as_binary::<i32>().clone() };
@@ -243,13 +243,13 @@ struct SeveralRows {
 
 impl SeveralRows {
     /// `None` if no state collects values, or if most rows have to be merged.
-    fn worth_it(plan: &ViewPlan, groups: &Groups) -> Option<SeveralRows> {
+    fn worth_it(plan: &ViewPlan, groups: &RowGroups) -> Option<SeveralRows> {
         let collects = plan.states.iter().any(|state| state.limit_bytes.is_some());
         let several = collects.then(|| Self::among(groups))?;
         (several.rows.len() * 2 <= groups.of_row.len()).then_some(several)
     }
 
-    fn among(groups: &Groups) -> SeveralRows {
+    fn among(groups: &RowGroups) -> SeveralRows {
         let ends = groups.first_row.iter().copied().skip(1).chain([groups.of_row.len() as u32]);
         let (mut rows, mut numbers, mut count) = (Vec::new(), Vec::new(), 0);
         let mut places = Vec::with_capacity(groups.first_row.len());

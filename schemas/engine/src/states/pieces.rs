@@ -114,16 +114,16 @@ impl<'a> Pieces<'a> {
     }
 
     /// The rows that a range is merged from at `t`. All pieces must be of one key.
-    pub(super) fn runs_in(&self, plan: &ViewPlan, range: RangeIndex, t: Micros) -> Result<Vec<Run>> {
+    pub(super) fn runs_in(&self, plan: &ViewPlan, range: RangeIndex, t: Micros) -> Result<Vec<RowRun>> {
         let span = plan.range(range).at(t);
         let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of(span, finest_of(plan)));
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<RowRun> = Vec::new();
         for piece in &self.rows {
             let (levels, tiles) = places(plan, self.batches[piece.batch])?;
             let (batch, is_fresh) = (piece.batch, self.is_fresh[piece.batch]);
             let found = |rows: Range<usize>| match runs.last_mut() {
                 Some(last) if last.batch == batch && last.rows.end == rows.start => last.rows.end = rows.end,
-                _ => runs.push(Run { batch, is_fresh, rows }),
+                _ => runs.push(RowRun { batch, is_fresh, rows }),
             };
             find(levels, tiles, piece.from..piece.to, if piece.rolled_up { &rolled_up } else { &finest }, found)?;
         }
@@ -133,7 +133,7 @@ impl<'a> Pieces<'a> {
 
 /// Consecutive rows of one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct RowRun {
     /// An index of a batch among the pieces.
     pub(super) batch: usize,
     pub(super) is_fresh: bool,
@@ -167,7 +167,7 @@ const BYTES_OF_A_VALUE: usize = 16;
 
 /// The rows of several ranges, range by range. The rows of one range and one key form a group. Groups are numbered in
 /// the order of their first row.
-pub(super) struct Selection {
+pub(super) struct RangeSelection {
     /// Each row as an index of a batch among the pieces, and a row of it.
     pub(super) rows: Vec<(usize, usize)>,
     /// The group of each row.
@@ -181,13 +181,13 @@ pub(super) struct Selection {
 /// Marks that there is no group, because there are no rows.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
-impl Selection {
+impl RangeSelection {
     /// The rows of these runs, all of one range and one key.
-    pub(super) fn of_runs(runs: &[Run]) -> Selection {
+    pub(super) fn of_runs(runs: &[RowRun]) -> RangeSelection {
         let rows: Vec<(usize, usize)> = runs.iter().flat_map(|run| run.rows.clone().map(|row| (run.batch, row))).collect();
         match rows.is_empty() {
-            true => Selection { rows, groups: Vec::new(), group_count: 0, group_of: vec![NO_GROUP], keys: 1 },
-            false => Selection { groups: vec![0; rows.len()], rows, group_count: 1, group_of: vec![0], keys: 1 },
+            true => RangeSelection { rows, groups: Vec::new(), group_count: 0, group_of: vec![NO_GROUP], keys: 1 },
+            false => RangeSelection { groups: vec![0; rows.len()], rows, group_count: 1, group_of: vec![0], keys: 1 },
         }
     }
 
@@ -198,7 +198,7 @@ impl Selection {
         pieces: &Pieces<'_>,
         keys: usize,
         time: impl Into<RowTime>,
-    ) -> Result<Selection> {
+    ) -> Result<RangeSelection> {
         let time = time.into();
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
@@ -224,7 +224,7 @@ impl Selection {
                 groups.resize(rows.len(), *group as usize);
             }
         }
-        Ok(Selection { rows, groups, group_count, group_of, keys })
+        Ok(RangeSelection { rows, groups, group_count, group_of, keys })
     }
 
     /// Returns the group of each key in the range at this position of the selected ranges.

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::merge::accumulator;
-use crate::states::pieces::{NO_GROUP, Pieces, Selection};
+use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
 use types::tiles::{Micros, RowTime};
 use types::{Error, Result};
 
@@ -31,7 +31,7 @@ pub(crate) fn merged_states(
     usage: Use,
     keys: usize,
 ) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-    let selection = Selection::for_ranges(plan, &[usage.range], pieces, keys, t)?;
+    let selection = RangeSelection::for_ranges(plan, &[usage.range], pieces, keys, t)?;
     let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
     if selection.group_count == 0 {
         let fields = plan.state(usage.state).fields.iter();
@@ -50,7 +50,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
     ranges.dedup();
     let mut values: Vec<Option<ArrayRef>> = vec![None; asked.len()];
     for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
-        let mut selections: Vec<(Vec<RangeIndex>, Selection)> = Vec::new();
+        let mut selections: Vec<(Vec<RangeIndex>, RangeSelection)> = Vec::new();
         for state in (0..plan.states.len()).map(StateIndex) {
             let is_asked = |range: &RangeIndex| asked.contains(&Use { state, range: *range });
             let ranges: Vec<RangeIndex> = together.iter().copied().filter(is_asked).collect();
@@ -58,7 +58,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
                 continue;
             }
             if !selections.iter().any(|(of, _)| *of == ranges) {
-                selections.push((ranges.clone(), Selection::for_ranges(plan, &ranges, pieces, keys, time)?));
+                selections.push((ranges.clone(), RangeSelection::for_ranges(plan, &ranges, pieces, keys, time)?));
             }
             let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
             let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;
@@ -73,7 +73,7 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
 }
 
 /// Returns the value of one state in a selection of one range and one key.
-pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
+pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &RangeSelection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
     values_of(plan, state, selection, pieces, 1, 1)?.pop().ok_or_else(|| Error::internal("a value was not merged"))
 }
 
@@ -81,7 +81,7 @@ pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &Selec
 fn values_of(
     plan: &ViewPlan,
     state: StateIndex,
-    selection: &Selection,
+    selection: &RangeSelection,
     pieces: &Pieces<'_>,
     ranges: usize,
     keys: usize,
@@ -134,7 +134,7 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    fn of_selection(plan: &'a ViewPlan, state: StateIndex, selection: &'a Selection, pieces: &'a Pieces<'_>) -> Merged<'a> {
+    fn of_selection(plan: &'a ViewPlan, state: StateIndex, selection: &'a RangeSelection, pieces: &'a Pieces<'_>) -> Merged<'a> {
         let fields = fields_of(plan, state, pieces);
         Merged { state: plan.state(state), fields, rows: &selection.rows, groups: &selection.groups }
     }

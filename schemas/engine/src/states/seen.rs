@@ -17,7 +17,7 @@ use crate::plan::{RangeIndex, StateIndex, Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
 use crate::states::keys::KeyCodec;
-use crate::states::pieces::{NO_GROUP, Pieces, Selection, runs_of_finest};
+use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection, runs_of_finest};
 use crate::states::ranges::{Merged, fields_of, of_groups, of_nothing};
 use crate::states::rows::{levels, tiles};
 use types::tiles::{Level, Micros, Span};
@@ -168,7 +168,7 @@ impl<'a> InRange<'a> {
     /// `counted` are the rows that one of the events counts, by key.
     fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: RangeIndex, events: &[u32], counted: &[Range<usize>]) -> Result<InRange<'a>> {
         let t = events.first().map_or(0, |event| seen.events[*event as usize].t);
-        let rows_before = rows_before(&Selection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
+        let rows_before = rows_before(&RangeSelection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
         let (steps, from) = steps(seen, plan, plan.range(range).at(t), counted)?;
         let (mut groups, mut group_of) = (Vec::new(), Vec::with_capacity(events.len()));
         let mut known: HashMap<(u32, usize), u32> = HashMap::new();
@@ -299,7 +299,7 @@ fn blocks_of(steps: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// The selected rows of each key.
-fn rows_before(selected: &Selection) -> Vec<Vec<(usize, usize)>> {
+fn rows_before(selected: &RangeSelection) -> Vec<Vec<(usize, usize)>> {
     let mut of_group = vec![Vec::new(); selected.group_count];
     for (row, group) in selected.rows.iter().zip(&selected.groups) {
         of_group[*group].push(*row);

@@ -29,11 +29,11 @@ pub(super) struct Estimate {
     /// Per key that is sampled: how many end points were seen through one followed neighbour, and through two.
     through: HashMap<u32, (u64, u64)>,
     /// The key under way, with its end points.
-    current: Option<(u32, HashMap<u32, Seen>)>,
+    current: Option<(u32, HashMap<u32, EndCount>)>,
 }
 
 /// Through which neighbours an end point was seen.
-struct Seen {
+struct EndCount {
     last: NodeNumber,
     /// At most three are counted.
     count: u8,
@@ -68,9 +68,9 @@ impl Estimate {
             self.current = Some((pair.group, HashMap::new()));
         }
         if let Some((_, seen)) = &mut self.current {
-            let known = seen.entry(end).or_insert(Seen { last: pair.node, count: 1 });
+            let known = seen.entry(end).or_insert(EndCount { last: pair.node, count: 1 });
             if known.last != pair.node {
-                *known = Seen { last: pair.node, count: (known.count + 1).min(3) };
+                *known = EndCount { last: pair.node, count: (known.count + 1).min(3) };
             }
         }
     }

@@ -19,7 +19,7 @@ const HAS_VALUE: u8 = 2;
 
 /// One row of the table `batch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Batch {
+pub(super) struct BatchRow {
     pub(super) base_offset: i64,
     pub(super) records: i64,
     pub(super) timestamp: Micros,
@@ -27,21 +27,21 @@ pub(super) struct Batch {
     pub(super) data: Vec<u8>,
 }
 
-impl Batch {
+impl BatchRow {
     /// Encodes records that start at `base_offset`.
     pub(super) fn encode<'a>(
         partition: i32,
         base_offset: i64,
         timestamp: Micros,
         records: impl ExactSizeIterator<Item = &'a NewRecord>,
-    ) -> Batch {
+    ) -> BatchRow {
         let count = records.len() as i64;
         let mut data = Vec::new();
         for record in records {
             put_record(&mut data, record);
         }
         let checksum = checksum(partition, base_offset, count, timestamp, &data);
-        Batch { base_offset, records: count, timestamp, checksum, data }
+        BatchRow { base_offset, records: count, timestamp, checksum, data }
     }
 
     /// Returns the offset after its last record.

@@ -34,7 +34,7 @@ const AT_END_EVERY: Duration = Duration::from_millis(500);
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-pub(super) struct Worker {
+pub(super) struct EmbeddedConsumer {
     pub(super) store: Arc<Store>,
     pub(super) leases: PartitionLeases,
     pub(super) topic_ids: BTreeMap<Arc<str>, i64>,
@@ -111,7 +111,7 @@ impl From<Error> for End {
     }
 }
 
-impl Worker {
+impl EmbeddedConsumer {
     /// Runs until it is stopped, the worker no longer listens, or a permanent error occurs.
     pub(super) async fn run(mut self) {
         let ended = self.consume().await;
@@ -278,7 +278,7 @@ impl Worker {
     }
 
     async fn idle(&mut self) -> Result<(), End> {
-        let Worker { stop, events, appended, store, writes, .. } = self;
+        let EmbeddedConsumer { stop, events, appended, store, writes, .. } = self;
         tokio::select! {
             _ = stop.cancelled() => Ok(()),
             _ = events.closed() => Err(End::Closed),

@@ -23,7 +23,7 @@ pub(super) const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// All facts that a worker decides by, read at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Facts {
+pub(super) struct LeaseFacts {
     pub(super) now: Micros,
     /// How many partitions each subscribed topic has.
     pub(super) topics: BTreeMap<Arc<str>, i32>,
@@ -52,7 +52,7 @@ pub(super) struct Plan {
 }
 
 /// Decides what `worker`, which believes it holds `held` (partition and epoch), must do.
-pub(super) fn plan(worker: &str, held: &BTreeMap<TopicPartition, i64>, facts: &Facts) -> Plan {
+pub(super) fn plan(worker: &str, held: &BTreeMap<TopicPartition, i64>, facts: &LeaseFacts) -> Plan {
     let mut plan = Plan::default();
     for (topic, partitions) in &facts.topics {
         let target = fair_share(worker, topic, *partitions, facts.members.get(topic));
@@ -234,8 +234,8 @@ impl PartitionLeases {
         Ok(())
     }
 
-    async fn facts(&self, read: &mut SqliteConnection, now: Micros) -> Result<Facts> {
-        let mut facts = Facts { now, topics: self.topics.clone(), ..Facts::default() };
+    async fn facts(&self, read: &mut SqliteConnection, now: Micros) -> Result<LeaseFacts> {
+        let mut facts = LeaseFacts { now, topics: self.topics.clone(), ..LeaseFacts::default() };
         for topic in self.topics.keys() {
             let members: Vec<(String, String)> =
                 sqlx::query_as("SELECT worker, instance FROM member WHERE group_name = ?1 AND topic = ?2 AND expires_at > ?3")

@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 use sqlx::{Executor, Sqlite, Transaction};
 
-use super::batch::{self, Batch};
+use super::batch::{self, BatchRow};
 use crate::topic::outside;
 use crate::{Fetched, LogSize, NewRecord, PartitionBounds, TopicPartition};
 use types::clocks::LatestTime;
@@ -277,7 +277,7 @@ impl Store {
                 at_end = false;
                 break;
             }
-            let batch = Batch { base_offset, records: count, timestamp, checksum, data };
+            let batch = BatchRow { base_offset, records: count, timestamp, checksum, data };
             if batch.base_offset > position {
                 return Err(self.missing_or_trimmed(topic_id, source, position).await);
             }
@@ -420,7 +420,7 @@ pub(super) async fn append(
     let timestamp = now.max(last_timestamp);
     let mut end = first;
     for chunk in chunks(records) {
-        let batch = Batch::encode(number, end, timestamp, chunk.iter().copied());
+        let batch = BatchRow::encode(number, end, timestamp, chunk.iter().copied());
         end = batch.end();
         sqlx::query("INSERT INTO batch VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
             .bind(topic_id)

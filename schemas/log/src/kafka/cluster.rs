@@ -7,7 +7,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::client::{Quiet, failed, kind_of};
-use super::settings::{self, Settings};
+use super::settings::{self, KafkaSettings};
 use crate::{PartitionBounds, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Creates the client, without connecting to a broker yet. Errors: `Input` for settings that do not fit together.
-    pub(super) fn new(settings: &Settings) -> Result<Cluster> {
+    pub(super) fn new(settings: &KafkaSettings) -> Result<Cluster> {
         let client = BaseConsumer::from_config_and_context(&settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
         Ok(Cluster { addresses: settings.addresses.clone(), client })
     }
@@ -103,7 +103,7 @@ impl Cluster {
 }
 
 /// Returns the offset after everything in a partition, what is not committed yet included.
-pub(super) fn end_with_uncommitted(settings: &Settings, source: &TopicPartition) -> Result<Offset> {
+pub(super) fn end_with_uncommitted(settings: &KafkaSettings, source: &TopicPartition) -> Result<Offset> {
     let mut config = settings.metadata();
     config.set("isolation.level", "read_uncommitted");
     let client: BaseConsumer<Quiet> = BaseConsumer::from_config_and_context(&config, Quiet::default()).map_err(settings::refusal)?;

@@ -20,7 +20,7 @@ use super::assignment::Assignment;
 use super::client::{self, Reasons, failed, kind_of, lock};
 use super::cluster::bounds_by;
 use super::record::record_of;
-use super::settings::{self, Settings};
+use super::settings::{self, KafkaSettings};
 use crate::consumer::offsets_for;
 use crate::topic::outside;
 use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition};
@@ -49,7 +49,7 @@ impl From<Error> for End {
 }
 
 /// Joins the group and starts the thread. Blocks while the client is created.
-pub(super) fn start(settings: &Settings, clock: Clock, subscription: &Subscription) -> Result<Consumer> {
+pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subscription) -> Result<Consumer> {
     let (events, receiver) = mpsc::channel(subscription.queue.max(1));
     let stop = CancellationToken::new();
     let group = ConsumerGroup {

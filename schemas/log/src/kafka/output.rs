@@ -24,7 +24,7 @@ use super::client::{self, Reasons, lock};
 use super::cluster::{self, Cluster};
 use super::producer::headers_of;
 use super::reader;
-use super::settings::{self, Settings};
+use super::settings::{self, KafkaSettings};
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord, TopicPartition};
 use types::tiles::Clock;
@@ -48,7 +48,7 @@ type Client = ThreadedProducer<DefaultProducerContext, NoCustomPartitioner>;
 
 /// Takes outputs over.
 pub(super) struct Outputs {
-    settings: Settings,
+    settings: KafkaSettings,
     clock: Clock,
     /// What was read of each topic of positions: it is read once, and then what was added.
     positions: Mutex<HashMap<Arc<str>, Positions>>,
@@ -93,7 +93,7 @@ pub fn positions_topic(group: &str) -> String {
 }
 
 impl Outputs {
-    pub(super) fn new(settings: Settings, clock: Clock) -> Outputs {
+    pub(super) fn new(settings: KafkaSettings, clock: Clock) -> Outputs {
         Outputs { settings, clock, positions: Mutex::default() }
     }
 

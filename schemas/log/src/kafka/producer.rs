@@ -11,7 +11,7 @@ use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerConte
 use tokio::sync::mpsc;
 
 use super::client::{self, Reasons, lock};
-use super::settings::{self, Settings};
+use super::settings::{self, KafkaSettings};
 use crate::NewRecord;
 use crate::record::{partition_for, random_of};
 use types::vector::Offset;
@@ -28,12 +28,12 @@ type Ack = (usize, Result<(i32, Offset), KafkaError>);
 
 /// Holds the producer, and replaces it after a fatal error (the idempotent producer's sequence is broken then).
 pub(super) struct Appender {
-    settings: Settings,
+    settings: KafkaSettings,
     client: Mutex<Option<Arc<Client>>>,
 }
 
 impl Appender {
-    pub(super) fn new(settings: Settings) -> Appender {
+    pub(super) fn new(settings: KafkaSettings) -> Appender {
         Appender { settings, client: Mutex::new(None) }
     }
 

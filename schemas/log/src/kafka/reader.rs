@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::client::{Quiet, failed};
 use super::cluster::Cluster;
 use super::record::record_of;
-use super::settings::{self, Settings};
+use super::settings::{self, KafkaSettings};
 use crate::topic::outside;
 use crate::{Fetched, TopicPartition};
 use types::tiles::Clock;
@@ -22,7 +22,7 @@ use types::{Error, Result};
 const STALL: Duration = Duration::from_secs(30);
 
 pub(super) fn read(
-    settings: &Settings,
+    settings: &KafkaSettings,
     clock: &Clock,
     cluster: &Cluster,
     source: &TopicPartition,

@@ -57,14 +57,14 @@ const ALIASES: [(&str, &str); 2] = [("compression.type", "compression.codec"), (
 
 /// The addresses and properties of one Kafka log.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct KafkaSettings {
     pub(super) addresses: String,
     properties: BTreeMap<String, String>,
 }
 
-impl Settings {
+impl KafkaSettings {
     /// Checks addresses and properties. Errors: `Input`, naming the property but not its value, which may be a secret.
-    pub(super) fn new(addresses: &str, properties: &BTreeMap<String, String>) -> Result<Settings> {
+    pub(super) fn new(addresses: &str, properties: &BTreeMap<String, String>) -> Result<KafkaSettings> {
         check_addresses(addresses)?;
         for (name, value) in properties {
             let fixed = PRODUCER.iter().chain(&CONSUMER).find(|(fixed, _)| fixed == name);
@@ -74,7 +74,7 @@ impl Settings {
                 _ => {}
             }
         }
-        let settings = Settings { addresses: addresses.to_owned(), properties: properties.clone() };
+        let settings = KafkaSettings { addresses: addresses.to_owned(), properties: properties.clone() };
         settings.producer().create_native_config().map_err(refusal)?;
         settings.consumer("check", "check").create_native_config().map_err(refusal)?;
         Ok(settings)

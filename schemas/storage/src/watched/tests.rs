@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-fn watched() -> Watched {
-    Watched { patience: Duration::from_millis(1), ..Watched::new(Arc::new(InMemory::new())) }
+fn watched() -> WatchedStore {
+    WatchedStore { patience: Duration::from_millis(1), ..WatchedStore::new(Arc::new(InMemory::new())) }
 }
 
-fn is_reported(watched: &Watched) -> bool {
+fn is_reported(watched: &WatchedStore) -> bool {
     watched.silence.0.load(Ordering::Relaxed)
 }
 
@@ -59,7 +59,7 @@ async fn a_bucket_that_takes_connections_and_is_silent_is_warned_of_within_two_s
         .with_allow_http(true)
         .with_access_key_id("nobody")
         .with_secret_access_key("nothing");
-    let watched = Watched::new(Arc::new(bucket.build().unwrap()));
+    let watched = WatchedStore::new(Arc::new(bucket.build().unwrap()));
     let name = Path::from("an/object");
     let mut request = std::pin::pin!(watched.head(&name));
     assert!(futures::poll!(request.as_mut()).is_pending());

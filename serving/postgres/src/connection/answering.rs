@@ -10,15 +10,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::socket::Socket;
-use super::{Answered, Failure};
+use super::{Answered, MessageFailure};
 use crate::copy::CopyFormat;
 use crate::login::Caller;
-use crate::problem::{Problem, QUERY_CANCELED};
+use crate::problem::{QUERY_CANCELED, SqlProblem};
 use crate::query::StatementRows;
 use crate::rows::RowFormat;
 
 /// When a statement ends that has not ended by itself.
-pub(super) struct Limits {
+pub(super) struct StatementLimits {
     /// Who asks: an answer ends when its token is revoked.
     caller: Caller,
     cancelled: CancellationToken,
@@ -29,7 +29,7 @@ pub(super) struct Limits {
 }
 
 /// How rows are written.
-pub(super) enum Sink<'a> {
+pub(super) enum RowOutput<'a> {
     Rows(&'a RowFormat),
     /// With what comes before the rows, in the first message with one.
     Copy {
@@ -39,11 +39,11 @@ pub(super) enum Sink<'a> {
     },
 }
 
-impl Sink<'_> {
+impl RowOutput<'_> {
     fn put(&mut self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> types::Result<()> {
         match self {
-            Sink::Rows(format) => format.data_row(out, batch, row),
-            Sink::Copy { format, values, begin } => {
+            RowOutput::Rows(format) => format.data_row(out, batch, row),
+            RowOutput::Copy { format, values, begin } => {
                 out.put_u8(b'd');
                 let at = out.len();
                 out.put_i32(0);
@@ -67,7 +67,7 @@ pub(super) struct Sent {
 /// For ever, for a clock.
 const YEAR: Duration = Duration::from_secs(31_536_000);
 
-impl Limits {
+impl StatementLimits {
     pub(super) fn new(caller: Caller, cancelled: CancellationToken, query_timeout: Duration, statement_timeout: Option<Duration>) -> Self {
         let now = Instant::now();
         let ended = now + statement_timeout.unwrap_or(YEAR).min(YEAR);
@@ -85,28 +85,28 @@ impl Limits {
             () = self.cancelled.cancelled() => Err(cancelled().into()),
             done = work => Ok(done),
             () = tokio::time::sleep_until(time) => Err(self.too_long(time).into()),
-            () = socket.hung_up() => Err(Failure::Gone),
+            () = socket.hung_up() => Err(MessageFailure::Gone),
         }
     }
 
-    fn too_long(&self, time: Instant) -> Problem {
+    fn too_long(&self, time: Instant) -> SqlProblem {
         let setting = if time < self.ended { "the setting serving.query_timeout" } else { "statement_timeout" };
-        Problem::new(QUERY_CANCELED, format!("canceling statement due to statement timeout: its time is over by {setting}"))
+        SqlProblem::new(QUERY_CANCELED, format!("canceling statement due to statement timeout: its time is over by {setting}"))
             .with_hint("select less, or raise the setting")
     }
 }
 
-fn cancelled() -> Problem {
-    Problem::new(QUERY_CANCELED, "canceling statement due to user request")
+fn cancelled() -> SqlProblem {
+    SqlProblem::new(QUERY_CANCELED, "canceling statement due to user request")
 }
 
 /// Sends rows, at most `max_rows` of them (0: all).
 pub(super) async fn send(
     socket: &mut Socket,
     answer: &mut StatementRows,
-    sink: &mut Sink<'_>,
+    output: &mut RowOutput<'_>,
     max_rows: usize,
-    limits: &Limits,
+    limits: &StatementLimits,
 ) -> Answered<Sent> {
     let mut rows = 0;
     loop {
@@ -126,7 +126,7 @@ pub(super) async fn send(
         }
         let Some((batch, row)) = answer.take_row() else { continue };
         let begin = socket.out.len();
-        if let Err(error) = sink.put(&mut socket.out, batch, row) {
+        if let Err(error) = output.put(&mut socket.out, batch, row) {
             // Half of a message would be taken for a whole one.
             socket.out.truncate(begin);
             return Err(error.into());
@@ -139,7 +139,7 @@ pub(super) async fn send(
 }
 
 /// A slow client is waited for; what it asked for may be cancelled meanwhile.
-async fn flush(socket: &mut Socket, limits: &Limits) -> Answered {
+async fn flush(socket: &mut Socket, limits: &StatementLimits) -> Answered {
     limits.caller.may_go_on()?;
     tokio::select! {
         biased;

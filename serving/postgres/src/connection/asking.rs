@@ -5,10 +5,10 @@ use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyDone, CopyOutResponse};
 use pgwire::messages::response::CommandComplete;
 
-use super::answering::{self, Limits, Sent, Sink};
+use super::answering::{self, RowOutput, Sent, StatementLimits};
 use super::{Answered, Connection, RunningStatement};
 use crate::copy::{CopyFormat, copy};
-use crate::problem::{IN_FAILED_TRANSACTION, Problem};
+use crate::problem::{IN_FAILED_TRANSACTION, SqlProblem};
 use crate::query::{ReadFrom, StatementRows};
 use crate::rows::RowFormat;
 use crate::statement::{Command, Statement};
@@ -19,11 +19,17 @@ impl Connection {
         if !self.session.has_failed() || matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo) {
             return Ok(());
         }
-        Err(Problem::new(IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block").into())
+        Err(SqlProblem::new(IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block")
+            .into())
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Limits::new(self.caller.clone(), self.cancel.begin(), self.query_engine.node.query_timeout(), self.session.statement_timeout())
+    pub(super) fn limits(&self) -> StatementLimits {
+        StatementLimits::new(
+            self.caller.clone(),
+            self.cancel.begin(),
+            self.query_engine.node.query_timeout(),
+            self.session.statement_timeout(),
+        )
     }
 
     /// Plans a statement and begins it.
@@ -31,7 +37,7 @@ impl Connection {
         &mut self,
         running: &RunningStatement<'_>,
         params: Vec<ScalarValue>,
-        limits: &Limits,
+        limits: &StatementLimits,
     ) -> Answered<StatementRows> {
         let node = self.query_engine.node.clone();
         let read_view = match self.session.in_transaction() {
@@ -43,7 +49,7 @@ impl Connection {
         let asking = self.query_engine.ask(&running.statement.sql, params, from);
         match limits.first(asking, &mut self.socket).await? {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(Problem::from(error).within(running.text, running.statement.start).into()),
+            Err(error) => Err(SqlProblem::from(error).within(running.text, running.statement.start).into()),
         }
     }
 
@@ -52,14 +58,14 @@ impl Connection {
         running: &RunningStatement<'_>,
         mut answer: StatementRows,
         formats: Vec<i16>,
-        limits: &Limits,
+        limits: &StatementLimits,
     ) -> Answered {
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut Sink::Rows(&format), 0, limits).await?;
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut RowOutput::Rows(&format), 0, limits).await?;
         self.complete(&tag(running.statement, rows))
     }
 
-    pub(super) async fn copy_out(&mut self, running: &RunningStatement<'_>, limits: &Limits) -> Answered {
+    pub(super) async fn copy_out(&mut self, running: &RunningStatement<'_>, limits: &StatementLimits) -> Answered {
         let copy = copy(&running.statement.sql).map_err(|problem| problem.within(running.text, running.statement.start))?;
         // Where the SELECT does not stand in the text, its errors have no place there.
         let (start, text) = match copy.start {
@@ -79,9 +85,9 @@ impl Connection {
             self.socket.put_copy(begin.take());
         }
         let values = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let mut sink = Sink::Copy { format: &copy.format, values: &values, begin };
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut sink, 0, limits).await?;
-        if let Sink::Copy { begin, .. } = sink {
+        let mut output = RowOutput::Copy { format: &copy.format, values: &values, begin };
+        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut output, 0, limits).await?;
+        if let RowOutput::Copy { begin, .. } = output {
             self.socket.put_copy(begin);
         }
         self.socket.put_copy(copy.format.end());

@@ -8,7 +8,7 @@ use super::extended::no_statement;
 use super::prepared::Descriptions;
 use super::{Answered, Connection};
 use crate::columns::text_schema;
-use crate::problem::{Problem, warning};
+use crate::problem::{SqlProblem, warning};
 use crate::query::StatementRows;
 use crate::statement::Command;
 
@@ -59,7 +59,7 @@ impl Connection {
 
     fn roll_back_to_savepoint(&mut self) -> Answered<&'static str> {
         if !self.session.go_on_from_savepoint() {
-            return Err(Problem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
+            return Err(SqlProblem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
         }
         Ok("ROLLBACK")
     }
@@ -79,7 +79,7 @@ impl Connection {
     fn discard(&mut self, what: &str) -> Answered {
         match what {
             "all" if self.session.in_transaction() => {
-                return Err(Problem::new("25001", "DISCARD ALL cannot run inside a transaction block").into());
+                return Err(SqlProblem::new("25001", "DISCARD ALL cannot run inside a transaction block").into());
             }
             "all" => {
                 self.session.reset_all();
@@ -88,7 +88,7 @@ impl Connection {
                 self.descriptions = Descriptions::default();
             }
             "plans" | "sequences" | "temp" | "temporary" => {}
-            other => return Err(Problem::new("42601", format!("DISCARD {other}: expected ALL, PLANS, SEQUENCES or TEMP")).into()),
+            other => return Err(SqlProblem::new("42601", format!("DISCARD {other}: expected ALL, PLANS, SEQUENCES or TEMP")).into()),
         }
         self.complete(&format!("DISCARD {}", what.to_uppercase()))
     }

@@ -7,12 +7,12 @@ use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{BindComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::EmptyQueryResponse;
 
-use super::answering::{self, Sink};
+use super::answering::{self, RowOutput};
 use super::asking::tag;
 use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
-use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, Problem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
+use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, SqlProblem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
 use crate::query::Description;
 use crate::rows::RowFormat;
 use crate::statement::{Command, statements};
@@ -29,13 +29,13 @@ impl Connection {
     pub(super) fn parse(&mut self, name: String, sql: String, types: Vec<u32>) -> Answered {
         let mut statements = statements(&sql)?;
         if statements.len() > 1 {
-            return Err(Problem::new("42601", "cannot insert multiple commands into a prepared statement").into());
+            return Err(SqlProblem::new("42601", "cannot insert multiple commands into a prepared statement").into());
         }
         if !name.is_empty() && self.statements.contains_key(&name) {
-            return Err(Problem::new(DUPLICATE_STATEMENT, format!("prepared statement \"{name}\" already exists")).into());
+            return Err(SqlProblem::new(DUPLICATE_STATEMENT, format!("prepared statement \"{name}\" already exists")).into());
         }
         if self.statements.len() >= MAX_KEPT {
-            return Err(Problem::new(
+            return Err(SqlProblem::new(
                 CONFIGURATION_LIMIT,
                 format!("more than {MAX_KEPT} prepared statements: close those that are not used"),
             )
@@ -63,10 +63,10 @@ impl Connection {
         };
         let params = prepared::values(&types, formats, values)?;
         if !name.is_empty() && self.portals.contains_key(&name) {
-            return Err(Problem::new("42P03", format!("cursor \"{name}\" already exists")).into());
+            return Err(SqlProblem::new("42P03", format!("cursor \"{name}\" already exists")).into());
         }
         if self.portals.len() >= MAX_KEPT {
-            return Err(Problem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
+            return Err(SqlProblem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
         }
         let bytes_of = |params: &[ScalarValue]| params.iter().map(|param| param.size()).sum::<usize>();
         let kept = self.portals.values().map(|portal| bytes_of(&portal.params));
@@ -156,7 +156,7 @@ impl Connection {
             (Command::Rows, progress @ PortalProgress::NotBegun) => {
                 let answer = self.begin(&running, std::mem::take(&mut portal.params), &limits).await?;
                 if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(shown, &answer.types)) {
-                    return Err(Problem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
+                    return Err(SqlProblem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
                 }
                 progress.begin(answer)
             }
@@ -167,7 +167,7 @@ impl Connection {
         };
         let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let sent = answering::send(&mut self.socket, answer, &mut Sink::Rows(&format), max_rows.max(0) as usize, &limits).await?;
+        let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), max_rows.max(0) as usize, &limits).await?;
         if sent.may_have_more {
             answer.pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
@@ -180,14 +180,14 @@ impl Connection {
     }
 }
 
-fn too_much(what: &str) -> Problem {
-    Problem::new(CONFIGURATION_LIMIT, format!("found more than {MAX_KEPT_BYTES} bytes of {what}: close those that are not used"))
+fn too_much(what: &str) -> SqlProblem {
+    SqlProblem::new(CONFIGURATION_LIMIT, format!("found more than {MAX_KEPT_BYTES} bytes of {what}: close those that are not used"))
 }
 
-pub(super) fn no_statement(name: &str) -> Problem {
-    Problem::new(UNDEFINED_STATEMENT, format!("prepared statement \"{name}\" does not exist"))
+pub(super) fn no_statement(name: &str) -> SqlProblem {
+    SqlProblem::new(UNDEFINED_STATEMENT, format!("prepared statement \"{name}\" does not exist"))
 }
 
-fn no_portal(name: &str) -> Problem {
-    Problem::new(UNDEFINED_PORTAL, format!("portal \"{name}\" does not exist"))
+fn no_portal(name: &str) -> SqlProblem {
+    SqlProblem::new(UNDEFINED_PORTAL, format!("portal \"{name}\" does not exist"))
 }

@@ -9,7 +9,7 @@ use datafusion::common::ScalarValue;
 
 use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
-use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::problem::{PROTOCOL_VIOLATION, SqlProblem};
 use crate::query::{Description, StatementRows};
 use crate::rows::{BINARY, TEXT};
 use crate::statement::{Command, Statement};
@@ -95,10 +95,10 @@ impl Descriptions {
 }
 
 /// The values of a Bind. `formats` is that of each, or of all, or none for text.
-pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>]) -> Result<Vec<ScalarValue>, Problem> {
+pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>]) -> Result<Vec<ScalarValue>, SqlProblem> {
     if types.len() != values.len() {
         let message = format!("bind message supplies {} parameters, but prepared statement requires {}", values.len(), types.len());
-        return Err(Problem::new(PROTOCOL_VIOLATION, message));
+        return Err(SqlProblem::new(PROTOCOL_VIOLATION, message));
     }
     let formats = expanded(formats, values.len(), "parameter")?;
     let value = |(index, value): (usize, &Option<Bytes>)| params::value(index + 1, types[index], formats[index], value.as_ref());
@@ -106,19 +106,19 @@ pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>]) -
 }
 
 /// The format of each column.
-pub(super) fn result_formats(formats: &[i16], columns: usize) -> Result<Vec<i16>, Problem> {
+pub(super) fn result_formats(formats: &[i16], columns: usize) -> Result<Vec<i16>, SqlProblem> {
     expanded(formats, columns, "result column")
 }
 
-fn expanded(formats: &[i16], count: usize, what: &str) -> Result<Vec<i16>, Problem> {
+fn expanded(formats: &[i16], count: usize, what: &str) -> Result<Vec<i16>, SqlProblem> {
     if let Some(format) = formats.iter().find(|format| ![TEXT, BINARY].contains(format)) {
-        return Err(Problem::new("22023", format!("unsupported format code: {format}")));
+        return Err(SqlProblem::new("22023", format!("unsupported format code: {format}")));
     }
     match formats {
         [] => Ok(vec![TEXT; count]),
         [all] => Ok(vec![*all; count]),
         each if each.len() == count => Ok(each.to_vec()),
-        each => Err(Problem::new(PROTOCOL_VIOLATION, format!("bind message has {} {what} formats but {count} values", each.len()))),
+        each => Err(SqlProblem::new(PROTOCOL_VIOLATION, format!("bind message has {} {what} formats but {count} values", each.len()))),
     }
 }
 

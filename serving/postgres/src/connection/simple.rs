@@ -3,7 +3,7 @@
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::EmptyQueryResponse;
 
-use super::{Answered, Connection, Failure, RunningStatement};
+use super::{Answered, Connection, MessageFailure, RunningStatement};
 use crate::columns::row_description;
 use crate::rows::TEXT;
 use crate::statement::{Command, Statement, statements};
@@ -23,8 +23,8 @@ impl Connection {
         self.cancel.end();
         match outcome {
             Ok(()) => {}
-            Err(Failure::Gone) => return Err(Failure::Gone),
-            Err(Failure::Problem(problem)) => {
+            Err(MessageFailure::Gone) => return Err(MessageFailure::Gone),
+            Err(MessageFailure::Problem(problem)) => {
                 metrics::counter!("basestream_serving_postgres_errors_total", "state" => problem.state).increment(1);
                 self.session.fail();
                 self.socket.put(problem.message())?;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::Gone;
 use crate::frames::{self, Message};
-use crate::problem::{PROTOCOL_VIOLATION, Problem};
+use crate::problem::{PROTOCOL_VIOLATION, SqlProblem};
 use crate::startup::{CLOSE_TIME, Stream};
 
 /// Answers go out in pieces of about this size.
@@ -41,11 +41,11 @@ impl Socket {
     }
 
     /// A message that has come already.
-    pub(super) fn message_at_hand(&mut self) -> Option<Result<Message, Problem>> {
-        frames::message(&mut self.read).map_err(|error| Problem::fatal(PROTOCOL_VIOLATION, error.message())).transpose()
+    pub(super) fn message_at_hand(&mut self) -> Option<Result<Message, SqlProblem>> {
+        frames::message(&mut self.read).map_err(|error| SqlProblem::fatal(PROTOCOL_VIOLATION, error.message())).transpose()
     }
 
-    pub(super) async fn message(&mut self) -> Result<Result<Message, Problem>, Gone> {
+    pub(super) async fn message(&mut self) -> Result<Result<Message, SqlProblem>, Gone> {
         loop {
             if let Some(message) = self.message_at_hand() {
                 return Ok(message);

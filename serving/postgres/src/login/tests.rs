@@ -35,7 +35,7 @@ fn last(first: &str, server_first: &str, password: &str, binding: &[u8]) -> Stri
     format!("{without_proof},p={}", BASE64_STANDARD.encode(proof))
 }
 
-fn log_in(user: &str, password: &str) -> Result<Arc<Principal>, Problem> {
+fn log_in(user: &str, password: &str) -> Result<Arc<Principal>, SqlProblem> {
     let (authenticator, token) = authenticator(true);
     let exchange = Exchange::begin(PLAIN, "n,,n=,r=abc", user, &authenticator, None, "def")?;
     let password = if password == "the token" { &token } else { password };

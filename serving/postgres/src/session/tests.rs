@@ -136,7 +136,7 @@ fn a_transaction_and_a_suspended_portal_wait_for_their_client_a_bounded_time() {
     assert_eq!(session.idle_timeout(false), Some(IDLE_IN_TRANSACTION));
 }
 
-fn begun(options: &str) -> Result<ClientSession, Problem> {
+fn begun(options: &str) -> Result<ClientSession, SqlProblem> {
     ClientSession::begin("ann", &[("options".to_owned(), options.to_owned())])
 }
 

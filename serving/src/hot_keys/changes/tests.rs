@@ -19,7 +19,7 @@ fn said(changes: &[HotKeyChange]) -> Vec<String> {
 
 #[test]
 fn a_key_is_named_once_when_it_becomes_hot_and_once_when_it_has_ceased() {
-    let (mut changes, begin) = (Changes::default(), Instant::now());
+    let (mut changes, begin) = (KnownHotKeys::default(), Instant::now());
     let after = |ms: u64| begin + Duration::from_millis(ms);
     let (a, b) = (hot("a", "1s"), hot("b", "1s"));
     assert_eq!(said(&changes.take([&a, &b], after(0))), [r#"{"k":"a"} 1s"#, r#"{"k":"b"} 1s"#]);
@@ -34,7 +34,7 @@ fn a_key_is_named_once_when_it_becomes_hot_and_once_when_it_has_ceased() {
 
 #[test]
 fn windows_and_what_is_counted_are_apart() {
-    let (mut changes, at) = (Changes::default(), Instant::now());
+    let (mut changes, at) = (KnownHotKeys::default(), Instant::now());
     let of_events = HotKey { seen_in: SeenIn::Events, ..hot("a", "1s") };
     assert_eq!(changes.take([&hot("a", "1s"), &hot("a", "10s"), &of_events], at).len(), 3);
 }

@@ -26,7 +26,7 @@ use super::subscriptions::{AlertSubscription, AtHand, Read};
 use super::visible;
 use crate::http::App;
 use crate::http::input::NOT_BUFFERED;
-use crate::http::problem::Problem;
+use crate::http::problem::HttpProblem;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// After so long without an event the id is sent.
@@ -41,7 +41,7 @@ pub(super) async fn answer(
     principal: Arc<Principal>,
     (alert, after): (Option<String>, Option<TransitionPlace>),
     headers: &HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
     let alert = alert.map(|name| visible::one(registry, &principal, &name).map(|alert| alert.name.clone())).transpose()?;

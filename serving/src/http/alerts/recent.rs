@@ -38,7 +38,7 @@ pub(super) struct Recent {
 
 /// Events in their order, and the place up to which they are all there are.
 #[derive(Debug, PartialEq)]
-pub(super) struct Piece {
+pub(super) struct EventPiece {
     pub(super) events: Vec<Arc<TransitionEvent>>,
     pub(super) to: TransitionPlace,
 }
@@ -54,7 +54,7 @@ impl Recent {
     }
 
     /// Adds those that come next.
-    pub(super) fn add(&mut self, piece: Piece) {
+    pub(super) fn add(&mut self, piece: EventPiece) {
         for event in piece.events {
             self.bytes += event.json.len();
             self.events.push_back(event);
@@ -68,7 +68,7 @@ impl Recent {
     }
 
     /// What comes after a place; `None` if some of that is not here any more.
-    pub(super) fn after(&self, place: TransitionPlace) -> Option<Piece> {
+    pub(super) fn after(&self, place: TransitionPlace) -> Option<EventPiece> {
         if place < self.from {
             return None;
         }
@@ -78,7 +78,7 @@ impl Recent {
             Some(last) => last.place,
             None => self.to.max(place),
         };
-        Some(Piece { events, to })
+        Some(EventPiece { events, to })
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 use types::{Error, Result, threads};
 
-use super::recent::{Piece, Recent, Room, TransitionEvent};
+use super::recent::{EventPiece, Recent, Room, TransitionEvent};
 use super::{shown, visible};
 use crate::node::Node;
 use crate::read_view::Loaded;
@@ -60,7 +60,7 @@ pub(super) struct AlertSubscription {
 
 /// What is at hand for a subscriber.
 pub(super) enum AtHand {
-    Events(Piece),
+    Events(EventPiece),
     /// It is too far behind.
     Behind,
     /// Nothing was read yet.
@@ -69,7 +69,7 @@ pub(super) enum AtHand {
 
 /// What the catalog has after a place.
 pub(super) struct Read {
-    pub(super) piece: Piece,
+    pub(super) piece: EventPiece,
     pub(super) is_kept: bool,
     pub(super) present: Revision,
     pub(super) forgotten: Revision,
@@ -217,7 +217,7 @@ impl Inner {
         let is_whole = !is_cut && found.transitions.len() < READ_AT_ONCE as usize;
         let to = if is_whole { present } else { events.last().map_or(after, |last| last.place) };
         let has_more = !is_whole && is_known;
-        Ok(Read { piece: Piece { events, to }, is_kept, present: found.revision, forgotten: found.forgotten, has_more })
+        Ok(Read { piece: EventPiece { events, to }, is_kept, present: found.revision, forgotten: found.forgotten, has_more })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -19,7 +19,7 @@ use crate::Alerts;
 use crate::evaluation::{EncodedKey, Evaluation, RecoveredState};
 use crate::lease::HeldLease;
 use crate::log_ends::LogEnds;
-use crate::outbox::{Origin, Outbox};
+use crate::outbox::{Outbox, TransitionOrigin};
 use crate::record::{id, is_put_out, json, keys_json, parsed_keys, record_key};
 use crate::waiting::ReadViewWait;
 
@@ -162,7 +162,7 @@ async fn resolve_gone(
         return Ok(());
     }
     let transitions = gone.iter().map(|open| resolved(alert, plan, open, progress.at)).collect::<Result<Vec<_>>>()?;
-    outbox.put(transitions, &progress.position, progress.at, Origin::TakeOver).await
+    outbox.put(transitions, &progress.position, progress.at, TransitionOrigin::TakeOver).await
 }
 
 /// The transition that resolves one of them.

@@ -11,17 +11,17 @@ use types::{Error, Result};
 use super::Window;
 use super::filters::{FILTER_IDS, Filters};
 use super::merge;
-use super::run::Run;
-use super::space::{Share, Turn};
+use super::run::IdRun;
+use super::space::{Share, ThreadTurn};
 
 #[derive(Debug, Default)]
 pub(super) struct Background(Option<Work>);
 
 #[derive(Debug)]
 struct Work {
-    thread: JoinHandle<Result<Option<Run>>>,
+    thread: JoinHandle<Result<Option<IdRun>>>,
     /// The runs that the result replaces; none if filters were built.
-    merged: Vec<Arc<Run>>,
+    merged: Vec<Arc<IdRun>>,
     called_off: Arc<AtomicBool>,
 }
 
@@ -32,7 +32,7 @@ impl Background {
     }
 
     /// Takes in finished work, and begins what is due.
-    pub(super) fn maybe_merge(&mut self, runs: &mut Vec<Arc<Run>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
+    pub(super) fn maybe_merge(&mut self, runs: &mut Vec<Arc<IdRun>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
         self.take(runs)?;
         if self.0.is_none()
             && let Some(turn) = share.turn()
@@ -42,7 +42,7 @@ impl Background {
         Ok(())
     }
 
-    fn take(&mut self, runs: &mut Vec<Arc<Run>>) -> Result<()> {
+    fn take(&mut self, runs: &mut Vec<Arc<IdRun>>) -> Result<()> {
         if !self.0.as_ref().is_some_and(|work| work.thread.is_finished()) {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl Drop for Background {
     }
 }
 
-fn begin(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, turn: Turn) -> Result<Option<Work>> {
+fn begin(runs: &[Arc<IdRun>], window: Window, clock: Micros, share: &Share, turn: ThreadTurn) -> Result<Option<Work>> {
     let ages: Vec<(u32, Micros)> = runs.iter().map(|run| (run.level(), run.newest())).collect();
     let called_off = Arc::new(AtomicBool::new(false));
     let (off, share) = (called_off.clone(), share.clone());
@@ -82,7 +82,7 @@ fn begin(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, turn: 
     Ok(Some(Work { thread, merged: Vec::new(), called_off }))
 }
 
-fn fill(run: &Run, called_off: &AtomicBool) -> Result<()> {
+fn fill(run: &IdRun, called_off: &AtomicBool) -> Result<()> {
     let mut entries = Vec::new();
     for index in run.filters().missing() {
         run.entries(Filters::blocks(index), &mut entries)?;
@@ -94,7 +94,7 @@ fn fill(run: &Run, called_off: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-fn spawn(turn: Turn, work: impl FnOnce() -> Result<Option<Run>> + Send + 'static) -> Result<JoinHandle<Result<Option<Run>>>> {
+fn spawn(turn: ThreadTurn, work: impl FnOnce() -> Result<Option<IdRun>> + Send + 'static) -> Result<JoinHandle<Result<Option<IdRun>>>> {
     let body = move || {
         let made = work();
         drop(turn);

@@ -10,7 +10,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::block::Entry;
-use super::run::{Run, RunWriter};
+use super::run::{IdRun, RunWriter};
 use super::space::Share;
 use super::{Id, Window};
 
@@ -40,7 +40,7 @@ pub(super) fn due(runs: &[(u32, Micros)], window: Window) -> Option<Range<usize>
 }
 
 /// Merges several runs into one, without ids that have left the window. `None` if all have, or if it was cancelled.
-pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, called_off: &AtomicBool) -> Result<Option<Run>> {
+pub(super) fn merge(runs: &[Arc<IdRun>], window: Window, clock: Micros, share: &Share, called_off: &AtomicBool) -> Result<Option<IdRun>> {
     let level = runs.iter().map(|run| run.level()).max().unwrap_or_default() + 1;
     let mut writer = RunWriter::create(share, level)?;
     let mut readers: Vec<RunReader> = runs.iter().map(|run| RunReader::new(run)).collect();
@@ -76,14 +76,14 @@ pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Sh
 }
 
 struct RunReader<'a> {
-    run: &'a Run,
+    run: &'a IdRun,
     block: usize,
     entries: Vec<Entry>,
     next: usize,
 }
 
 impl<'a> RunReader<'a> {
-    fn new(run: &'a Run) -> Self {
+    fn new(run: &'a IdRun) -> Self {
         Self { run, block: 0, entries: Vec::new(), next: 0 }
     }
 

@@ -15,7 +15,7 @@ use super::space::Share;
 
 /// A run; dropping it deletes the file.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct IdRun {
     file: File,
     path: PathBuf,
     /// The first half of the first id of each block.
@@ -27,7 +27,7 @@ pub(super) struct Run {
     level: u32,
 }
 
-impl Run {
+impl IdRun {
     /// Returns the timestamp of an id, if the run holds it.
     pub(super) fn find(&self, id: Id) -> Result<Option<Micros>> {
         let after = self.fences.partition_point(|fence| *fence < id.high);
@@ -96,7 +96,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for IdRun {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(file = %self.path.display(), %error, "a file of remembered ids stays until the folder is cleaned");
@@ -108,7 +108,7 @@ impl Drop for Run {
 pub(super) struct RunWriter {
     file: BufWriter<File>,
     /// Owns the file's name from the start, so that an unfinished file is deleted as well.
-    run: Run,
+    run: IdRun,
     block: Vec<Entry>,
     encoded: Vec<u8>,
     highs: Vec<u64>,
@@ -118,7 +118,7 @@ impl RunWriter {
     pub(super) fn create(share: &Share, level: u32) -> Result<Self> {
         let (path, file) = share.create_file()?;
         let writing = file.try_clone().map_err(|error| share.failed(error, &path))?;
-        let run = Run { file, path, fences: Vec::new(), filters: Filters::new(share), entries: 0, newest: Micros::MIN, level };
+        let run = IdRun { file, path, fences: Vec::new(), filters: Filters::new(share), entries: 0, newest: Micros::MIN, level };
         Ok(Self {
             file: BufWriter::with_capacity(BLOCK_BYTES * 16, writing),
             run,
@@ -150,7 +150,7 @@ impl RunWriter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Run> {
+    pub(super) fn finish(mut self) -> Result<IdRun> {
         self.end_block()?;
         if !self.highs.is_empty() {
             self.run.filters.push(&mut self.highs);
@@ -162,6 +162,6 @@ impl RunWriter {
     }
 }
 
-fn cannot_write(run: &Run, error: std::io::Error) -> Error {
+fn cannot_write(run: &IdRun, error: std::io::Error) -> Error {
     run.named(Error::unavailable("the ids for deduplication cannot be written to disk").caused_by(error))
 }

@@ -92,9 +92,9 @@ impl Drop for Member {
 
 /// Exclusive use of a background thread.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<Inner>);
+pub(super) struct ThreadTurn(Arc<Inner>);
 
-impl Drop for Turn {
+impl Drop for ThreadTurn {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Release);
     }
@@ -133,11 +133,11 @@ impl Share {
         self.inner().settings.memory_bytes / 8 * FILTER_EIGHTHS
     }
 
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(super) fn turn(&self) -> Option<ThreadTurn> {
         let inner = self.inner();
         let one_more = |busy: usize| (busy < inner.threads).then_some(busy + 1);
         let has_turn = inner.busy.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok();
-        has_turn.then(|| Turn(self.0.0.clone()))
+        has_turn.then(|| ThreadTurn(self.0.0.clone()))
     }
 
     /// Creates a file in the folder, open for reading and writing.

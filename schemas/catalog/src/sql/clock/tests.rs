@@ -2,13 +2,13 @@ use super::*;
 
 const SECOND: Micros = 1_000_000;
 
-fn compared(before: i64, server: i64, after: i64) -> Comparison {
-    Comparison { before: before * SECOND, server: server * SECOND, after: after * SECOND }
+fn compared(before: i64, server: i64, after: i64) -> ClockComparison {
+    ClockComparison { before: before * SECOND, server: server * SECOND, after: after * SECOND }
 }
 
 #[test]
 fn the_time_that_an_answer_takes_is_no_difference() {
-    assert_eq!([compared(100, 100, 160), compared(100, 130, 160), compared(100, 160, 160)].map(Comparison::ahead), [0, 0, 0]);
+    assert_eq!([compared(100, 100, 160), compared(100, 130, 160), compared(100, 160, 160)].map(ClockComparison::ahead), [0, 0, 0]);
     assert_eq!(compared(100, 70, 160).ahead(), 30 * SECOND);
     assert_eq!(compared(100, 190, 160).ahead(), -30 * SECOND);
 }

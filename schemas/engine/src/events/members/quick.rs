@@ -2,7 +2,7 @@
 //! else (an error, a name with escapes, a path through a value that is not an object, deep nesting) to serde_json,
 //! which reports errors.
 
-use super::{PathNode, Slot};
+use super::{PathNode, PathValue};
 
 mod reader;
 
@@ -12,7 +12,7 @@ use reader::JsonReader;
 const MAX_DEPTH: usize = 32;
 
 /// Sets the slots from the text of one object. `None`: left to serde_json, with some slots set.
-pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [Slot<'a>]) -> Option<()> {
+pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [PathValue<'a>]) -> Option<()> {
     let mut reader = JsonReader::new(text);
     reader.space();
     reader.take(b'{')?;
@@ -23,7 +23,7 @@ pub(super) fn find<'a>(root: &PathNode, text: &'a str, slots: &mut [Slot<'a>]) -
 
 impl<'a> JsonReader<'a> {
     /// Reads an object from after its brace. `node` holds the members to look for.
-    fn object(&mut self, node: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
+    fn object(&mut self, node: Option<&PathNode>, slots: &mut [PathValue<'a>], depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         // An earlier member of the same name may have set these.
         set_missing(node, slots);
@@ -63,21 +63,21 @@ impl<'a> JsonReader<'a> {
         (!escapes).then(|| node.and_then(|node| node.child(name, expected)))
     }
 
-    fn member(&mut self, child: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
+    fn member(&mut self, child: Option<&PathNode>, slots: &mut [PathValue<'a>], depth: usize) -> Option<()> {
         let begin = self.at;
         let Some(child) = child else { return self.value(None, slots, depth).map(drop) };
         let inside = (!child.children.is_empty()).then_some(child);
         let is_plain = self.value(inside, slots, depth)?;
         let json = self.text.get(begin..self.at)?;
         for column in &child.columns {
-            slots[*column] = if is_plain { Slot::Plain(json) } else { Slot::Found(json) };
+            slots[*column] = if is_plain { PathValue::Plain(json) } else { PathValue::Found(json) };
         }
         Some(())
     }
 
     /// Reads any value. With `inside` it must be an object (or null) whose members are looked up. Returns whether it is
     /// a string without escapes.
-    fn value(&mut self, inside: Option<&PathNode>, slots: &mut [Slot<'a>], depth: usize) -> Option<bool> {
+    fn value(&mut self, inside: Option<&PathNode>, slots: &mut [PathValue<'a>], depth: usize) -> Option<bool> {
         match self.next()? {
             b'{' => self.object(inside, slots, depth)?,
             b'n' => {
@@ -98,7 +98,7 @@ impl<'a> JsonReader<'a> {
         Some(false)
     }
 
-    fn array(&mut self, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
+    fn array(&mut self, slots: &mut [PathValue<'a>], depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         self.space();
         if self.take(b']').is_some() {
@@ -116,9 +116,9 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-fn set_missing(node: Option<&PathNode>, slots: &mut [Slot<'_>]) {
+fn set_missing(node: Option<&PathNode>, slots: &mut [PathValue<'_>]) {
     for column in node.iter().flat_map(|node| &node.below) {
-        slots[*column] = Slot::Missing;
+        slots[*column] = PathValue::Missing;
     }
 }
 

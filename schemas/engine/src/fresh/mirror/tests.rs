@@ -34,11 +34,11 @@ fn merge(layers: &[Arc<Layer>]) -> Result<Layer, std::convert::Infallible> {
 }
 
 /// Hands a change over as another process does.
-fn hand_over(mirror: &mut Mirror<Records>, sent: SubscriptionChange<Records>) -> Applied {
+fn hand_over(mirror: &mut Mirror<Records>, sent: SubscriptionChange<Records>) -> ChangeOutcome {
     match sent.change {
         LayerChange::Compacted(merged) => {
             let Ok(()) = mirror.compact(sent.owner, &merged.start, &merged.end, merge);
-            Applied::Whole
+            ChangeOutcome::Whole
         }
         change => mirror.apply(sent.owner, change),
     }
@@ -54,25 +54,25 @@ fn an_older_epoch_is_not_accepted_after_a_newer_one() {
     let (mut old, mut new) = (Mirror::new(&node), Mirror::new(&node));
     let claim = |epoch| LayerChange::TakenOver(vec![Claim { partition: id(0), epoch, from: Offset(0) }]);
     let layer = |from, to| LayerChange::Published { layer: Arc::new(range(0, from, to)), complete_to: Vec::new() };
-    assert_eq!(old.apply(1, claim(3)), Applied::Whole);
-    assert_eq!(old.apply(1, layer(0, 20)), Applied::Whole);
-    assert_eq!(new.apply(1, claim(4)), Applied::Whole);
+    assert_eq!(old.apply(1, claim(3)), ChangeOutcome::Whole);
+    assert_eq!(old.apply(1, layer(0, 20)), ChangeOutcome::Whole);
+    assert_eq!(new.apply(1, claim(4)), ChangeOutcome::Whole);
     assert_eq!(end_after(&node, ""), "", "what the former owner said is withdrawn");
-    assert_eq!(old.apply(1, layer(20, 30)), Applied::Refused);
-    assert_eq!(old.apply(1, layer(0, 20)), Applied::Refused);
-    assert_eq!(new.apply(1, layer(0, 15)), Applied::Whole);
-    assert_eq!(old.apply(1, claim(3)), Applied::Refused);
+    assert_eq!(old.apply(1, layer(20, 30)), ChangeOutcome::Refused);
+    assert_eq!(old.apply(1, layer(0, 20)), ChangeOutcome::Refused);
+    assert_eq!(new.apply(1, layer(0, 15)), ChangeOutcome::Whole);
+    assert_eq!(old.apply(1, claim(3)), ChangeOutcome::Refused);
     assert_eq!(end_after(&node, ""), "s/0:15");
     let snapshot = Snapshot {
         claims: vec![(1, Claim { partition: id(0), epoch: 3, from: Offset(0) })],
         layers: vec![(1, Arc::new(range(0, 0, 20)))],
         complete_to: Vec::new(),
     };
-    assert_eq!(old.reset(snapshot), Applied::Refused, "nor in a snapshot");
+    assert_eq!(old.reset(snapshot), ChangeOutcome::Refused, "nor in a snapshot");
     assert_eq!(end_after(&node, ""), "s/0:15");
     drop(new);
     assert_eq!(end_after(&node, ""), "");
-    assert_eq!(old.apply(1, layer(0, 20)), Applied::Refused, "nor after the newer one is gone");
+    assert_eq!(old.apply(1, layer(0, 20)), ChangeOutcome::Refused, "nor after the newer one is gone");
 }
 
 #[test]
@@ -132,10 +132,10 @@ fn an_owner_that_was_overtaken_by_mistake_is_read_once_it_claims_again() {
     late.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(0), epoch: 4, from: Offset(0) }]));
     let mut mirror = Mirror::new(&node);
     let mut subscription = process.subscribe();
-    assert_eq!(mirror.reset(process.subscribe().snapshot), Applied::Refused);
+    assert_eq!(mirror.reset(process.subscribe().snapshot), ChangeOutcome::Refused);
     process.claim_again(5);
     assert!(subscription.changes.try_recv().is_err() && subscription.changes.is_closed());
-    assert_eq!(mirror.reset(process.subscribe().snapshot), Applied::Whole);
+    assert_eq!(mirror.reset(process.subscribe().snapshot), ChangeOutcome::Whole);
     assert_eq!(end_after(&node, ""), "s/0:5");
 }
 

@@ -49,24 +49,24 @@ pub(super) struct HeldBytes {
 
 /// The rows of every group.
 #[derive(Debug)]
-pub(super) struct Groups<C> {
+pub(super) struct CollectedGroups<C> {
     collected: C,
     groups: usize,
 }
 
 /// One group alone, which may be asked again and again.
 #[derive(Debug)]
-pub(super) struct OneGroup<C>(C);
+pub(super) struct CollectedGroup<C>(C);
 
 pub(super) fn groups<C: Collected>(collected: C) -> Box<dyn GroupsAccumulator> {
-    Box::new(Groups { collected, groups: 0 })
+    Box::new(CollectedGroups { collected, groups: 0 })
 }
 
 pub(super) fn one_group<C: Collected>(collected: C) -> Box<dyn Accumulator> {
-    Box::new(OneGroup(collected))
+    Box::new(CollectedGroup(collected))
 }
 
-impl<C: Collected> Groups<C> {
+impl<C: Collected> CollectedGroups<C> {
     fn emitted(&self, emit_to: EmitTo) -> Result<u32> {
         let groups = match emit_to {
             EmitTo::All => self.groups,
@@ -84,7 +84,7 @@ impl<C: Collected> Groups<C> {
     }
 }
 
-impl<C: Collected> GroupsAccumulator for Groups<C> {
+impl<C: Collected> GroupsAccumulator for CollectedGroups<C> {
     fn update_batch(&mut self, columns: &[ArrayRef], groups: &[usize], only: Option<&BooleanArray>, total_groups: usize) -> Result<()> {
         self.groups = total_groups;
         self.collected.update(columns, &|row| only.is_none_or(|only| only.is_valid(row) && only.value(row)), groups)
@@ -113,7 +113,7 @@ impl<C: Collected> GroupsAccumulator for Groups<C> {
     fn convert_to_state(&self, columns: &[ArrayRef], only: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows = columns.first().map_or(0, |column| column.len());
         let groups: Vec<usize> = (0..rows).collect();
-        let mut each = Groups { collected: self.collected.empty(), groups: 0 };
+        let mut each = CollectedGroups { collected: self.collected.empty(), groups: 0 };
         each.update_batch(columns, &groups, only, rows)?;
         each.state(EmitTo::All)
     }
@@ -123,7 +123,7 @@ impl<C: Collected> GroupsAccumulator for Groups<C> {
     }
 }
 
-impl<C: Collected> Accumulator for OneGroup<C> {
+impl<C: Collected> Accumulator for CollectedGroup<C> {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = columns.first().map_or(0, |column| column.len());
         self.0.update(columns, &|_| true, &vec![0; rows])

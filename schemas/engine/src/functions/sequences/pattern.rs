@@ -21,11 +21,11 @@ const MICROS: i64 = 1_000_000;
 /// A pattern, without the `.*` that each begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PatternPart>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PatternPart {
     /// An event with these bits in its mask; no bits are any event. The distance is from the event before.
     One {
         mask: u32,
@@ -77,7 +77,7 @@ impl Pattern {
             }
             parts.push(part);
         }
-        if !parts.iter().any(|part| matches!(part, Part::One { .. })) {
+        if !parts.iter().any(|part| matches!(part, PatternPart::One { .. })) {
             return reader.refuse("no event", &format!("a pattern with at least one of {}", reader.events()));
         }
         Ok(Self { parts })
@@ -93,34 +93,34 @@ struct PatternReader<'t> {
 }
 
 impl PatternReader<'_> {
-    fn part(&mut self, before: Option<&Part>) -> Result<Part> {
+    fn part(&mut self, before: Option<&PatternPart>) -> Result<PatternPart> {
         let start = self.at;
         if self.takes(".*") {
-            return Ok(Part::AnyNumber);
+            return Ok(PatternPart::AnyNumber);
         }
         if self.takes(".") {
-            return Ok(Part::One { mask: 0, distance: None });
+            return Ok(PatternPart::One { mask: 0, distance: None });
         }
         if !self.takes("(?") {
             return self.refuse_here(&format!("{}, (?t<=600), '.' or '.*'", self.events()));
         }
         let part = match self.takes("t") {
-            true => Part::Time(self.distance()?),
+            true => PatternPart::Time(self.distance()?),
             false => {
                 let mask = self.condition()?;
                 let distance = if self.takes("t") { Some(self.distance()?) } else { None };
-                Part::One { mask, distance }
+                PatternPart::One { mask, distance }
             }
         };
         if !self.takes(")") {
             return self.refuse_here("')'");
         }
         match (part, before) {
-            (Part::Time(_), Some(Part::Time(_))) => {
+            (PatternPart::Time(_), Some(PatternPart::Time(_))) => {
                 self.at = start;
                 self.refuse_here("an event between two times, such as (?1)")
             }
-            (Part::One { distance: Some(_), .. }, Some(Part::AnyNumber | Part::Time(_)) | None) => {
+            (PatternPart::One { distance: Some(_), .. }, Some(PatternPart::AnyNumber | PatternPart::Time(_)) | None) => {
                 self.at = start;
                 self.refuse_here(&format!("it directly after an event, such as (?1){}", &self.text[start..]))
             }

@@ -17,11 +17,11 @@ use super::{MAX_CONDITIONS, RETENTION, events};
 /// `retention(cond1 [, cond2 ..]) -> BOOLEAN[]`: the first is whether an event holds condition 1; each other is whether
 /// an event holds its condition and an event, maybe another, condition 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Retention {
+pub(super) struct RetentionFunction {
     pub(super) signature: Signature,
 }
 
-impl AggregateUDFImpl for Retention {
+impl AggregateUDFImpl for RetentionFunction {
     fn name(&self) -> &str {
         RETENTION
     }
@@ -46,7 +46,7 @@ impl AggregateUDFImpl for Retention {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(OneGroup(ConditionMasks::new(&args, 1)?)))
+        Ok(Box::new(OneGroupMasks(ConditionMasks::new(&args, 1)?)))
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
@@ -173,9 +173,9 @@ impl GroupsAccumulator for ConditionMasks {
 
 /// One group alone, which may be asked again and again.
 #[derive(Debug)]
-struct OneGroup(ConditionMasks);
+struct OneGroupMasks(ConditionMasks);
 
-impl Accumulator for OneGroup {
+impl Accumulator for OneGroupMasks {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.0.update(columns, |_| true, |_| 0)
     }

@@ -8,12 +8,12 @@
 use std::collections::VecDeque;
 
 use super::event::MarkedEvent;
-use super::pattern::{Distance, Part, Pattern, TimeComparison};
+use super::pattern::{Distance, Pattern, PatternPart, TimeComparison};
 
 /// The search for a pattern. May be used again and again.
 #[derive(Debug)]
 pub(super) struct Search {
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
     /// The parts that may begin with the next event. One more than there are parts: its last is the pattern's end.
     begins: Vec<bool>,
     /// The parts that may begin with the event after it.
@@ -33,7 +33,7 @@ enum Open {
 
 impl Search {
     pub(super) fn new(pattern: &Pattern) -> Self {
-        let parts: Vec<Part> = std::iter::once(Part::AnyNumber).chain(pattern.parts.iter().copied()).collect();
+        let parts: Vec<PatternPart> = std::iter::once(PatternPart::AnyNumber).chain(pattern.parts.iter().copied()).collect();
         let count = parts.len();
         Self { parts, begins: vec![false; count + 1], begins_next: vec![false; count + 1], open: vec![Open::No; count] }
     }
@@ -82,21 +82,21 @@ impl Search {
         for number in 0..self.parts.len() {
             let begins = self.begins[number];
             match self.parts[number] {
-                Part::AnyNumber => {
+                PatternPart::AnyNumber => {
                     if begins {
                         self.open[number] = Open::AnyNumber;
                     }
                     self.begins[number + 1] |= matches!(self.open[number], Open::AnyNumber);
                 }
-                Part::Time(distance) => {
+                PatternPart::Time(distance) => {
                     if begins {
                         // After `.*` it is measured from where that ends, as in ClickHouse.
-                        let follows_any = matches!(self.parts[number - 1], Part::AnyNumber);
+                        let follows_any = matches!(self.parts[number - 1], PatternPart::AnyNumber);
                         self.open[number].measure_from(distance, if follows_any { event.time } else { events[at - 1].time });
                     }
                     self.begins[number + 1] |= self.open[number].reaches(distance, event.time);
                 }
-                Part::One { mask, distance } => {
+                PatternPart::One { mask, distance } => {
                     let is_near = distance.is_none_or(|distance| at > 0 && distance.holds(events[at - 1].time, event.time));
                     self.begins_next[number + 1] |= begins && is_near && event.mask & mask == mask;
                 }
@@ -108,13 +108,13 @@ impl Search {
     fn pass_end(&mut self) {
         for number in 0..self.parts.len() {
             let takes_none = match self.parts[number] {
-                Part::AnyNumber => true,
-                Part::Time(Distance { comparison, micros }) => match comparison {
+                PatternPart::AnyNumber => true,
+                PatternPart::Time(Distance { comparison, micros }) => match comparison {
                     TimeComparison::LessOrEqual | TimeComparison::Less => true,
                     TimeComparison::GreaterOrEqual => micros == 0,
                     TimeComparison::Greater | TimeComparison::Equal => false,
                 },
-                Part::One { .. } => false,
+                PatternPart::One { .. } => false,
             };
             self.begins[number + 1] |= self.begins[number] && takes_none;
         }

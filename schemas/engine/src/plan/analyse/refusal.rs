@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
 use super::Planner;
 use super::logical_plan::{analysed, logical, parse};
 use crate::plan::refuse;
-use crate::plan::refuse::{Shape, at_span};
+use crate::plan::refuse::{SelectShape, at_span};
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
 use types::Error;
@@ -51,7 +51,7 @@ impl Planner {
     fn selected_from(&self, view: &ViewDefinition, session: &SessionContext) -> Vec<&str> {
         let is_staging = |other: &ViewDefinition| {
             let query = parse(session, other);
-            query.is_ok_and(|query| matches!(refuse::check(&query, other, &self.functions), Ok(Shape::Staging)))
+            query.is_ok_and(|query| matches!(refuse::check(&query, other, &self.functions), Ok(SelectShape::Staging)))
         };
         let views = self.views.values().filter(|other| other.name != view.name && is_staging(other));
         self.streams.iter().map(|stream| &*stream.name).chain(views.map(|other| &*other.name)).collect()
@@ -69,7 +69,7 @@ fn expected(name: &str, known: &[&str]) -> String {
 }
 
 /// A call in the SELECT's text.
-struct Call {
+struct WrittenCall {
     line: u64,
     column: u64,
     /// Its only argument, as written.
@@ -78,7 +78,7 @@ struct Call {
 
 /// Finds the call that an error without a position is about: the innermost call that is refused with the same message
 /// when it is selected alone.
-async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str) -> Option<Call> {
+async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str) -> Option<WrittenCall> {
     let mut calls = Calls(Vec::new());
     let _ = query.visit(&mut calls);
     for call in calls.0 {
@@ -117,7 +117,7 @@ fn selected_alone(query: &ast::Query, call: &ast::Function) -> Option<ast::Query
 }
 
 /// Returns where its only argument begins, or else the call itself.
-fn place_of(call: &ast::Function) -> Option<Call> {
+fn place_of(call: &ast::Function) -> Option<WrittenCall> {
     let argument = match &call.args {
         ast::FunctionArguments::List(list) => match list.args.as_slice() {
             [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] => Some(argument),
@@ -127,5 +127,5 @@ fn place_of(call: &ast::Function) -> Option<Call> {
     };
     let starts = argument.map(|argument| argument.span().start).into_iter().chain([call.span().start]);
     let start = starts.into_iter().find(|start| start.line > 0)?;
-    Some(Call { line: start.line, column: start.column, argument: argument.map(ToString::to_string) })
+    Some(WrittenCall { line: start.line, column: start.column, argument: argument.map(ToString::to_string) })
 }

@@ -29,11 +29,11 @@ pub(super) struct LinkCall {
     pub(super) far: Option<Expr>,
     /// The expressions that must differ.
     pub(super) apart: Vec<Both<Expr>>,
-    pub(super) argument: Argument,
+    pub(super) argument: CallArgument,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Argument {
+pub(super) enum CallArgument {
     /// The distinct values of an expression of one side.
     Ends(Side, Expr),
     /// The events of the far side.
@@ -106,7 +106,7 @@ impl Parser<'_> {
             }
         }
         // `count(c.x)` counts pairs in which c.x is not NULL.
-        if let Argument::Events { .. } = call.argument
+        if let CallArgument::Events { .. } = call.argument
             && let [argument] = function.params.args.as_slice()
             && !counts_all(function)
             && self.side(argument)? == Side::Near
@@ -122,7 +122,7 @@ impl Parser<'_> {
     }
 
     /// Returns what a call reads. A count of near values is rewritten to a count of pairs.
-    fn argument(&self, function: &mut AggregateFunction) -> Result<Argument> {
+    fn argument(&self, function: &mut AggregateFunction) -> Result<CallArgument> {
         let name = function.func.name().to_owned();
         let params = &mut function.params;
         let ends = params.distinct || name == "approx_distinct";
@@ -135,7 +135,7 @@ impl Parser<'_> {
                     "{name}(DISTINCT ..) over a JOIN is ordered by what it collects: expected ORDER BY {argument}"
                 )));
             }
-            return Ok(Argument::Ends(self.side(argument)?, argument.clone()));
+            return Ok(CallArgument::Ends(self.side(argument)?, argument.clone()));
         }
         let idempotent = IDEMPOTENT.contains(&name.as_str());
         if !idempotent && !COUNTED.contains(&name.as_str()) {
@@ -153,7 +153,7 @@ impl Parser<'_> {
         };
         if name == "count" && !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near {
             params.args = vec![datafusion::prelude::lit(1i64)];
-            return Ok(Argument::Events { idempotent });
+            return Ok(CallArgument::Events { idempotent });
         }
         if !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near && self.joined.via(argument).is_none() {
             return Err(Error::input(format!(
@@ -161,7 +161,7 @@ impl Parser<'_> {
                 sql_of(argument, ColumnNames::WithTable)
             )));
         }
-        Ok(Argument::Events { idempotent })
+        Ok(CallArgument::Events { idempotent })
     }
 
     fn side(&self, expr: &Expr) -> Result<Side> {
@@ -189,7 +189,7 @@ impl Parser<'_> {
 
 impl LinkCall {
     pub(super) fn is_over_ends(&self) -> bool {
-        matches!(self.argument, Argument::Ends(..))
+        matches!(self.argument, CallArgument::Ends(..))
     }
 }
 

@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, lit};
 
 use crate::plan::StateIndex;
 use crate::plan::columns::{StateCall, events_state, position_or_push};
-use crate::plan::links::calls::{Argument, LinkCall};
+use crate::plan::links::calls::{CallArgument, LinkCall};
 use crate::plan::links::split::StreamJoin;
 use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, Side};
 use crate::plan::written::{ColumnNames, sql_of};
@@ -60,8 +60,8 @@ impl<'a> Edges<'a> {
         let (mut near_ends, mut far_ends) = (Vec::new(), Vec::new());
         let all_apart = || joined.apart.iter().chain(calls.iter().flat_map(|call| &call.apart));
         let arguments = calls.iter().filter_map(|call| match &call.argument {
-            Argument::Ends(side, argument) => Some((*side, argument)),
-            Argument::Events { .. } => None,
+            CallArgument::Ends(side, argument) => Some((*side, argument)),
+            CallArgument::Events { .. } => None,
         });
         let ends = all_apart().flat_map(|both| [(Side::Near, &both.near), (Side::Far, &both.far)]).chain(arguments);
         for (side, expr) in ends {
@@ -156,8 +156,8 @@ impl<'a> Edges<'a> {
             }
         }
         let over = match &call.argument {
-            Argument::Ends(side, argument) => PlacedOver::Ends(self.end(*side, argument)?),
-            Argument::Events { .. } => PlacedOver::State(self.far_state(call)?),
+            CallArgument::Ends(side, argument) => PlacedOver::Ends(self.end(*side, argument)?),
+            CallArgument::Events { .. } => PlacedOver::State(self.far_state(call)?),
         };
         Ok(Placed { near, far, apart, over })
     }

@@ -113,7 +113,7 @@ proptest! {
             pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
         }
         let asked: Vec<RangeIndex> = (0..plan.ranges.len()).rev().map(RangeIndex).collect();
-        let selection = Selection::for_ranges(&plan, &asked, &pieces, KEYS, T).unwrap();
+        let selection = RangeSelection::for_ranges(&plan, &asked, &pieces, KEYS, T).unwrap();
         let address = |batch: &RecordBatch| pieces.batches.iter().position(|known| std::ptr::eq(*known, batch)).unwrap();
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         for (place, range) in asked.iter().enumerate() {
@@ -152,7 +152,7 @@ proptest! {
         }
         let changes = pieces.changes(&plan, &plan.ranges, KEYS, T).unwrap();
         let rows_of = |range: RangeIndex, t: Micros| {
-            let selection = Selection::for_ranges(&plan, &[range], &pieces, KEYS, RowTime::up_to(t)).unwrap();
+            let selection = RangeSelection::for_ranges(&plan, &[range], &pieces, KEYS, RowTime::up_to(t)).unwrap();
             let group_of: Vec<u32> = selection.groups_of(0).to_vec();
             let of_group = |group: u32| {
                 let rows = selection.rows.iter().zip(&selection.groups).filter(|(_, of)| **of == group as usize);
@@ -174,6 +174,6 @@ fn a_level_that_is_not_known_is_damage() {
     let batch = batch(&[(0, 0), (9, 0)]);
     let mut pieces = Pieces::default();
     pieces.add(&batch, 0..2, 0, true);
-    let error = Selection::for_ranges(&PLAN, &[RangeIndex(0)], &pieces, 1, T).err().map(|error| error.to_string());
+    let error = RangeSelection::for_ranges(&PLAN, &[RangeIndex(0)], &pieces, 1, T).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("unknown tile level 9")), "{error:?}");
 }

@@ -7,11 +7,11 @@ fn source(partition: i32) -> TopicPartition {
     TopicPartition { topic: "events".into(), partition }
 }
 
-fn facts(now: Micros, partitions: i32, members: &[&str], leases: &[(i32, Option<&str>, i64, Micros)]) -> Facts {
+fn facts(now: Micros, partitions: i32, members: &[&str], leases: &[(i32, Option<&str>, i64, Micros)]) -> LeaseFacts {
     let lease = |&(partition, owner, epoch, expires_at): &(i32, Option<&str>, i64, Micros)| {
         (source(partition), Lease { owner: owner.map(str::to_owned), epoch, expires_at })
     };
-    Facts {
+    LeaseFacts {
         now,
         topics: BTreeMap::from([("events".into(), partitions)]),
         members: BTreeMap::from([("events".into(), members.iter().map(|member| member.to_string()).collect())]),

@@ -37,14 +37,14 @@ async fn while_a_client_reads_nothing_no_more_than_one_batch_is_made() {
     let (mut client, mut server) = tokio::io::duplex(1 << 10);
     let authenticator = Authenticator::open(Arc::new(|| 0)).unwrap();
     let caller = login(&mut server, &mut BytesMut::new(), "ann", &authenticator, None).await.unwrap();
-    let limits = Limits::new(caller, CancellationToken::new(), YEAR, None);
+    let limits = StatementLimits::new(caller, CancellationToken::new(), YEAR, None);
     let made = Arc::new(AtomicUsize::new(0));
     let mut answer = counted(&made);
     let format = RowFormat { types: answer.types.clone(), formats: vec![BINARY], zone: Zone::default() };
     let mut socket = Socket::new(Box::new(server), Buffers::default());
     let reading = {
-        let mut sink = Sink::Rows(&format);
-        let mut sending = pin!(send(&mut socket, &mut answer, &mut sink, 0, &limits));
+        let mut output = RowOutput::Rows(&format);
+        let mut sending = pin!(send(&mut socket, &mut answer, &mut output, 0, &limits));
         assert!(timeout(Duration::from_millis(200), &mut sending).await.is_err(), "it waits for its client");
         assert_eq!(made.load(Ordering::SeqCst), 1);
         let reading = tokio::spawn(async move {

@@ -22,7 +22,7 @@ proptest! {
             let made: Vec<_> = (next..next + count).map(|seq| event(revision, seq)).collect();
             next += count;
             all.extend(made.iter().map(|event| event.place));
-            recent.add(Piece { events: made, to: TransitionPlace::after(revision) });
+            recent.add(EventPiece { events: made, to: TransitionPlace::after(revision) });
         }
         let begin = TransitionPlace { revision, seq };
         let expected: Vec<_> = all.iter().copied().filter(|place| *place > begin).collect();

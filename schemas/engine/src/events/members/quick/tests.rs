@@ -21,28 +21,31 @@ fn members() -> Members {
 /// What was found for each column, as text. The outer `None`: left to serde_json, or refused.
 type Texts = Option<Vec<Option<String>>>;
 
-fn texts_of(slots: Vec<Slot<'_>>) -> Vec<Option<String>> {
+fn texts_of(slots: Vec<PathValue<'_>>) -> Vec<Option<String>> {
     let text = |slot| match slot {
-        Slot::Missing => None,
-        Slot::Found(json) | Slot::Plain(json) => Some(json.to_owned()),
-        Slot::NoObject(found) => Some(format!("no object: {found}")),
+        PathValue::Missing => None,
+        PathValue::Found(json) | PathValue::Plain(json) => Some(json.to_owned()),
+        PathValue::NoObject(found) => Some(format!("no object: {found}")),
     };
     slots.into_iter().map(text).collect()
 }
 
 fn quick(members: &Members, text: &str) -> Texts {
-    let mut slots = vec![Slot::Missing; members.columns];
+    let mut slots = vec![PathValue::Missing; members.columns];
     find(&members.root, text, &mut slots)?;
     for slot in &slots {
         let is_plain = |json: &str| json.starts_with('"') && !json.contains('\\');
-        assert!(matches!(slot, Slot::Plain(json) if is_plain(json)) || !matches!(slot, Slot::Found(json) if is_plain(json)), "{slot:?}");
-        assert!(!matches!(slot, Slot::Plain(json) if !is_plain(json)), "{slot:?}");
+        assert!(
+            matches!(slot, PathValue::Plain(json) if is_plain(json)) || !matches!(slot, PathValue::Found(json) if is_plain(json)),
+            "{slot:?}"
+        );
+        assert!(!matches!(slot, PathValue::Plain(json) if !is_plain(json)), "{slot:?}");
     }
     Some(texts_of(slots))
 }
 
 fn by_serde_json(members: &Members, text: &str) -> Texts {
-    let mut slots = vec![Slot::Missing; members.columns];
+    let mut slots = vec![PathValue::Missing; members.columns];
     members.root.walk(text, &mut slots).ok()?;
     Some(texts_of(slots))
 }

@@ -6,16 +6,16 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn each_form_is_read() {
-    let one = |mask| Part::One { mask, distance: None };
+    let one = |mask| PatternPart::One { mask, distance: None };
     let time = |comparison, seconds: i64| Distance { comparison, micros: seconds * MICROS };
     let parts = |text: &str| Pattern::parse("sequence_match", text, 3).unwrap().parts;
-    assert_eq!(parts("(?1).*(?3).(?2)"), [one(1), Part::AnyNumber, one(4), one(0), one(2)]);
-    assert_eq!(parts("(?1)(?t<=600)(?2)"), [one(1), Part::Time(time(TimeComparison::LessOrEqual, 600)), one(2)]);
+    assert_eq!(parts("(?1).*(?3).(?2)"), [one(1), PatternPart::AnyNumber, one(4), one(0), one(2)]);
+    assert_eq!(parts("(?1)(?t<=600)(?2)"), [one(1), PatternPart::Time(time(TimeComparison::LessOrEqual, 600)), one(2)]);
     for (text, comparison) in
         [("<", TimeComparison::Less), (">=", TimeComparison::GreaterOrEqual), (">", TimeComparison::Greater), ("==", TimeComparison::Equal)]
     {
-        assert_eq!(parts(&format!("(?1)(?t{text}0).")), [one(1), Part::Time(time(comparison, 0)), one(0)]);
-        assert_eq!(parts(&format!("(?1)(?2t{text}9)")), [one(1), Part::One { mask: 2, distance: Some(time(comparison, 9)) }]);
+        assert_eq!(parts(&format!("(?1)(?t{text}0).")), [one(1), PatternPart::Time(time(comparison, 0)), one(0)]);
+        assert_eq!(parts(&format!("(?1)(?2t{text}9)")), [one(1), PatternPart::One { mask: 2, distance: Some(time(comparison, 9)) }]);
     }
 }
 

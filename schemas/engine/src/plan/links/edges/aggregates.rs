@@ -15,7 +15,7 @@ use super::{Edges, PlacedOver};
 use crate::functions::grouped;
 use crate::functions::sums::judged_sum;
 use crate::plan::columns::is_approximate;
-use crate::plan::links::calls::{Argument, LinkCall};
+use crate::plan::links::calls::{CallArgument, LinkCall};
 use crate::plan::links::{LinkAggregate, Over};
 use crate::plan::lower::simplify_inputs;
 use types::{Error, Result};
@@ -24,11 +24,11 @@ impl Edges<'_> {
     pub(in crate::plan::links) fn aggregates(&self, calls: &[LinkCall], session: &SessionContext) -> Result<Vec<LinkAggregate>> {
         let lowered = calls.iter().zip(&self.placed).map(|(call, placed)| {
             let over = match (&call.argument, &placed.over) {
-                (Argument::Ends(side, argument), PlacedOver::Ends(end)) => {
+                (CallArgument::Ends(side, argument), PlacedOver::Ends(end)) => {
                     let data_type = argument.get_type(self.joined.side(*side).input.schema())?;
                     Over::Ends { aggregate: over_ends(&call.function, argument, data_type, session)?, argument: *end }
                 }
-                (Argument::Events { idempotent }, PlacedOver::State(state)) => Over::States { state: *state, idempotent: *idempotent },
+                (CallArgument::Events { idempotent }, PlacedOver::State(state)) => Over::States { state: *state, idempotent: *idempotent },
                 _ => return Err(Error::internal("an aggregate of a linked view changed what it is over")),
             };
             Ok(LinkAggregate {

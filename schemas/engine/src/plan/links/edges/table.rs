@@ -7,7 +7,7 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 
 use super::Edges;
-use crate::plan::columns::{Reach, SelectParts, position_or_push};
+use crate::plan::columns::{AggregateRange, SelectParts, position_or_push};
 use crate::plan::links::{EdgeKind, PairRange, Side};
 use crate::plan::{RangeIndex, Use};
 use types::Result;
