@@ -71,6 +71,23 @@ fn names_say_what_they_stand_for() {
     assert!(report.is_empty(), "these names have better ones in the glossary:{report}");
 }
 
+/// Whoever reads a name in another module, or searches for it, finds one type.
+#[test]
+fn a_type_that_other_modules_see_has_a_name_of_its_own() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in product().iter().flat_map(|member| files_of(member)) {
+        for name in read(&file).visible_types() {
+            places.entry(name).or_default().push(shown(&file));
+        }
+    }
+    assert!(places.len() > 900, "found {} types", places.len());
+    let mut report = String::new();
+    for (name, files) in places.iter().filter(|(_, files)| files.len() > 1) {
+        report.push_str(&format!("\n  {name}: {}", files.join(", ")));
+    }
+    assert!(report.is_empty(), "each of these names stands for several types:{report}");
+}
+
 /// `cargo test` prints the reason, and `.ci/run` lists it.
 #[test]
 fn an_ignored_test_says_why() {

@@ -108,6 +108,17 @@ impl Source {
         self.names_after(&["struct ", "enum ", "trait ", "type "])
     }
 
+    /// The names of the types and traits among these that other modules see, be it only the one above.
+    pub fn visible_types(&self) -> BTreeSet<String> {
+        let declared = |line: &str| {
+            let after = line.trim_start().strip_prefix("pub")?;
+            let after = if after.starts_with('(') { after.split_once(')')?.1 } else { after };
+            let item = after.strip_prefix(' ')?;
+            ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| item.strip_prefix(word)).map(name_at)
+        };
+        self.0.lines().filter_map(declared).collect()
+    }
+
     fn names_after(&self, words: &[&str]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for word in words.iter().copied() {
@@ -317,13 +328,14 @@ fn paths_from_the_root_are_found_in_every_spelling() {
 
 #[test]
 fn a_file_says_its_public_functions_and_its_types() {
-    let text =
-        "pub struct A<'a>;\nenum B {}\nimpl B { pub async fn c() {} pub(crate) fn d() {} }\npub fn e<T>() {}\nfn f() {}\n// pub fn g\n";
+    let text = "pub struct A<'a>;\nenum B {}\nimpl B { pub async fn c() {} pub(crate) fn d() {} }\npub fn e<T>() {}\nfn f() {}\n// pub fn g\n\
+        pub(in crate::a) type H = B;\npub use i::J;\nmod k {\n    pub(super) trait L {\n        type M;\n    }\n}\n// pub enum N\n";
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let source = Source::new(text);
     assert_eq!(source.public_functions(), set(&["c", "e"]));
     assert_eq!(source.functions(), set(&["e", "f"]));
-    assert_eq!(source.types(), set(&["A", "B"]));
+    assert_eq!(source.types(), set(&["A", "B", "H", "L", "M"]));
+    assert_eq!(source.visible_types(), set(&["A", "H", "L"]));
     assert!(source.names().contains("f") && !source.names().contains("g"));
     assert_eq!(source.without_items("impl B {").public_functions(), set(&["e"]));
 }
