@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
+use committed::log_check::check_log;
 use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
@@ -18,6 +19,7 @@ use speed::{CheckpointWriters, ProcessIds, Speed};
 use storage::ObjectStorage;
 use tokio::sync::watch;
 use types::tiles::{Clock, Micros};
+use types::vector::PartitionId;
 use types::{Error, Result};
 
 use crate::apply::{self, ApplyOptions, Changes, Wanted};
@@ -310,6 +312,8 @@ impl Installation {
     }
 
     /// Appends a file's records to a stream's log; a repeat continues where the last run ended.
+    ///
+    /// Errors: beside those of [`ingest::ingest`], `Unavailable` for a log that the speed layer would not read.
     pub async fn ingest(
         &self,
         stream: &str,
@@ -319,8 +323,20 @@ impl Installation {
     ) -> Result<Summary> {
         let definition = self.stream(stream).await?;
         self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
+        self.check_log(&definition).await?;
         let remembered = CatalogProgress { catalog: self.catalog.clone() };
         ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
+    }
+
+    /// Refuses a log that has other records of a stream than the committed ones, or fewer.
+    async fn check_log(&self, stream: &StreamDefinition) -> Result<()> {
+        let state = self.catalog.state().await?;
+        let identity = self.log.identity(&stream.topic).await?;
+        for bounds in self.log.bounds(&stream.topic).await? {
+            let id = PartitionId::new(stream.name.clone(), bounds.partition);
+            state.partitions.get(&id).map_or(Ok(()), |known| check_log(known, &identity, bounds.end))?;
+        }
+        Ok(())
     }
 
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.

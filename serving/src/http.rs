@@ -58,6 +58,7 @@ mod hosts;
 mod hot_keys;
 mod input;
 mod listing;
+mod log_checks;
 mod openapi;
 mod parameters;
 mod problem;
@@ -76,6 +77,7 @@ use cursors::Cursors;
 use guard::{Guarding, Measures};
 pub use health::{Readiness, serve_health};
 use hosts::Hosts;
+use log_checks::LogChecks;
 use problem::HttpProblem;
 pub use rights::{Protection, PublicPaths};
 
@@ -112,6 +114,7 @@ struct AppParts {
     stop: CancellationToken,
     /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
     room: Arc<Semaphore>,
+    log_checks: LogChecks,
     cursors: Cursors,
     alerts: Subscriptions,
     protection: Arc<Protection>,
@@ -124,7 +127,20 @@ impl App {
         let (appends, scored, watchers) = (places(MAX_APPENDS), places(MAX_SCORED), places(MAX_WATCHERS));
         let room = places(MAX_BODIES_BYTES / input::ROOM_BYTES);
         let (cursors, alerts) = (Cursors::new(node.limits()), Subscriptions::new(node.clone(), stop.clone()));
-        Self(Arc::new(AppParts { node, log, metrics, appends, scored, watchers, stop, room, cursors, alerts, protection }))
+        Self(Arc::new(AppParts {
+            node,
+            log,
+            metrics,
+            appends,
+            scored,
+            watchers,
+            stop,
+            room,
+            log_checks: LogChecks::default(),
+            cursors,
+            alerts,
+            protection,
+        }))
     }
 
     /// What this process cannot do at the moment.

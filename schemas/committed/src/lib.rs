@@ -1,11 +1,12 @@
 //! Interprets a catalog state: plans the views and streams it defines ([`registry`]), reads the states of each of its
 //! checkpoints from the states object or from the archive ([`segment`]), decides which checkpoints lack a view's states
-//! ([`lacking`]), says how far a view is built ([`building`]), sets [`parameters`], and reports damaged files
-//! ([`damage`]) and names without a definition ([`names`]).
+//! ([`lacking`]), says how far a view is built ([`building`]), sets [`parameters`], reports damaged files ([`damage`])
+//! and names without a definition ([`names`]), and says whether a log is the one that was read ([`log_check`]).
 
 pub mod building;
 pub mod damage;
 pub mod lacking;
+pub mod log_check;
 pub mod names;
 pub mod parameters;
 pub mod registry;

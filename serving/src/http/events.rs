@@ -57,7 +57,10 @@ async fn append_body(app: App, stream: String, body: Body) -> Result<Response, H
     let accepted = records.len();
     let places = match records.is_empty() {
         true => Vec::new(),
-        false => app.log.append(&live.definition.topic, records).await.map_err(not_appended)?,
+        false => {
+            app.log_checks.check(&*app.log, &loaded.state, &live.definition).await?;
+            app.log.append(&live.definition.topic, records).await.map_err(not_appended)?
+        }
     };
     let mut position = Vector::new();
     for (partition, offset) in places {

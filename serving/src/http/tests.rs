@@ -472,7 +472,7 @@ async fn a_stream_of_rows_that_is_compressed_comes_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_appended_and_the_broken_ones_named() {
-    let client = Client::new().await;
+    let client = Client::limited(ServingLimits::default()).await;
     let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
     let array = format!("[{good}, {{\"id\": \"21\"}}, 7, {good}]");
     let reply = client.post("/v1/streams/payments/events", &array).await;
@@ -507,6 +507,17 @@ async fn events_are_appended_and_the_broken_ones_named() {
     );
     let large = vec![b' '; super::MAX_BODY_BYTES + 1];
     assert_eq!(client.send("POST", "/v1/streams/payments/events", "", &large).await.problem().0, 413);
+}
+
+/// The speed layer would not read them.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_refused_where_the_log_is_not_the_one_whose_records_are_committed() {
+    let client = Client::new().await;
+    let (status, detail) =
+        client.post("/v1/streams/payments/events", &event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok")).await.problem();
+    assert_eq!(status, 503);
+    assert!(detail.contains("the log is not the one that the catalog knows"), "{detail}");
+    assert!(client.harness.log.bounds("payments").await.unwrap().iter().all(|bounds| bounds.end.0 == 0));
 }
 
 /// Each said that it has the most bytes that one may have, and sent none.
@@ -868,7 +879,7 @@ async fn the_page_clips_what_is_long_and_has_all_of_it_in_a_title() {
 /// Found by an attacker: 16 MiB of them were answered with two million errors.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_broken_events_the_first_are_named_and_all_counted() {
-    let client = Client::new().await;
+    let client = Client::limited(ServingLimits::default()).await;
     let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
     let lines = format!("{{}}\n{good}\n{}", "{}\n".repeat(100_000));
     let reply = client.post("/v1/streams/payments/events", &lines).await;

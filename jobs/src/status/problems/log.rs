@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use catalog::PartitionRecord;
 use engine::events::format_timestamp;
 use event_log::PartitionBounds;
-use types::vector::PartitionId;
+use types::vector::{Offset, PartitionId};
 
 use super::{Facts, Fault, Problem, Severity};
 use crate::output::{count_of, is_or_are};
@@ -30,7 +30,10 @@ fn refusal(facts: &Facts, known: &PartitionRecord) -> Option<Problem> {
     {
         return Some(recreated(known, identity));
     }
-    let bounds = bounds(facts, &known.id)?;
+    let Some(bounds) = bounds(facts, &known.id) else {
+        let is_known = facts.ends.get(&known.id.stream).is_some_and(Result::is_ok);
+        return (is_known && known.next_offset > Offset::ZERO).then(|| deleted(known));
+    };
     if known.next_offset < bounds.begin {
         return Some(expired(known, bounds));
     }
@@ -79,6 +82,20 @@ fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
         effect: REFUSED.into(),
         next_step: "restore the whole log; if that is not possible, define the stream under a new name on the topic: \
             the archive still holds what was counted"
+            .into(),
+    }
+}
+
+fn deleted(known: &PartitionRecord) -> Problem {
+    let PartitionRecord { id, next_offset, .. } = known;
+    Problem {
+        fault: Fault::LogRecreated,
+        severity: Severity::Error,
+        what: format!("{id}: the log has no such partition, but offset {next_offset} is committed"),
+        cause: "the topic or the log's folder was deleted, or log.url points to another log".into(),
+        effect: REFUSED.into(),
+        next_step: "correct log.url or restore the log; if it is lost, define the stream under a new name: the archive \
+            still holds what was counted"
             .into(),
     }
 }

@@ -269,6 +269,21 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::LogRecreated,
+        Severity::Error,
+        |facts| {
+            facts.ends.insert("pay".into(), Ok(Vec::new()));
+            facts.identities.remove("pay");
+            facts.state.partitions.remove(&id(1));
+        },
+        [
+            "pay/0: the log has no such partition, but offset 100 is committed",
+            "the topic or the log's folder was deleted, or log.url points to another log",
+            "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector",
+            "correct log.url or restore the log; if it is lost, define the stream under a new name: the archive still holds what was counted",
+        ],
+    ),
+    (
         Fault::OffsetsAbsent,
         Severity::Error,
         |facts| first_range(facts, |range| range.absent = 3),

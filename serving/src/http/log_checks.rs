@@ -1,0 +1,46 @@
+//! Before events are appended: whether the log is the one that the speed layer reads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use catalog::CatalogState;
+use committed::log_check::check_log;
+use definitions::StreamDefinition;
+use event_log::Log;
+use types::Result;
+use types::vector::PartitionId;
+
+/// How long a topic that was the right one is not looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// When each topic was last found to be the right one.
+#[derive(Debug, Default)]
+pub(super) struct LogChecks(Mutex<HashMap<Arc<str>, Instant>>);
+
+impl LogChecks {
+    /// Refuses a topic that has other records than the committed ones, or fewer.
+    ///
+    /// Errors: those of [`check_log`], and `Unavailable` while the log does not answer.
+    pub(super) async fn check(&self, log: &dyn Log, state: &CatalogState, stream: &StreamDefinition) -> Result<()> {
+        if self.lock().get(&stream.topic).is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return Ok(());
+        }
+        let bounds = log.bounds(&stream.topic).await?;
+        if bounds.is_empty() {
+            // The speed layer has not created it yet.
+            return Ok(());
+        }
+        let identity = log.identity(&stream.topic).await?;
+        for bounds in bounds {
+            let id = PartitionId::new(stream.name.clone(), bounds.partition);
+            state.partitions.get(&id).map_or(Ok(()), |known| check_log(known, &identity, bounds.end))?;
+        }
+        self.lock().insert(stream.topic.clone(), Instant::now());
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
