@@ -126,7 +126,7 @@ impl Log for EmbeddedLog {
         let (events, receiver) = mpsc::channel(subscription.queue.max(1));
         let stop = CancellationToken::new();
         let instance = Uuid::new_v4().to_string();
-        let alive = Arc::new(alive::LiveInstance::begin(&self.folder, &instance, &self.store.members().await?)?);
+        let alive = Arc::new(alive::begin(&self.folder, &instance, &self.store.members().await?)?);
         let leases = lease::PartitionLeases {
             store: self.store.clone(),
             group: subscription.group.clone(),

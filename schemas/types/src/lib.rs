@@ -4,8 +4,8 @@
 //! [`vector`] says how far the log is read, and [`tiles`] how time is cut into buckets and windows. A [`record`] is
 //! what the log delivers. [`files`] names what the object storage holds, and [`columns`] names the columns that the
 //! system adds to a user's own. [`failures`] are the events on which a view fails, which it leaves out. [`threads`]
-//! says which work runs on which threads. A [`Strategy`] is how a batch run makes a snapshot, a [`TransitionKind`] what
-//! happened to a key of an alert.
+//! says which work runs on which threads, and [`liveness`] which processes are dead. A [`Strategy`] is how a batch run
+//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
 
 pub mod clocks;
 pub mod columns;
@@ -15,6 +15,7 @@ mod error;
 pub mod failpoint;
 pub mod failures;
 pub mod files;
+pub mod liveness;
 pub mod open_files;
 pub mod outage;
 mod reason;

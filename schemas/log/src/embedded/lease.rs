@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use super::alive::LiveInstance;
+use super::alive;
 use super::store::{Store, failed};
 use crate::TopicPartition;
 use types::Result;
+use types::liveness::LiveInstance;
 use types::tiles::Micros;
 
 pub(super) const LEASE: Duration = Duration::from_secs(5);
@@ -161,7 +162,7 @@ impl PartitionLeases {
             self.put(&mut write, &source, Lease { owner: Some(self.worker.clone()), epoch, expires_at: until }).await?;
         }
         write.commit().await.map_err(failed)?;
-        dead.iter().for_each(|instance| self.alive.forget(instance));
+        dead.iter().for_each(|instance| alive::forget(&self.alive, instance));
         Ok(plan)
     }
 
@@ -213,7 +214,7 @@ impl PartitionLeases {
         let leave = sqlx::query("DELETE FROM member WHERE group_name = ?1 AND instance = ?2").bind(&self.group).bind(&self.instance);
         leave.execute(&mut *write).await.map_err(failed)?;
         write.commit().await.map_err(failed)?;
-        self.alive.forget(&self.instance);
+        alive::forget(&self.alive, &self.instance);
         Ok(())
     }
 

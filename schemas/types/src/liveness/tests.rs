@@ -1,0 +1,42 @@
+use std::time::SystemTime;
+
+use super::*;
+
+fn begin(folder: &LockFolder, instance: &str, holders: &[&str]) -> LiveInstance {
+    folder.begin(instance, &holders.iter().map(|holder| (*holder).to_owned()).collect()).unwrap()
+}
+
+#[test]
+fn an_instance_is_dead_once_its_lock_is_released_and_not_without_a_file() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = LockFolder::new(temp.path().join("made"));
+    assert!(!folder.is_dead("a"), "it never began");
+    let a = begin(&folder, "a", &[]);
+    assert!(!folder.is_dead("a") && !a.is_dead("a"));
+    let b = begin(&folder, "b", &[]);
+    drop(a);
+    assert!(folder.is_dead("a") && b.is_dead("a"));
+    assert!(!b.is_dead("b"));
+    b.forget("a").unwrap();
+    assert!(!b.is_dead("a"), "nobody knows of it any more");
+}
+
+#[test]
+fn old_files_that_nobody_holds_are_swept_unless_they_are_of_holders() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = LockFolder::new(temp.path());
+    let alive = begin(&folder, "alive", &[]);
+    for instance in ["left", "holder", "young"] {
+        drop(begin(&folder, instance, &[]));
+    }
+    for instance in ["alive", "left", "holder"] {
+        let file = File::options().write(true).open(folder.file_of(instance)).unwrap();
+        file.set_modified(SystemTime::now() - 2 * SWEEP_AFTER).unwrap();
+    }
+    let newest = begin(&folder, "newest", &["holder"]);
+    let left = |instance: &&str| folder.file_of(instance).exists();
+    let left: Vec<&str> = ["alive", "left", "holder", "young", "newest"].into_iter().filter(left).collect();
+    assert_eq!(left, ["alive", "holder", "young", "newest"]);
+    assert!(newest.is_dead("holder") && newest.is_dead("young") && !newest.is_dead("alive"));
+    drop(alive);
+}
