@@ -44,7 +44,7 @@ impl Batch {
     ) -> Result<RunRecord> {
         let (version, pin) = self.version_and_pin(&request).await?;
         let name = run_lease(&request.view, version);
-        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), pin).await?;
+        let lease = self.catalog.acquire_fenced_lease(&name, &self.worker, self.settings.lease, clock(), pin).await?;
         let Some(lease) = lease else {
             return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run by another process", request.view)));
         };

@@ -61,7 +61,7 @@ impl Compacting {
         if self.due(&*catalog.state().await?).await?.is_empty() {
             return Ok(Compacted::default());
         }
-        let lease = catalog.acquire_lease(COMPACTION_LEASE, &self.batch.worker, ttl, (self.clock)(), None).await?;
+        let lease = catalog.acquire_fenced_lease(COMPACTION_LEASE, &self.batch.worker, ttl, (self.clock)(), None).await?;
         let Some(lease) = lease else { return Ok(Compacted::default()) };
         let renewing = KeepLease::start(catalog.clone(), lease, ttl, self.clock.clone());
         let outcome = Box::pin(self.compact_all(&renewing)).await;

@@ -17,7 +17,9 @@ use event_sinks::{SinkSettings, Sinks};
 use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use speed::{CheckpointWriters, ProcessIds, Speed};
 use storage::ObjectStorage;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
+use tracing::{debug, info};
+use types::liveness::{LiveInstance, LockFolder};
 use types::tiles::{Clock, Micros};
 use types::vector::PartitionId;
 use types::{Error, Result};
@@ -61,6 +63,8 @@ pub struct Installation {
     pub worker: String,
     cache: Arc<OnceLock<tempfile::TempDir>>,
     copies: batch::LocalCopies,
+    processes: LockFolder,
+    alive: Arc<OnceCell<LiveInstance>>,
 }
 
 impl Installation {
@@ -77,17 +81,35 @@ impl Installation {
             let message = "log.retention is a setting of the embedded log; Kafka keeps records by the topic's retention.ms";
             return Err(Error::input(message).with("expected", "no log.retention"));
         }
+        let processes = LockFolder::of_this_machine(settings.local_dir().join("processes"));
         let worker = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
         Ok(Installation {
             settings: settings.clone(),
-            catalog,
+            catalog: catalog.with_processes(processes.clone()),
             storage,
             log,
             functions,
             worker,
             cache: Arc::default(),
             copies: Default::default(),
+            processes,
+            alive: Arc::default(),
         })
+    }
+
+    /// Lets others of this machine see when this process is dead, so that they take over at once what it did under
+    /// leases that are fenced. Call this before it takes the first of them. Where its lock file cannot be created,
+    /// others wait until its leases expire.
+    pub(crate) async fn show_alive(&self) {
+        if let Err(error) = self.alive.get_or_try_init(|| self.begin_to_live()).await {
+            info!(%error, setting = "serving.cache_dir", "should this process die, others wait until its leases expire");
+        }
+    }
+
+    async fn begin_to_live(&self) -> Result<LiveInstance> {
+        let (leases, now) = (self.catalog.leases("").await?, now());
+        let holders = leases.into_iter().filter(|lease| lease.expires_at > now).map(|lease| lease.owner).collect();
+        self.processes.begin(&self.worker, &holders)
     }
 
     /// Returns the speed layer's workers, as many as the settings say. With `fresh`, a node of this process sees their
@@ -154,7 +176,7 @@ impl Installation {
 
     /// Returns where and how ids are remembered for deduplication.
     pub fn dedup(&self) -> speed::DedupSettings {
-        let folder = self.settings.ids_parent_dir().join("dedup");
+        let folder = self.settings.local_dir().join("dedup");
         speed::DedupSettings { memory_bytes: to_usize(self.settings.speed.dedup_memory), folder }
     }
 
@@ -384,12 +406,16 @@ impl Installation {
 
     async fn run(&self, view: &str, mode: RunMode, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let request = RunRequest { mode, compare, ..RunRequest::new(view, self.run_time()) };
+        self.show_alive().await;
         self.batch().run(request, clock(), progress).await
     }
 
     /// Closes the catalog; storage and log are closed when the last clone is dropped.
     pub async fn close(&self) {
         self.catalog.close().await;
+        if let Some(Err(error)) = self.alive.get().map(|alive| alive.forget(&self.worker)) {
+            debug!(%error, "the lock file of this process was not removed");
+        }
     }
 
     /// Returns this process's folder of local copies; it is deleted when the last clone is dropped.

@@ -173,7 +173,8 @@ impl Scheduler {
 
     /// Closes the records of runs whose process died: their lease is gone, and their pin would keep files for ever.
     async fn close_abandoned(&self, state: &CatalogState) -> Result<()> {
-        for (run, commit) in abandoned(state, Uuid::now_v7, (self.clock)()) {
+        let is_dead = |owner: &str| self.batch.catalog.is_dead(owner);
+        for (run, commit) in abandoned(state, Uuid::now_v7, (self.clock)(), is_dead) {
             match self.batch.catalog.commit_with_retry(commit).await {
                 Ok(_) => warn!(view = %run.view, run = %run.id, "the process of a run died; the run is closed as failed"),
                 // Something else was committed meanwhile, perhaps by the run's owner: the next round checks again.

@@ -98,6 +98,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     warn_of(settings.without_effect());
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let offering = layers::bind(&installation).await?;
+    installation.show_alive().await;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
@@ -119,6 +120,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     warn_of(installation.settings.without_effect());
     let listener = bind_optional("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
     let offering = layers::bind(&installation).await?;
+    installation.show_alive().await;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
@@ -156,6 +158,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 /// Runs the scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_optional("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
+    installation.show_alive().await;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);

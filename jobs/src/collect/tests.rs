@@ -112,7 +112,7 @@ async fn what_a_killed_run_left_is_deleted_within_minutes() {
     };
     assert_eq!(collected_at(NOW + minute).await, 0, "it may be alive");
     let state = catalog.state().await.unwrap();
-    let closable = abandoned(&state, Uuid::now_v7, NOW + minute);
+    let closable = abandoned(&state, Uuid::now_v7, NOW + minute, |_| false);
     assert_eq!(closable.iter().map(|(run, _)| run.id).collect::<Vec<_>>(), [killed.id]);
     for (_, commit) in closable {
         catalog.commit(commit).await.unwrap();

@@ -33,10 +33,28 @@ async fn all_layers_come_up_and_go_down_in_order() {
     assert!(answer.status().is_success());
     let age = "basestream_serving_answer_age_seconds{view=\"device_velocity\"} ";
     until(&format!("{}/metrics", ready.url()), |_, text| text.contains(age)).await;
+    let lock_files = || std::fs::read_dir(folder.path().join("data/cache/processes")).unwrap().count();
+    assert_eq!(lock_files(), 1);
     stop.cancel();
     let outcome = tokio::time::timeout(PATIENCE, task).await.expect("timed out: it does not stop by itself");
     outcome.unwrap().unwrap();
     assert!(reqwest::get(ready.url()).await.is_err(), "nobody answers any more");
+    assert_eq!(lock_files(), 0);
+}
+
+#[tokio::test]
+async fn a_process_is_alive_to_others_of_its_machine_until_it_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = installation(folder.path(), "127.0.0.1:0").await;
+    let other = installation(folder.path(), "127.0.0.1:0").await;
+    one.show_alive().await;
+    one.show_alive().await;
+    let worker = one.worker.clone();
+    assert!(!other.catalog.is_dead(&worker) && !one.catalog.is_dead(&worker));
+    assert!(!other.catalog.is_dead(&other.worker), "it did not show that it is alive");
+    // The system closes its files.
+    drop(one);
+    assert!(other.catalog.is_dead(&worker));
 }
 
 #[tokio::test(flavor = "multi_thread")]

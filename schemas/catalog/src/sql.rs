@@ -17,6 +17,7 @@ use self::engine::Engine;
 use self::session::Session;
 use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
 use types::failpoint;
+use types::liveness::LockFolder;
 use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result};
@@ -68,6 +69,8 @@ pub struct Catalog {
     reads: Attempts,
     writes: Attempts,
     clock: Arc<ComparedClock>,
+    /// The lock files of processes that acquire leases.
+    processes: Option<Arc<LockFolder>>,
 }
 
 impl Catalog {
@@ -88,6 +91,7 @@ impl Catalog {
             reads: Attempts::new("the catalog cannot be read"),
             writes: Attempts::new("the catalog cannot be written"),
             clock: Arc::default(),
+            processes: None,
         };
         catalog.compare_clocks_if_due().await;
         Ok(catalog)
@@ -101,6 +105,18 @@ impl Catalog {
     /// Returns a handle to the same catalog that shares nothing that this one has read, as in another process.
     pub fn apart(&self) -> Catalog {
         Catalog { last: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns a handle that knows by these files which owners of leases are dead. The names of instances are those of
+    /// owners.
+    #[must_use]
+    pub fn with_processes(self, processes: LockFolder) -> Catalog {
+        Catalog { processes: Some(Arc::new(processes)), ..self }
+    }
+
+    /// Whether this owner of leases is known to be a process that is dead. False for one on another machine.
+    pub fn is_dead(&self, owner: &str) -> bool {
+        self.processes.as_ref().is_some_and(|processes| processes.is_dead(owner))
     }
 
     /// Returns what this process cannot do with the catalog at the moment, and whether its clock is wrong.

@@ -223,8 +223,9 @@ pub struct ServingSettings {
     /// At least `1s`. Default: `60s`.
     #[serde(deserialize_with = "fields::lease")]
     pub lease: Duration,
-    /// The folder for local copies of snapshots, what queries spill and remembered ids. Default: absent or empty, the
-    /// system's temporary folder; for remembered ids ([`Settings::ids_parent_dir`]) one of the project.
+    /// The folder for local copies of snapshots, what queries spill, remembered ids and the lock files of processes.
+    /// Default: absent or empty, the system's temporary folder; for the last two ([`Settings::local_dir`]) one of the
+    /// project.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
     /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
@@ -337,8 +338,9 @@ impl Settings {
         lines
     }
 
-    /// Returns the folder in which remembered ids get one of their own: `serving.cache_dir`, or the project's.
-    pub fn ids_parent_dir(&self) -> PathBuf {
+    /// Returns the folder on this machine for remembered ids and the lock files of processes: `serving.cache_dir`, or
+    /// the project's.
+    pub fn local_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
     }
 }

@@ -12,17 +12,28 @@ use crate::{Error, Result};
 
 /// Files that nobody holds are deleted after this time.
 const SWEEP_AFTER: Duration = Duration::from_secs(3600);
+/// Linux sets this when it starts.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A folder with a lock file of each instance: a process, or a part of one.
 #[derive(Debug, Clone)]
 pub struct LockFolder {
     path: PathBuf,
+    /// What the names of its files begin with.
+    prefix: String,
 }
 
 impl LockFolder {
     /// All who use this folder are on one machine.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { path: path.into(), prefix: String::new() }
+    }
+
+    /// Like [`LockFolder::new`], but instances on other machines count as having no file. For a folder that machines
+    /// may share: not every network file system passes locks on. Where the system is not Linux, it must not be shared.
+    pub fn of_this_machine(path: impl Into<PathBuf>) -> Self {
+        let boot = std::fs::read_to_string(BOOT_ID).ok();
+        Self { path: path.into(), prefix: boot.map(|id| format!("{}.", id.trim())).unwrap_or_default() }
     }
 
     /// Takes the lock of an instance. Call this before it takes its first lease, so that every holder has a lock. Old
@@ -50,7 +61,7 @@ impl LockFolder {
     }
 
     fn file_of(&self, instance: &str) -> PathBuf {
-        self.path.join(format!("{instance}.lock"))
+        self.path.join(format!("{}{instance}.lock", self.prefix))
     }
 }
 

@@ -27,8 +27,8 @@ pub(crate) struct AlertLeases {
 #[derive(Default)]
 struct LeaseTable {
     held: BTreeMap<String, LeaseEntry>,
-    /// Until when other processes hold theirs.
-    of_others: BTreeMap<String, Micros>,
+    /// Those that other processes hold, or held.
+    of_others: BTreeMap<String, LeaseRecord>,
 }
 
 struct LeaseEntry {
@@ -67,7 +67,7 @@ impl AlertLeases {
 
     async fn refresh(&self) -> Result<()> {
         let leases = self.catalog.leases(ALERT_LEASE).await?;
-        let of_others = leases.into_iter().filter(|lease| lease.owner != self.owner).map(|lease| (lease.name, lease.expires_at));
+        let of_others = leases.into_iter().filter(|lease| lease.owner != self.owner).map(|lease| (lease.name.clone(), lease));
         self.known().of_others = of_others.collect();
         let due = self.due();
         match self.renew(&due).await {
@@ -120,6 +120,12 @@ impl AlertLeases {
         }
     }
 
+    /// Whether another process is known to run an alert under this lease.
+    fn is_held_by_another(&self, name: &str, now: Micros) -> bool {
+        let of_other = self.known().of_others.get(name).cloned();
+        of_other.is_some_and(|lease| lease.expires_at > now && !self.catalog.is_dead(&lease.owner))
+    }
+
     fn known(&self) -> MutexGuard<'_, LeaseTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,12 +143,14 @@ impl HeldLease {
     pub(crate) async fn acquire(leases: &Arc<AlertLeases>, alert: &AlertVersion) -> Result<Option<(HeldLease, Option<Micros>)>> {
         let AlertVersion { name: alert, version } = alert;
         let (name, now) = (alert_lease(alert), (leases.clock)());
-        if leases.known().of_others.get(&name).is_some_and(|expires_at| *expires_at > now) {
+        if leases.is_held_by_another(&name, now) {
             return Ok(None);
         }
         let runners = leases.catalog.alert_runners().await?;
         let at = runners.into_iter().find(|runner| runner.alert == *alert && runner.version == *version).and_then(|runner| runner.at);
-        let Some(lease) = leases.catalog.acquire_lease(&name, &leases.owner, leases.ttl, now, None).await? else { return Ok(None) };
+        // Each commit of a runner expects its lease, and the log takes the output from the last that took it over.
+        let lease = leases.catalog.acquire_fenced_lease(&name, &leases.owner, leases.ttl, now, None).await?;
+        let Some(lease) = lease else { return Ok(None) };
         let held = HeldLease { leases: leases.clone(), name: name.clone(), epoch: lease.epoch };
         let (alert, owner) = (alert.clone(), leases.owner.clone());
         let runner = AlertRunner { alert, version: *version, owner, evaluated_at: None, at, waits: None };

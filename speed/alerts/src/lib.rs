@@ -65,7 +65,7 @@ pub struct Alerts {
     pub partitions: u32,
     /// Identifies this process in leases.
     pub owner: String,
-    /// After this time another process may take over from one that died.
+    /// After this time another process may take over from one that died. One that sees that it is dead need not wait.
     pub lease: Duration,
     pub clock: Clock,
     /// Which alerts are not evaluated.

@@ -197,8 +197,8 @@ impl<'a> Seats<'a> {
     }
 
     /// How long to wait for a fault. A Kafka group reassigns partitions only after it notices a dead member. It has to
-    /// settle between two deaths, or no worker ever commits. An alert is taken over when the lease of a dead process
-    /// ends. On a slow machine a process takes seconds to get to its work.
+    /// settle between two deaths, or no worker ever commits. An alert that hangs is taken over when its lease ends.
+    /// On a slow machine a process takes seconds to get to its work.
     fn patience(&self, role: Role, fault: &Fault) -> Duration {
         let is_member = matches!(role, Role::Speed | Role::Up);
         let waits = (self.site.is_kafka && is_member) || ALERTS.iter().any(|step| fault.is_at(step));

@@ -41,7 +41,7 @@ pub async fn run_views(ctx: Ctx) {
 
 async fn round(ctx: &Ctx, view: &str) -> Result<()> {
     let state = ctx.state().await?;
-    for (_, commit) in abandoned(&state, || ctx.sim.id(), ctx.sim.now()) {
+    for (_, commit) in abandoned(&state, || ctx.sim.id(), ctx.sim.now(), |_| false) {
         match ctx.commit(commit).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => drop(outcome?),

@@ -110,8 +110,9 @@ async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_leas
     let lease = LeaseRecord { name: catalog::run_lease("v", 1), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
     state.leases.push(lease);
     assert_eq!(due_runs(&state, &registry, 5 * HOUR), vec![]);
-    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
-    let (closed, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
+    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1, |owner| owner != "p"), vec![]);
+    assert_eq!(abandoned(&state, Uuid::now_v7, HOUR, |owner| owner == "p").len(), 1, "it need not expire: its owner is dead");
+    let (closed, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR, |_| false)[0];
     assert_eq!(commit.expect, [Expect::Running { run: closed.id }, Expect::Revision(state.revision)]);
     assert_eq!(commit.remove, [Remove::Lease { name: catalog::run_lease("v", 1), owner: "p".into() }]);
     assert!(matches!(&commit.add[..], [Add::Run(run)] if run.status == RunStatus::Failed));
@@ -135,8 +136,8 @@ async fn the_run_of_one_version_holds_up_no_other_one() {
 fn a_run_under_its_views_lease_as_of_earlier_releases_is_not_taken_for_dead() {
     let mut state = CatalogState { runs: vec![run(RunStatus::Running, HOUR, 1)], ..CatalogState::default() };
     state.leases.push(LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None });
-    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
-    let (_, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
+    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1, |_| false), vec![]);
+    let (_, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR, |_| false)[0];
     assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
 }
 

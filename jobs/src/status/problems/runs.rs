@@ -23,7 +23,7 @@ const FAILURES: u32 = 2;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     // Only reads: the commits that would close these runs are not made.
-    let closable = abandoned(&facts.state, Uuid::nil, facts.now);
+    let closable = abandoned(&facts.state, Uuid::nil, facts.now, |_| false);
     let mut found: Vec<Problem> = closable.iter().map(|(run, _)| dead(facts, run)).collect();
     found.extend(failing(facts));
     found.extend(differing(facts));

@@ -119,12 +119,18 @@ fn closing_commit(id: Uuid, closed: RunRecord, lease: String, owner: &str) -> Co
     Commit { id, expect, add: vec![Add::Run(closed)], remove, ..Commit::default() }
 }
 
-/// Returns the abandoned runs (running, without an unexpired lease), each with the commit that closes it.
-pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros) -> Vec<(RunRecord, Commit)> {
+/// Returns the abandoned runs, each with the commit that closes it: those that are running without a lease, or under
+/// one that expired or whose owner `is_dead`.
+pub fn abandoned(
+    state: &CatalogState,
+    mut id: impl FnMut() -> Uuid,
+    now: Micros,
+    is_dead: impl Fn(&str) -> bool,
+) -> Vec<(RunRecord, Commit)> {
     let running = state.runs.iter().filter(|run| run.status == RunStatus::Running);
     let closed = running.filter_map(|run| {
         let lease = lease_of(state, run);
-        if lease.is_some_and(|lease| lease.expires_at > now) {
+        if lease.is_some_and(|lease| lease.expires_at > now && !is_dead(&lease.owner)) {
             return None;
         }
         let (name, owner) = lease.map_or((run_lease(&run.view, run.version), ""), |lease| (lease.name.clone(), &*lease.owner));

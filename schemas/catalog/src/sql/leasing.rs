@@ -23,13 +23,39 @@ impl Catalog {
         now: Micros,
         pin: Option<Vector>,
     ) -> Result<Option<LeaseRecord>> {
-        // Read first: many processes that wait for one lease must not queue for the write lock.
-        if self.lease(name).await?.is_some_and(|held| held.owner != owner && held.expires_at > now) {
-            return Ok(None);
-        }
         let lease = NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin };
-        let free = Expect::LeaseFree { name: name.to_owned(), owner: owner.to_owned(), now };
-        let commit = Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::NewLease(lease.clone())], ..Commit::default() };
+        self.acquire(lease, now, false).await
+    }
+
+    /// Like [`Catalog::acquire_lease`], but does not wait for the lease of a process that is dead
+    /// ([`Catalog::is_dead`]). For work of which each write, also one outside of the catalog, is refused once another
+    /// has the lease: what the dead process wrote last may still be on its way, and a process that only seems dead goes
+    /// on until its next write.
+    pub async fn acquire_fenced_lease(
+        &self,
+        name: &str,
+        owner: &str,
+        ttl: Duration,
+        now: Micros,
+        pin: Option<Vector>,
+    ) -> Result<Option<LeaseRecord>> {
+        let lease = NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin };
+        self.acquire(lease, now, true).await
+    }
+
+    async fn acquire(&self, lease: NewLease, now: Micros, is_fenced: bool) -> Result<Option<LeaseRecord>> {
+        // Read first: many processes that wait for one lease must not queue for the write lock.
+        let found = self.lease(&lease.name).await?.filter(|held| held.owner != lease.owner && held.expires_at > now);
+        let expect = match found {
+            None => Expect::LeaseFree { name: lease.name.clone(), owner: lease.owner.clone(), now },
+            // It must still be the lease that was left: of several processes that find it, one gets it.
+            Some(left) if is_fenced && self.is_dead(&left.owner) => {
+                tracing::info!(lease = %left.name, owner = %left.owner, "a lease is taken over from a process that is dead");
+                held(&left, Micros::MIN)
+            }
+            Some(_) => return Ok(None),
+        };
+        let commit = Commit { id: Uuid::new_v4(), expect: vec![expect], add: vec![Add::NewLease(lease.clone())], ..Commit::default() };
         match self.commit(commit).await {
             Ok(revision) => Ok(Some(lease.with_epoch(revision))),
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),

@@ -145,7 +145,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.storage.url.as_str(), "file:///project/data/storage");
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");
     assert_eq!(settings.log.url.as_str(), "file:///project/data/log");
-    assert_eq!(settings.ids_parent_dir(), Path::new("/project/data/cache"));
+    assert_eq!(settings.local_dir(), Path::new("/project/data/cache"));
     assert_eq!((settings.serving.postgres, settings.serving.flight), (None, None));
 }
 
@@ -170,7 +170,7 @@ fn relative_urls_and_paths_count_from_the_files_folder() {
 
     let settings = parse("[batch]\ntemp_dir = 'spill'\n[serving]\ncache_dir = '/cache'\npostgres = ''");
     assert_eq!(settings.batch.temp_dir.as_deref(), Some(Path::new("/project/spill")));
-    assert_eq!(settings.ids_parent_dir(), Path::new("/cache"));
+    assert_eq!(settings.local_dir(), Path::new("/cache"));
     assert_eq!(settings.serving.postgres, None);
 }
 

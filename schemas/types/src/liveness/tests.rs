@@ -24,7 +24,7 @@ fn an_instance_is_dead_once_its_lock_is_released_and_not_without_a_file() {
 #[test]
 fn old_files_that_nobody_holds_are_swept_unless_they_are_of_holders() {
     let temp = tempfile::tempdir().unwrap();
-    let folder = LockFolder::new(temp.path());
+    let folder = LockFolder::of_this_machine(temp.path());
     let alive = begin(&folder, "alive", &[]);
     for instance in ["left", "holder", "young"] {
         drop(begin(&folder, instance, &[]));
@@ -39,4 +39,14 @@ fn old_files_that_nobody_holds_are_swept_unless_they_are_of_holders() {
     assert_eq!(left, ["alive", "holder", "young", "newest"]);
     assert!(newest.is_dead("holder") && newest.is_dead("young") && !newest.is_dead("alive"));
     drop(alive);
+}
+
+#[test]
+fn an_instance_of_another_machine_is_not_dead() {
+    let temp = tempfile::tempdir().unwrap();
+    let there = LockFolder { path: temp.path().into(), prefix: "there.".into() };
+    // Its lock is held on the other machine, where this one does not see it.
+    drop(begin(&there, "a", &[]));
+    assert!(there.is_dead("a"));
+    assert!(!LockFolder::of_this_machine(temp.path()).is_dead("a"));
 }

@@ -1,6 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use catalog::Commit;
+use types::liveness::LockFolder;
 use types::threads::clock_noting_threads;
+use uuid::Uuid;
 
 use super::*;
 
@@ -60,6 +64,33 @@ async fn a_runner_that_does_not_move_loses_its_lease_and_no_other() {
     b.refresh().await.unwrap();
     assert!(acquire(&b, "moving").await.unwrap().is_some());
     taken.note_progress().unwrap();
+}
+
+/// The runner goes on, as one in a process that only seems dead.
+#[tokio::test]
+async fn an_alert_of_a_dead_process_is_taken_over_at_once_and_its_runner_commits_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = LockFolder::new(folder.path());
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap().with_processes(processes.clone());
+    let now = Arc::new(AtomicI64::new(1_000));
+    let (a, b) = (process(&catalog, "a", &now), process(&catalog, "b", &now));
+    let alive = processes.begin("a", &BTreeSet::new()).unwrap();
+    let left = acquire(&a, "one").await.unwrap().unwrap();
+    b.refresh().await.unwrap();
+    assert!(acquire(&b, "one").await.unwrap().is_none());
+    drop(alive);
+    let taken = acquire(&b, "one").await.unwrap().unwrap();
+    assert_eq!(taken.epoch, left.epoch + 1);
+    let under = |held: &HeldLease| Commit { id: Uuid::new_v4(), expect: vec![held.expect()], ..Commit::default() };
+    assert_eq!(catalog.commit(under(&left)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    catalog.commit(under(&taken)).await.unwrap();
+    // Its news are not committed either, and it hears that the lease is lost.
+    a.refresh().await.unwrap();
+    assert_eq!(left.note_progress().unwrap_err().kind(), ErrorKind::Conflict);
+    taken.note_progress().unwrap();
+    // Whether "b" is alive is not known: it has no file.
+    let c = process(&catalog, "c", &now);
+    assert!(acquire(&c, "one").await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -373,8 +373,8 @@ async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(test: &T
     let lease = catalog.acquire_lease(&run_lease("v", 1), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
     let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
     let state = catalog.state().await.unwrap();
-    assert!(abandoned(&state, Uuid::now_v7, lease.expires_at - 1).is_empty());
-    let (closed, commit) = abandoned(&state, Uuid::now_v7, lease.expires_at).pop().unwrap();
+    assert!(abandoned(&state, Uuid::now_v7, lease.expires_at - 1, |_| false).is_empty());
+    let (closed, commit) = abandoned(&state, Uuid::now_v7, lease.expires_at, |_| false).pop().unwrap();
     assert_eq!(closed.id, run.id);
     catalog.commit(commit).await.unwrap();
     let again = failure_commit(Uuid::now_v7(), run.clone(), "p", "late".into(), 1);

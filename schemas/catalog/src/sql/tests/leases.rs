@@ -1,6 +1,8 @@
 //! Leases: one holder at a time, and a former one changes nothing any more.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+use types::liveness::LockFolder;
 use types::tiles::Micros;
 
 use super::*;
@@ -12,6 +14,8 @@ on_every_engine!(
     of_concurrent_acquisitions_exactly_one_wins,
     a_holder_moves_its_pin_by_renewing,
     several_leases_are_renewed_together_or_none_of_them,
+    the_lease_of_a_dead_process_is_free_at_once_and_that_of_any_other_is_not,
+    of_processes_that_find_one_dead_exactly_one_gets_its_lease,
 );
 
 const TTL: Duration = Duration::from_micros(10);
@@ -107,4 +111,52 @@ async fn several_leases_are_renewed_together_or_none_of_them(test: &TestCatalog)
     conflict(catalog.renew_leases(&[renewed[1].clone(), renewed[0].clone()], TTL, 107, Vec::new()).await);
     assert_eq!(catalog.leases("alert/two").await.unwrap(), renewed[1..]);
     assert_eq!(catalog.leases("run/").await.unwrap(), [other]);
+}
+
+async fn acquire_fenced(catalog: &Catalog, owner: &str, now: Micros) -> Option<LeaseRecord> {
+    catalog.acquire_fenced_lease("run/v", owner, TTL, now, None).await.unwrap()
+}
+
+async fn the_lease_of_a_dead_process_is_free_at_once_and_that_of_any_other_is_not(test: &TestCatalog) {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = LockFolder::new(folder.path());
+    let catalog = test.catalog.clone().with_processes(processes.clone());
+    let alive = processes.begin("a", &BTreeSet::new()).unwrap();
+    let lease = acquire_fenced(&catalog, "a", 100).await.unwrap();
+    assert_eq!(acquire_fenced(&catalog, "b", 101).await, None);
+    drop(alive);
+    // The last writes of some holders may still be on their way: their leases expire.
+    assert_eq!(acquire(&catalog, "b", 101).await, None);
+    let taken = acquire_fenced(&catalog, "b", 101).await.unwrap();
+    assert_eq!((&*taken.owner, taken.epoch, taken.expires_at), ("b", lease.epoch + 1, 111));
+    // The one before only seemed dead.
+    conflict(catalog.renew_lease(&lease, TTL, 102).await);
+    conflict(catalog.commit(expects(under(&lease, 102))).await);
+    catalog.release_lease(&lease).await.unwrap();
+    assert_eq!(catalog.leases("").await.unwrap(), [taken]);
+    // Of "b" nothing is known, as if it were on another machine.
+    assert_eq!(acquire_fenced(&catalog, "c", 110).await, None);
+    assert!(acquire_fenced(&catalog, "c", 111).await.is_some());
+}
+
+async fn of_processes_that_find_one_dead_exactly_one_gets_its_lease(test: &TestCatalog) {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = LockFolder::new(folder.path());
+    for round in 0..4 {
+        let (dead, now) = (format!("dead {round}"), 100 + round * 100);
+        let alive = processes.begin(&dead, &BTreeSet::new()).unwrap();
+        assert!(acquire(&test.catalog, &dead, now).await.is_some());
+        drop(alive);
+        let mut tasks = Vec::new();
+        for number in 0..6 {
+            let catalog = test.another().await.with_processes(processes.clone());
+            tasks.push(tokio::spawn(async move { acquire_fenced(&catalog, &format!("owner {number}"), now + 1).await }));
+        }
+        let mut holders = Vec::new();
+        for task in tasks {
+            holders.extend(task.await.unwrap());
+        }
+        assert_eq!(holders.len(), 1);
+        assert_eq!(test.catalog.state().await.unwrap().leases, holders);
+    }
 }
