@@ -43,6 +43,7 @@ use crate::plan::{
 use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_names};
 
 mod evaluate;
+mod first_changes;
 mod monotone;
 mod settled;
 mod watch;

@@ -6,17 +6,15 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
 use arrow::compute::take_record_batch;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, TimestampMicrosecondType};
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::AlertPlan;
+use super::first_changes::first_changes;
 use crate::steps::{is_of_events, reason};
-
-/// No comparison is looked for later than this: 100 years.
-const HORIZON: Micros = 100 * 366 * 86_400 * 1_000_000;
 
 /// Which rows satisfy an alert's condition.
 #[derive(Debug, Clone)]
@@ -102,27 +100,10 @@ impl AlertPlan {
         Ok(next)
     }
 
-    /// By bisection: a comparison changes at most once.
     fn changes(&self, comparison: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, t: &[Micros]) -> Result<Vec<Option<Micros>>> {
-        let count = rows.num_rows();
-        let end: Vec<Micros> = t.iter().map(|t| t.saturating_add(HORIZON)).collect();
-        let outcome = |times: &[Micros]| self.outcomes(comparison, rows, times);
-        let now = outcome(t)?;
-        let last = outcome(&end)?;
-        let (mut before, mut after) = (t.to_vec(), end.clone());
-        let is_open = |before: &[Micros], after: &[Micros]| before.iter().zip(after).any(|(before, after)| after - before > 1);
-        let changing: Vec<bool> = now.iter().zip(&last).map(|(now, last)| now != last).collect();
-        (0..count).filter(|row| !changing[*row]).for_each(|row| before[row] = end[row]);
-        while is_open(&before, &after) {
-            let middle: Vec<Micros> = before.iter().zip(&after).map(|(before, after)| before + (after - before) / 2).collect();
-            for (row, found) in outcome(&middle)?.into_iter().enumerate() {
-                match found == now[row] {
-                    true => before[row] = middle[row],
-                    false => after[row] = middle[row],
-                }
-            }
-        }
-        Ok(changing.into_iter().zip(after).map(|(changes, at)| changes.then_some(at)).collect())
+        let columns = rows.columns().iter().filter_map(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let columns: Vec<&TimestampMicrosecondArray> = columns.collect();
+        first_changes(t, &columns, |of, times| self.outcomes(comparison, &rows.slice(of.start, of.len()), times))
     }
 
     /// A comparison's outcome for each row at its time; `None` where it is NULL or fails.

@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn nothing_changes_before_the_next_change(
         which in 0..CONDITIONS.len(),
-        of in prop::collection::vec((0i64..5, prop::option::of(0..8 * HOUR)), 1..12),
+        of in prop::collection::vec((0i64..5, prop::option::of(0..8 * HOUR)), 1..60),
         t in 0..8 * HOUR,
         shares in prop::collection::vec(0.0f64..1.0, 6),
     ) {
