@@ -1,6 +1,6 @@
 //! Which keys of an alert began or ceased to satisfy its condition, from one read view to the next.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use catalog::{AlertTransition, AlertVersion};
@@ -193,7 +193,7 @@ impl Evaluation {
 
     async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
         // An open key without a row has ceased.
-        let mut without_row: BTreeSet<EncodedKey> = self.watch.open().keys().cloned().collect();
+        let mut without_row: HashSet<EncodedKey> = self.watch.open().keys().cloned().collect();
         for part in watched_parts(round.read_view, round.loaded) {
             let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, part, at)?;
             // A part may have no keys to evaluate.
@@ -211,7 +211,8 @@ impl Evaluation {
                 put(outbox, made, round).await?;
             }
         }
-        let without_row: Vec<(EncodedKey, Micros)> = without_row.into_iter().map(|key| (key, at)).collect();
+        let mut without_row: Vec<(EncodedKey, Micros)> = without_row.into_iter().map(|key| (key, at)).collect();
+        without_row.sort_unstable();
         self.evaluate_keys(round, &without_row, pass, outbox).await
     }
 

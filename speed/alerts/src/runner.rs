@@ -56,7 +56,8 @@ async fn run_until(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &Aler
         let Err(error) = outcome else {
             failures = FailureCounts::default();
             alerts.stalled.clear(name);
-            sleep(alerts.lease / 6, stop).await;
+            // The process that runs it may die at any time.
+            sleep(PAUSE.min(alerts.lease / 6), stop).await;
             continue;
         };
         // It is ordinary that another process has taken over, or that something is not available for a moment.

@@ -135,13 +135,13 @@ async fn ceased_keys(
 
 /// Keys as the view encodes them. `None` for a key the view does not have, or whose spelling changed with its type.
 fn encoded(view: &LiveView, keys: &[&str]) -> Result<Vec<Option<EncodedKey>>> {
-    let parsed = keys.iter().map(|keys| parsed_keys(keys)).collect::<Result<Vec<_>>>()?;
-    let encoded: Vec<Option<EncodedKey>> = match encoded_keys(view, parsed.clone()) {
+    let parsed = || keys.iter().map(|keys| parsed_keys(keys)).collect::<Result<Vec<_>>>();
+    let encoded: Vec<Option<EncodedKey>> = match encoded_keys(view, parsed()?) {
         Ok(encoded) => encoded.into_iter().map(Some).collect(),
         // At least one key is invalid: encode them one by one.
         Err(error) if error.kind() == ErrorKind::Input => {
             let one = |keys| encoded_keys(view, vec![keys]).ok().and_then(|encoded| encoded.into_iter().next());
-            parsed.into_iter().map(one).collect()
+            parsed()?.into_iter().map(one).collect()
         }
         Err(error) => return Err(error),
     };
