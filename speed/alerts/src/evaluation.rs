@@ -22,6 +22,9 @@ const CHUNK: usize = 4_096;
 /// time of the round. 86,400: a day has this many one-second hops.
 const STRETCHES: usize = 86_400;
 
+/// After a pass that only sets timers, at most this many keys are looked up one by one; of more, all are evaluated.
+const MOST_LOOKED_UP: usize = 32_768;
+
 /// A round catches up if its time is this far past the previous round's.
 const CATCHES_UP: Micros = 1_000_000;
 
@@ -42,6 +45,8 @@ pub(crate) struct Evaluation {
     goes_on_from: Option<Micros>,
     /// Whether the condition has changed since the last round: it may hold for any key.
     is_replanned: bool,
+    /// The keys of a pass that only sets timers to which something may happen until the time of the round.
+    unsettled: Vec<EncodedKey>,
     event_clock: EventClock,
 }
 
@@ -71,6 +76,7 @@ impl Evaluation {
             at,
             goes_on_from: last_round.map(|last_round| last_round.max(at)),
             is_replanned: false,
+            unsettled: Vec::new(),
             event_clock: EventClock::default(),
         }
     }
@@ -129,14 +135,23 @@ impl Evaluation {
         let from = self.goes_on_from.filter(|from| !self.is_replanned && *from < t && loaded.keeps(*from));
         let edge = from.and_then(|from| self.plan.next_edge(from));
         let evaluates_from = from.filter(|_| edge.is_some_and(|edge| edge <= t));
+        let mut unsettled = None;
         if let Some(from) = evaluates_from {
             self.evaluate_changed(&round, (from, Pass::Evaluate), outbox).await?;
         } else if let Some(from) = from.filter(|from| t - from > CATCHES_UP) {
+            self.unsettled.clear();
             self.evaluate_changed(&round, (from, Pass::OnlyArm), outbox).await?;
+            unsettled = Some(std::mem::take(&mut self.unsettled));
         }
         self.evaluate_due(&round, outbox).await?;
-        if evaluates_from.is_none() {
-            self.evaluate_changed(&round, (t, Pass::Evaluate), outbox).await?;
+        match unsettled {
+            // No row has changed since the pass, but for those that were due.
+            Some(keys) if keys.len() <= MOST_LOOKED_UP => {
+                let keys: Vec<(EncodedKey, Micros)> = keys.into_iter().map(|key| (key, t)).collect();
+                self.evaluate_keys(&round, &keys, Pass::Evaluate, outbox).await?;
+            }
+            _ if evaluates_from.is_none() => self.evaluate_changed(&round, (t, Pass::Evaluate), outbox).await?,
+            _ => {}
         }
         (self.position, self.at, self.goes_on_from, self.is_replanned) = (Some(position), t, Some(t), false);
         Ok(Some(t))
@@ -248,6 +263,9 @@ impl Evaluation {
             let since = values_since[row].map_or(round.t, |since| since.min(round.t));
             if let Pass::OnlyArm = timed.pass {
                 next.into_iter().for_each(|next| self.watch.arm(key, next.max(since)));
+                if !self.watch.is_settled(key, holds, next, round.t) {
+                    self.unsettled.push((*key).clone());
+                }
                 // A key that has ceased since and begins again before now is another alert.
                 let begins_again = !holds && next.is_some_and(|next| next <= round.t) && self.watch.open().contains_key(*key);
                 if !begins_again {

@@ -131,6 +131,14 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
         }
     }
 
+    /// Whether nothing happens to a key until a time, if its row `holds` or not from now on and may change at `next`:
+    /// to observe it then has no effect but to set its timer to `next`.
+    pub fn is_settled(&self, key: &K, holds: bool, next: Option<Micros>, until: Micros) -> bool {
+        let is_open = self.open.contains_key(key);
+        let repeats = is_open && self.repeat.is_some();
+        holds == is_open && !repeats && next.is_none_or(|next| next > until)
+    }
+
     /// Keeps only the timers in effect if most are ignored: a key whose short window is refilled again and again would
     /// otherwise leave one timer each time for the end of its long one.
     fn remove_ignored_timers(&mut self) {

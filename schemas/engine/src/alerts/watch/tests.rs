@@ -58,6 +58,28 @@ impl Model {
 
 proptest! {
     #[test]
+    fn a_key_that_is_settled_need_not_be_observed(
+        since in prop::option::of(0i64..10),
+        repeat in prop::option::of(1i64..30),
+        holds in any::<bool>(),
+        next in prop::option::of(11i64..30),
+        until in 10i64..30,
+    ) {
+        let open: BTreeMap<u8, OpenState> = since.map(|since| (0, OpenState { since, last: since })).into_iter().collect();
+        let mut watch = KeyWatch::new(repeat.map(|repeat| Duration::from_micros(repeat as u64)), open);
+        next.into_iter().for_each(|next| watch.arm(&0, next));
+        let (mut observed, is_settled) = (watch.clone(), watch.is_settled(&0, holds, next, until));
+        let happened = observed.observe(&0, until, holds, next);
+        let changes = next.is_some_and(|next| next <= until);
+        let repeats = since.is_some() && repeat.is_some();
+        prop_assert_eq!(is_settled, happened.is_none() && !changes && !repeats);
+        if is_settled {
+            prop_assert_eq!(watch.open(), observed.open());
+            prop_assert_eq!(watch.due(Micros::MAX), observed.due(Micros::MAX));
+        }
+    }
+
+    #[test]
     fn the_records_are_those_of_looking_at_every_key_at_every_time(steps in steps(), repeat in prop::option::of(1i64..30)) {
         let duration = repeat.map(|repeat| Duration::from_micros(repeat as u64));
         let (mut watch, mut model, mut records) = (KeyWatch::new(duration, BTreeMap::new()), Model::default(), Vec::new());
