@@ -147,7 +147,7 @@ impl BucketPartitioner {
             Ok(in_memory + self.spilled.iter().map(|file| file.bytes[bucket]).sum::<usize>())
         };
         let largest = (0..self.in_memory.len()).map(bytes).try_fold(0, |largest, bytes| Ok::<_, Error>(largest.max(bytes?)))?;
-        Ok(threads * SortMemory::of_each(limit_bytes, threads).bytes_beside(threads * largest))
+        Ok(threads * SortMemory::per_thread(limit_bytes, threads).bytes_beside(threads * largest))
     }
 
     /// Moves the waiting rows to their buckets.

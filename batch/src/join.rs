@@ -178,7 +178,7 @@ impl Join {
                     join.joined.files.push(file);
                     join.files.push(record);
                 }
-                PartFile::Kept(file) => {
+                PartFile::Unchanged(file) => {
                     join.carried_over.push(file.path.clone());
                     join.joined.files.push(file);
                 }
@@ -229,7 +229,7 @@ impl Join {
         let file = changes.joined.files.iter().find(|file| file.bucket == part);
         if again.is_empty() {
             let (carried, estimated) = (file.map_or(0, |file| file.rows), file.is_some() && changes.joined.estimated);
-            return Ok(Carried::Whole(Part { file: file.cloned().map(PartFile::Kept), walked: 0, carried, estimated }));
+            return Ok(Carried::Whole(Part { file: file.cloned().map(PartFile::Unchanged), walked: 0, carried, estimated }));
         }
         let mut rows = Vec::new();
         let Some(file) = file else { return Ok(Carried::Some { again, rows }) };
@@ -323,7 +323,7 @@ struct Part {
 enum PartFile {
     Written(BucketFile, FileRecord),
     /// Of the join before.
-    Kept(BucketFile),
+    Unchanged(BucketFile),
 }
 
 /// A part's file, created when its first row is written.

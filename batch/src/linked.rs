@@ -20,7 +20,7 @@ pub(crate) struct LinkedRun {
 
 /// Where a linked view's edges are written locally; `None` for other views.
 pub(crate) fn local_edges(attempt: &Attempt<'_>) -> Option<LocalEdges> {
-    LocalEdges::of_linked(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone())
+    LocalEdges::for_linked_view(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone())
 }
 
 impl LinkedRun {

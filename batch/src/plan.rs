@@ -84,7 +84,7 @@ impl Batch {
             Basis::Checkpoints(why) => RunPlan {
                 why: Some(why.to_owned()),
                 written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
-                ..of_checkpoints(&state, live, countable(&state, live, &inputs), from, strategy, inputs.cut)
+                ..plan_of_checkpoints(&state, live, countable(&state, live, &inputs), from, strategy, inputs.cut)
             },
             Basis::Snapshot(before) => incremental(&state, live, &before, from, strategy, inputs)?,
         };
@@ -105,7 +105,7 @@ fn incremental(
     let tiers: Vec<&Tier> = before.tiers().collect();
     let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
     let merged = FileTotals { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
-    let plan = of_checkpoints(state, live, checkpoints, from, strategy, inputs.cut);
+    let plan = plan_of_checkpoints(state, live, checkpoints, from, strategy, inputs.cut);
     let written = merged.bytes + plan.states_objects.bytes + plan.archive.bytes;
     // What is replayed from the log may be of any size.
     let written_bytes = (plan.replayed == 0).then_some(written);
@@ -113,7 +113,7 @@ fn incremental(
 }
 
 /// What a run reads of these checkpoints.
-fn of_checkpoints(
+fn plan_of_checkpoints(
     state: &CatalogState,
     live: &LiveView,
     checkpoints: Vec<&CheckpointRecord>,

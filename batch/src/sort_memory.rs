@@ -22,7 +22,7 @@ pub(crate) struct SortMemory {
 
 impl SortMemory {
     /// Of a run whose threads sort a bucket each.
-    pub(crate) fn of_each(limit_bytes: usize, threads: usize) -> SortMemory {
+    pub(crate) fn per_thread(limit_bytes: usize, threads: usize) -> SortMemory {
         SortMemory { share_bytes: limit_bytes / threads.max(1) }
     }
 

@@ -124,7 +124,7 @@ impl SnapshotWriter {
     /// Sends a bucket's rows in order, merged and rolled up.
     pub(crate) async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
-        let (order, memory) = (self.rows.order(), SortMemory::of_each(self.limit_bytes, self.threads));
+        let (order, memory) = (self.rows.order(), SortMemory::per_thread(self.limit_bytes, self.threads));
         if memory.is_enough_for(rows.bytes) {
             let sort = move || {
                 sort_in_memory(order, &self.plan, &self.codec, rows, memory, &mut |sorted| {

@@ -227,7 +227,7 @@ impl Checked {
                 Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
             match SinkPlan::new(sink, functions, sources).await {
                 Ok(plan) => {
-                    writers.push(TopicWriter::of_sink(sink, &plan));
+                    writers.push(TopicWriter::from_sink(sink, &plan));
                     self.sinks.push(report_sink(sink, &plan));
                 }
                 Err(found) => self.add_mistakes(found, definitions),
@@ -238,7 +238,7 @@ impl Checked {
                 Sources { streams: &streams, views: &self.plans, staging: &self.staging, parameters: &parameters, is_strict: true };
             match AlertPlan::new(alert, functions, sources).await {
                 Ok(plan) => {
-                    writers.push(TopicWriter::of_alert(alert, &plan));
+                    writers.push(TopicWriter::from_alert(alert, &plan));
                     self.alerts.push(report_alert(alert, &plan));
                 }
                 Err(found) => self.add_mistakes(found, definitions),
@@ -296,7 +296,7 @@ impl Checked {
 
     /// Reports one view alone; `None` for a view that does not exist or could not be planned. The mistakes are still
     /// those of all definitions.
-    pub fn of_view(mut self, view: &str) -> Option<Self> {
+    pub(crate) fn only_view(mut self, view: &str) -> Option<Self> {
         self.streams.clear();
         self.sinks.clear();
         self.alerts.clear();
@@ -307,14 +307,14 @@ impl Checked {
 
     /// Reports one sink or alert alone, with the parameters that it uses; `None` for one that does not exist or could
     /// not be planned.
-    pub fn of_output(&self, name: &str) -> Option<Self> {
-        let mut of_it = self.clone();
-        of_it.streams.clear();
-        of_it.views.clear();
-        of_it.sinks.retain(|report| &*report.sink == name);
-        of_it.alerts.retain(|report| &*report.alert == name);
-        of_it.parameters.retain(|report| report.used_by.iter().any(|user| &**user == name));
-        (!of_it.sinks.is_empty() || !of_it.alerts.is_empty()).then_some(of_it)
+    pub(crate) fn only_output(&self, name: &str) -> Option<Self> {
+        let mut alone = self.clone();
+        alone.streams.clear();
+        alone.views.clear();
+        alone.sinks.retain(|report| &*report.sink == name);
+        alone.alerts.retain(|report| &*report.alert == name);
+        alone.parameters.retain(|report| report.used_by.iter().any(|user| &**user == name));
+        (!alone.sinks.is_empty() || !alone.alerts.is_empty()).then_some(alone)
     }
 
     /// Returns what `explain` shows for one view; `None` for a view that keeps nothing or does not exist.

@@ -26,10 +26,10 @@ pub(crate) struct CancelOnDrop(CancellationToken);
 impl BlockingPool {
     /// Work on threads of this group.
     pub(crate) fn new(threads: &'static threads::Group) -> Self {
-        Self::of_size(threads, available_parallelism().map_or(4, NonZero::get))
+        Self::with_size(threads, available_parallelism().map_or(4, NonZero::get))
     }
 
-    fn of_size(threads: &'static threads::Group, jobs: usize) -> Self {
+    fn with_size(threads: &'static threads::Group, jobs: usize) -> Self {
         Self {
             threads,
             permits: Arc::new(Semaphore::new(jobs)),

@@ -207,7 +207,7 @@ fn routes_at(
     protection: Protection,
     stop: CancellationToken,
 ) -> Router {
-    let (hosts, measures) = (Hosts::new(&protection, address), Measures::of_paths(table().iter().map(|route| route.path)));
+    let (hosts, measures) = (Hosts::new(&protection, address), Measures::for_paths(table().iter().map(|route| route.path)));
     let guarding = Guarding { query_timeout: node.query_timeout(), hosts, measures };
     let protection = Arc::new(protection);
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));

@@ -33,7 +33,7 @@ pub struct Running {
 
 impl Project {
     /// Copies an example's definitions. `topic` replaces the topic's name, so that concurrent runs do not share one.
-    pub fn of_example(example: &Path, urls: &Urls, topic: &str, checkpoint_interval: &str) -> Result<Project> {
+    pub fn from_example(example: &Path, urls: &Urls, topic: &str, checkpoint_interval: &str) -> Result<Project> {
         let folder = tempfile::tempdir()?;
         for kind in ["streams", "views"] {
             std::fs::create_dir(folder.path().join(kind))?;
@@ -54,7 +54,7 @@ impl Project {
     }
 
     /// Creates a project of these files, given as (path, text); `basestream.toml` is one of them.
-    pub fn of_files(files: &[(&str, String)], http: String) -> Result<Project> {
+    pub fn from_files(files: &[(&str, String)], http: String) -> Result<Project> {
         let folder = tempfile::tempdir()?;
         for (path, text) in files {
             let path = folder.path().join(path);

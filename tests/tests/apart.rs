@@ -139,7 +139,7 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
         ("views/devices.sql", DEVICES.to_owned()),
         ("views/totals.sql", TOTALS.to_owned()),
     ];
-    let project = Project::of_files(&files, String::new()).unwrap();
+    let project = Project::from_files(&files, String::new()).unwrap();
     project.ok(&["apply"]).unwrap();
     let worker = Process::start(&project, "speed", &[]);
     let nodes = [Node::start(&project).await, Node::start(&project).await, Node::start(&project).await];

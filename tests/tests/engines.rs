@@ -117,7 +117,7 @@ async fn run_customers(project: &Project) {
 }
 
 async fn purchases(urls: Urls, topic: &str) {
-    let project = Project::of_example(&example(), &urls, topic, "1s").unwrap();
+    let project = Project::from_example(&example(), &urls, topic, "1s").unwrap();
     let [first, second] = halves(project.folder.path());
     project.ok(&["check"]).unwrap();
     project.ok(&["apply"]).unwrap();

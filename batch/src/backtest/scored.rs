@@ -36,7 +36,7 @@ impl ScoredRecords {
 
     /// The columns of the records of these events, NULL where there is none.
     pub(super) fn columns(&self, events: &[u32]) -> Result<Vec<ArrayRef>> {
-        self.records.rows.columns().iter().map(|column| self.of_events(column, events)).collect()
+        self.records.rows.columns().iter().map(|column| self.values_of_events(column, events)).collect()
     }
 
     pub(super) fn errors(&self, events: &[u32]) -> StringArray {
@@ -46,7 +46,7 @@ impl ScoredRecords {
     /// A column as text, or what stands in the place of a verdict.
     pub(super) fn verdicts(&self, events: &[u32], column: &str) -> Result<StringArray> {
         let column = self.records.rows.column_by_name(column).ok_or_else(|| Error::internal("a sink lacks its verdict"))?;
-        let texts = self.of_events(&cast(column, &DataType::Utf8)?, events)?;
+        let texts = self.values_of_events(&cast(column, &DataType::Utf8)?, events)?;
         let texts = texts.as_string::<i32>();
         let verdict = |(row, event): (usize, &u32)| match (self.rows[*event as usize], &self.errors[*event as usize]) {
             (Some(_), _) if texts.is_valid(row) => texts.value(row),
@@ -57,7 +57,7 @@ impl ScoredRecords {
         Ok(events.iter().enumerate().map(|found| Some(verdict(found))).collect())
     }
 
-    fn of_events(&self, column: &ArrayRef, events: &[u32]) -> Result<ArrayRef> {
+    fn values_of_events(&self, column: &ArrayRef, events: &[u32]) -> Result<ArrayRef> {
         let rows: UInt32Array = events.iter().map(|event| self.rows[*event as usize]).collect();
         Ok(take(column, &rows, None)?)
     }

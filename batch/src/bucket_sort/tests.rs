@@ -26,7 +26,7 @@ fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
 }
 
 fn enough() -> SortMemory {
-    SortMemory::of_each(2 << 30, 2)
+    SortMemory::per_thread(2 << 30, 2)
 }
 
 async fn both_ways(order: RowOrder, view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {

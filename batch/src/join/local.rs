@@ -56,7 +56,7 @@ type Indexed = (NodeIndex, MemoryReservation);
 
 impl LocalEdges {
     /// Uses `folder`, or the system's temporary folder. `None` for a view without edges.
-    pub(crate) fn of_linked(folder: Option<PathBuf>, view: &LiveView, pool: Arc<dyn MemoryPool>) -> Option<Self> {
+    pub(crate) fn for_linked_view(folder: Option<PathBuf>, view: &LiveView, pool: Arc<dyn MemoryPool>) -> Option<Self> {
         let links = view.plan.links().cloned()?;
         Some(Self { folder: folder.unwrap_or_else(std::env::temp_dir), view: view.clone(), links, pool })
     }

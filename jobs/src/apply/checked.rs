@@ -116,8 +116,8 @@ fn with_places(mut registry: Registry, changes: &Changes) -> Registry {
 /// Refuses sinks and alerts whose records would lead back to what they are made from, also through those that are in
 /// the catalog alone.
 fn refuse_loops(registry: &Registry) -> Result<()> {
-    let sinks = registry.sinks.iter().filter_map(|sink| Some(TopicWriter::of_sink(&sink.definition, sink.plan.as_ref().ok()?)));
-    let alerts = registry.alerts.iter().filter_map(|alert| Some(TopicWriter::of_alert(&alert.definition, alert.plan.as_ref().ok()?)));
+    let sinks = registry.sinks.iter().filter_map(|sink| Some(TopicWriter::from_sink(&sink.definition, sink.plan.as_ref().ok()?)));
+    let alerts = registry.alerts.iter().filter_map(|alert| Some(TopicWriter::from_alert(&alert.definition, alert.plan.as_ref().ok()?)));
     let writers: Vec<TopicWriter> = sinks.chain(alerts).collect();
     match loops(&writers).next() {
         Some((_, message)) => Err(Error::input(message).with("expected", "another topic, or one of those between them dropped")),

@@ -18,13 +18,13 @@ pub(crate) struct TopicWriter {
 }
 
 impl TopicWriter {
-    pub(crate) fn of_sink(sink: &SinkDefinition, plan: &SinkPlan) -> TopicWriter {
+    pub(crate) fn from_sink(sink: &SinkDefinition, plan: &SinkPlan) -> TopicWriter {
         // An event of a joined view's streams makes no record.
         let reads = BTreeMap::from([(plan.stream.topic.clone(), plan.stream.name.clone())]);
         TopicWriter { kind: "sink", name: sink.name.clone(), topic: sink.topic.clone(), reads, origin: sink.origin.clone() }
     }
 
-    pub(crate) fn of_alert(alert: &AlertDefinition, plan: &AlertPlan) -> TopicWriter {
+    pub(crate) fn from_alert(alert: &AlertDefinition, plan: &AlertPlan) -> TopicWriter {
         let reads = plan.view.streams.iter().map(|stream| (stream.topic.clone(), stream.name.clone())).collect();
         TopicWriter { kind: "alert", name: alert.name.clone(), topic: alert.topic.clone(), reads, origin: alert.origin.clone() }
     }

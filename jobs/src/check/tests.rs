@@ -47,10 +47,10 @@ async fn a_sound_project_shows_columns_hops_states_and_the_next_runs() {
 async fn one_view_is_reported_alone() {
     let other = VIEW.replace("velocity", "others");
     let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("views/others.sql", &other)]).await;
-    let text = checked.clone().of_view("velocity").unwrap().text();
+    let text = checked.clone().only_view("velocity").unwrap().text();
     assert!(text.starts_with("view velocity") && text.ends_with("1 stream and 2 views: no errors"), "{text}");
     assert!(!text.contains("others") && !text.contains("stream pay"), "{text}");
-    assert!(checked.of_view("nothing").is_none());
+    assert!(checked.only_view("nothing").is_none());
 }
 
 #[tokio::test]
@@ -285,9 +285,9 @@ async fn a_parameter_is_reported_with_what_uses_it() {
     let expected = "parameter most\n  means        payments an hour\n  begins with  BIGINT 20\n  used by      scored\n\n\
         parameter idle\n  begins with  BOOLEAN true\n  used by      nothing\n\n1 stream, 1 view, 1 sink and 2 parameters: no errors";
     assert!(text.ends_with(expected), "{text}");
-    let of_sink = checked.of_output("scored").unwrap().text();
+    let of_sink = checked.only_output("scored").unwrap().text();
     assert!(of_sink.starts_with("sink scored\n") && of_sink.contains("\nparameter most\n") && !of_sink.contains("idle"), "{of_sink}");
-    assert!(checked.of_output("velocity").is_none());
+    assert!(checked.only_output("velocity").is_none());
     let mistyped = sink.replace("param('most')", "param('moost')");
     let found =
         check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("sinks/scored.sql", &mistyped)]).await.diagnostics.to_string();

@@ -119,7 +119,7 @@ pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
     // A view with a mistake has no report.
     if let (Some(view), true) = (&args.view, ok) {
         let unknown = unknown_view(&checked, view);
-        checked = checked.of_view(view).ok_or(unknown)?;
+        checked = checked.only_view(view).ok_or(unknown)?;
     }
     let (streams, views, sinks, alerts) = (&checked.streams, &checked.views, &checked.sinks, &checked.alerts);
     let diagnostics = &checked.diagnostics;
@@ -183,9 +183,9 @@ fn wanted(checked: &Checked) -> Wanted<'_> {
 
 pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
     let checked = checked(context).await?;
-    if let Some(of_output) = checked.of_output(&args.view).filter(|_| !checked.diagnostics.has_errors()) {
-        let (sinks, alerts, parameters) = (&of_output.sinks, &of_output.alerts, &of_output.parameters);
-        context.output.print(&json!({ "sinks": sinks, "alerts": alerts, "parameters": parameters }), || of_output.text())?;
+    if let Some(report) = checked.only_output(&args.view).filter(|_| !checked.diagnostics.has_errors()) {
+        let (sinks, alerts, parameters) = (&report.sinks, &report.alerts, &report.parameters);
+        context.output.print(&json!({ "sinks": sinks, "alerts": alerts, "parameters": parameters }), || report.text())?;
         return Ok(Done::Success);
     }
     let Some(explanation) = checked.explain(&args.view) else {

@@ -103,7 +103,7 @@ const GOOD: &[u8] = br#"{"id":"a","ts":"2026-01-01T00:00:00Z","amount":1}"#;
 const NO_AMOUNT: &[u8] = br#"{"id":"b","ts":"2026-01-01T00:00:00Z"}"#;
 const TEXT_AMOUNT: &[u8] = br#"{"id":"c","ts":"2026-01-01T00:00:00Z","amount":"much"}"#;
 
-fn of_reason(reason: &str) -> Selection {
+fn selected_by_reason(reason: &str) -> Selection {
     Selection { reason: Some(reason.into()), ..Selection::default() }
 }
 
@@ -146,7 +146,7 @@ async fn dead_letters_are_listed_newest_first_and_counted_by_reason() {
     assert_eq!((listing.reasons[0].count, listing.reasons.len()), (2, 3));
     let newest = &listing.dead_letters[0];
     assert_eq!((newest.offset, newest.key.as_deref(), newest.value_bytes), (Offset(4), Some("k"), NO_AMOUNT.len()));
-    let some = bench.list(of_reason("INVALID utf-8")).await;
+    let some = bench.list(selected_by_reason("INVALID utf-8")).await;
     assert_eq!((some.count, some.dead_letters[0].offset), (1, Offset(3)), "{some:?}");
     let unknown = list(&bench.installation, Some("nobody"), &Selection::default(), 10, |_| {}).await.unwrap_err();
     assert!(unknown.kind() == ErrorKind::NotFound && unknown.to_string().contains("pay"), "{unknown}");
@@ -219,7 +219,7 @@ async fn original_bytes_are_replayed_when_the_definition_takes_them_now() {
     bench.define(&STREAM.replace("amount BIGINT NOT NULL", "amount BIGINT")).await;
     let one = Selection { partition: Some(log_partition(&bench).await), offset: Some(Offset(2)), ..Selection::default() };
     assert_eq!(bench.replay(ReplayOptions { selection: one.clone(), ..ReplayOptions::default() }).await.unwrap().replayed, 1);
-    let rest = bench.replay(ReplayOptions { selection: of_reason("found nothing"), ..ReplayOptions::default() }).await.unwrap();
+    let rest = bench.replay(ReplayOptions { selection: selected_by_reason("found nothing"), ..ReplayOptions::default() }).await.unwrap();
     assert_eq!((rest.replayed, rest.already), (1, 1));
     assert_eq!(bench.work().await, (2, 3));
     let forced = bench.replay(ReplayOptions { produce_invalid: true, ..ReplayOptions::default() }).await.unwrap();

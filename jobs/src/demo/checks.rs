@@ -78,7 +78,7 @@ pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
     let mut checks = vec![Check::new(unbalanced.is_empty(), balanced)];
     for stream in TrafficStream::ALL {
         let [archived, duplicates, dead] = sums(lines, stream);
-        let known = truth.of_stream(stream);
+        let known = truth.stream(stream);
         let found = format!(
             "{}: {} sent = {} archived + {} + {}",
             stream.name(),

@@ -72,7 +72,7 @@ impl Shown {
         let outcome = noted(answers, read_ends(log, &state, &mut ends)).await;
         self.show_lags(lags(&state, &ends), outcome.is_ok());
         if let Some(read_view) = read_view {
-            let ages = self.counted.ages(&PartitionPositions::of_read_view(&read_view, &ends), &views(&read_view), asked_at);
+            let ages = self.counted.ages(&PartitionPositions::from_read_view(&read_view, &ends), &views(&read_view), asked_at);
             self.show_ages(ages);
         }
         outcome
@@ -150,7 +150,7 @@ struct PartitionPosition {
 }
 
 impl PartitionPositions {
-    fn of_read_view(read_view: &ReadView, ends: &Ends) -> Self {
+    fn from_read_view(read_view: &ReadView, ends: &Ends) -> Self {
         let state = &read_view.loaded.state;
         let mut places = BTreeMap::new();
         for stream in state.live(DefinitionKind::Stream) {

@@ -38,7 +38,7 @@ impl FailingOffsets {
     }
 
     pub(super) fn count(&self, stream: &str) -> u64 {
-        self.of_stream(stream).map(|(_, offsets)| offsets.len() as u64).sum()
+        self.offsets_of_stream(stream).map(|(_, offsets)| offsets.len() as u64).sum()
     }
 
     /// Returns a scan of these columns of a stream without these events. `scan` scans the columns that it is given.
@@ -66,7 +66,7 @@ impl FailingOffsets {
 
     fn predicate(&self, stream: &str, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
         let mut others: Arc<dyn PhysicalExpr> = lit(true);
-        for (partition, offsets) in self.of_stream(stream) {
+        for (partition, offsets) in self.offsets_of_stream(stream) {
             let of_partition = BinaryExpr::new(col(PARTITION, schema)?, Operator::Eq, lit(ScalarValue::Int32(Some(partition.partition))));
             let offsets = offsets.iter().map(|offset| lit(ScalarValue::Int64(Some(offset.0)))).collect();
             let listed = in_list(col(OFFSET, schema)?, offsets, &false, schema)?;
@@ -76,7 +76,7 @@ impl FailingOffsets {
         Ok(others)
     }
 
-    fn of_stream(&self, stream: &str) -> impl Iterator<Item = (&PartitionId, &Vec<Offset>)> {
+    fn offsets_of_stream(&self, stream: &str) -> impl Iterator<Item = (&PartitionId, &Vec<Offset>)> {
         self.0.iter().filter(move |(partition, _)| *partition.stream == *stream)
     }
 }

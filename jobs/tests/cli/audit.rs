@@ -38,7 +38,7 @@ fn fill(project: &Project) -> String {
 
 #[test]
 fn each_command_that_changes_something_writes_one_line_and_no_other_does() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let run = |args: &str| -> Vec<String> {
         let output = project.run(&args.split(' ').collect::<Vec<_>>());
         assert_success(&output);
@@ -88,7 +88,7 @@ fn each_command_that_changes_something_writes_one_line_and_no_other_does() {
 
 #[test]
 fn each_command_that_fails_to_change_something_writes_one_line_with_the_kind_of_its_error() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     std::fs::create_dir(project.path().join("alerts")).unwrap();
     std::fs::write(project.path().join("alerts/large.sql"), LARGE).unwrap();
     assert_success(&project.run(&["apply"]));

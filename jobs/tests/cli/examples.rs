@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn the_example_of_linked_devices_answers_as_its_readme_says() {
-    let project = Project::of_example("device_links");
+    let project = Project::from_example("device_links");
     let check = text(&project.run(&["check"]).stdout);
     assert!(check.ends_with("2 streams and 3 views: no errors\n"), "{check}");
     assert!(check.contains("links        liveness edges; max_degree 10000") && check.contains("  365d    1d   1\n"), "{check}");
@@ -65,7 +65,7 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
 /// `expected.json` was computed from the file by `expected.py`, in plain loops.
 #[test]
 fn the_example_of_the_warehouse_answers_as_its_readme_says() {
-    let project = Project::of_example("warehouse");
+    let project = Project::from_example("warehouse");
     let check = text(&project.run(&["check"]).stdout);
     assert!(check.ends_with("1 stream, 1 view and 1 alert: no errors\n"), "{check}");
     let read = |file: &str| std::fs::read_to_string(project.path().join(file)).unwrap();
@@ -166,7 +166,7 @@ fn critical_racks_are_open_alerts(project: &Project, url: &str) {
 /// Each payment of the example comes out with what was known of its device, in the order of the payments of a device.
 #[test]
 fn the_example_of_payments_scores_each_payment_once() {
-    let project = Project::of_example("payments");
+    let project = Project::from_example("payments");
     assert!(text(&project.run(&["check"]).stdout).ends_with("3 streams, 5 views and 1 sink: no errors\n"));
     let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     let payment = |id: usize, device: &str, amount: &str, status: &str| {
@@ -218,7 +218,7 @@ fn the_example_of_payments_scores_each_payment_once() {
 /// The records of the first sink are the events of a second stream. The process that reads both is killed in between.
 #[test]
 fn the_example_of_decisions_chains_two_sinks_as_its_readme_says() {
-    let project = Project::of_example("decisions");
+    let project = Project::from_example("decisions");
     let check = text(&project.run(&["check"]).stdout);
     assert!(check.ends_with("2 streams, 2 views and 2 sinks: no errors\n"), "{check}");
     let up = project.up();
@@ -273,7 +273,7 @@ fn a_backtest_by_the_wall_clock_warns_of_events_from_old_files(project: &Project
 /// Every operator of the language, over a handful of events, against values computed by hand in plain Rust.
 #[test]
 fn a_script_of_features_runs_and_its_features_are_those_of_a_naive_computation() {
-    let project = Project::of_example("features-script");
+    let project = Project::from_example("features-script");
     assert_success(&project.run(&["features", "payments.script", "--check"]));
     assert!(!project.path().join("sinks").exists());
     assert_success(&project.run(&["features", "payments.script"]));

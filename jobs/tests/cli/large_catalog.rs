@@ -13,7 +13,7 @@ const ADDED_AT_ONCE: usize = 500;
 
 #[test]
 fn over_a_large_catalog_up_ends_when_it_is_asked_to_and_loses_nothing() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     add_history(&project);
     let up = project.up();

@@ -25,7 +25,7 @@ struct Project {
 
 impl Project {
     /// Made by `init --from` a file of 60 purchases, 10 of each of 6 customers.
-    fn of_orders() -> Project {
+    fn with_orders() -> Project {
         let project = Project { folder: tempfile::tempdir().unwrap() };
         let mut csv = String::from("order_id,customer_id,ordered_at,revenue\n");
         for i in 0..60 {
@@ -40,7 +40,7 @@ impl Project {
     }
 
     /// A copy of `examples/NAME`.
-    fn of_example(name: &str) -> Project {
+    fn from_example(name: &str) -> Project {
         let project = Project { folder: tempfile::tempdir().unwrap() };
         let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
         let copied = Command::new("cp").arg("-r").args([example, project.path()]).status().unwrap();
@@ -156,7 +156,7 @@ fn assert_fails(output: &Output, code: i32, stderr: &str) {
 
 #[test]
 fn before_anything_reads_answers_and_status_say_so() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
     let looked_up = text(&project.run(&["lookup", "orders_by_customer", "customer_id=c1"]).stdout);
@@ -189,7 +189,7 @@ fn before_anything_reads_answers_and_status_say_so() {
 
 #[test]
 fn what_is_only_in_the_files_is_answered_with_apply() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let select = "SELECT * FROM orders_by_customer__batch";
     let questions = [
         vec!["lookup", "orders_by_customer", "customer_id=c1"],
@@ -216,7 +216,7 @@ fn what_is_only_in_the_files_is_answered_with_apply() {
 
 #[test]
 fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut up = command(&project.path(), &["up"]);
     up.env("BASESTREAM__STORAGE__URL", "s3://bucket/shop").env("AWS_ENDPOINT", format!("http://{}", silent.local_addr().unwrap()));
@@ -239,7 +239,7 @@ fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
 
 #[test]
 fn an_address_for_postgresql_that_other_machines_reach_is_refused() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     for command_name in ["up", "serve"] {
         let output = command(&project.path(), &[command_name]).env("BASESTREAM__SERVING__POSTGRES", "0.0.0.0:5433").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -250,7 +250,7 @@ fn an_address_for_postgresql_that_other_machines_reach_is_refused() {
 
 #[test]
 fn a_token_is_printed_once_opens_a_node_and_is_revoked() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     let output =
         project.run(&["token", "create", "grafana", "--role", "reader", "--views", "orders_by_customer", "--expires", "90d", "--json"]);
@@ -290,7 +290,7 @@ fn a_token_is_printed_once_opens_a_node_and_is_revoked() {
 
 #[test]
 fn settings_without_effect_are_warned_of() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut up = command(&project.path(), &["up"]);
     up.env("BASESTREAM__SPEED__HTTP", "127.0.0.1:0").env("BASESTREAM__SERVING__HTTP", taken.local_addr().unwrap().to_string());
@@ -303,7 +303,7 @@ fn settings_without_effect_are_warned_of() {
 
 #[test]
 fn a_retention_that_is_too_short_for_a_view_is_refused_before_anything_is_written() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     project.replace("streams/orders.sql", "event_time = ", "retention = '1d', event_time = ");
     for arguments in [&["plan"][..], &["apply"], &["up"]] {
@@ -319,7 +319,7 @@ fn a_retention_that_is_too_short_for_a_view_is_refused_before_anything_is_writte
 
 #[test]
 fn a_new_user_gets_from_a_file_to_a_verified_answer() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let check = project.run(&["check"]);
     assert_success(&check);
     assert!(text(&check.stdout).ends_with("1 stream and 1 view: no errors\n"), "{}", text(&check.stdout));
@@ -399,7 +399,7 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
 
 #[test]
 fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refused() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     project.replace("views/orders_by_customer.sql", " WITH (windows = '7d, 30d, 365d')", "");
     let planned = project.run(&["plan"]);
@@ -447,7 +447,7 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
 
 #[test]
 fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let view = |args: &[&str]| project.run(&[&["view"], args].concat());
     assert_success(&project.run(&["apply"]));
     assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
@@ -484,7 +484,7 @@ fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
 
 #[test]
 fn a_difference_of_times_is_an_interval_and_a_repeat_is_written_as_it_is_defined() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let silent = "CREATE VIEW seen AS SELECT customer_id, max(ordered_at) AS last, as_of() - max(ordered_at) AS idle\n\
         FROM orders GROUP BY customer_id;\n\
         CREATE ALERT silent WITH (topic = 'silent', repeat = '10d') AS\n\
@@ -501,7 +501,7 @@ fn a_difference_of_times_is_an_interval_and_a_repeat_is_written_as_it_is_defined
 
 #[test]
 fn every_mistake_is_reported_with_its_place_and_exit_code_1() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     project.replace("streams/orders.sql", "event_time", "event_tim");
     project.replace("views/orders_by_customer.sql", "GROUP BY customer_id", "GROUP BY customer_id LIMIT 3");
     let check = project.run(&["check"]);
@@ -521,7 +521,7 @@ fn every_mistake_is_reported_with_its_place_and_exit_code_1() {
 
 #[test]
 fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_fails(&project.run(&["nonsense"]), 2, "unrecognized subcommand");
     assert_fails(&project.run(&["lookup", "v", "no-equals-sign"]), 2, "expected column=value");
     assert_fails(&project.run(&["lookup", "v", "a=1", "--as-of", "yesterday"]), 2, "RFC 3339");
@@ -551,7 +551,7 @@ fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let mut child = command(&project.path(), &["check"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -560,7 +560,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 #[test]
 fn records_that_are_no_events_are_reported_by_line() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     let file = project.folder.path().join("bad.jsonl");
     std::fs::write(&file, "{\"order_id\":\"x\"}\nnot json\n").unwrap();
@@ -583,7 +583,7 @@ fn records_that_are_no_events_are_reported_by_line() {
 
 #[test]
 fn a_file_of_which_some_records_are_left_out_is_a_failure_until_they_are_sent() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     let good = "{\"order_id\":\"g\",\"customer_id\":\"c1\",\"ordered_at\":\"1997-01-10T08:00:00Z\",\"revenue\":1.5}\n";
     std::fs::write(project.path().join("some.jsonl"), good.to_owned() + "{\"order_id\":\"x\"}\n").unwrap();
@@ -609,7 +609,7 @@ fn a_file_of_which_some_records_are_left_out_is_a_failure_until_they_are_sent() 
 
 #[test]
 fn a_csv_file_with_a_stray_quote_is_a_failure_that_names_its_line_and_what_went_in() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     let row = |i: u32, id: &str| format!("{id}{i},c{i},1997-01-10T08:00:00Z,1.25\n");
     let mut csv = "order_id,customer_id,ordered_at,revenue\n".to_owned() + &(0..49).map(|i| row(i, "o")).collect::<String>();
@@ -627,7 +627,7 @@ fn a_csv_file_with_a_stray_quote_is_a_failure_that_names_its_line_and_what_went_
 
 #[test]
 fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     let order = |id: &str, revenue: &str| {
         format!("{{\"order_id\":\"{id}\",\"customer_id\":\"c1\",\"ordered_at\":\"1997-01-10T08:00:00Z\",\"revenue\":{revenue}}}\n")
@@ -670,7 +670,7 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
 
 #[test]
 fn an_event_on_which_a_view_fails_is_reported_listed_and_exported() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let view = "CREATE VIEW shares AS SELECT customer_id, sum(10 / (revenue - 1.25)) AS share FROM orders GROUP BY customer_id;\n";
     std::fs::write(project.path().join("views/shares.sql"), view).unwrap();
     assert_success(&project.run(&["apply"]));
@@ -697,7 +697,7 @@ fn an_event_on_which_a_view_fails_is_reported_listed_and_exported() {
 
 #[test]
 fn status_says_what_it_can_when_a_service_does_not_answer() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     let status = |name: &str, url: &str| {
         let output = command(&project.path(), &["status", "--json"]).env(name, url).stdin(Stdio::null()).output().unwrap();
         let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
@@ -715,7 +715,7 @@ fn status_says_what_it_can_when_a_service_does_not_answer() {
 
 #[test]
 fn a_damaged_file_is_named_by_repair_and_made_again_from_the_log() {
-    let project = Project::of_orders();
+    let project = Project::with_orders();
     assert_success(&project.run(&["apply"]));
     assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
     let up = project.up();

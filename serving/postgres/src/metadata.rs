@@ -106,7 +106,7 @@ struct Recency {
 }
 
 impl Recency {
-    fn of_read_view(read_view: &ReadView) -> Recency {
+    fn from_read_view(read_view: &ReadView) -> Recency {
         Recency { revision: read_view.loaded.state.revision, now: read_view.now }
     }
 }
@@ -200,7 +200,7 @@ impl Metadata {
 
     /// Makes the tables those of this read view, unless they are of a newer one.
     async fn follow(&self, read_view: ReadView) -> Result<()> {
-        let (read, recency) = (Shown::from_read_view(&read_view), Recency::of_read_view(&read_view));
+        let (read, recency) = (Shown::from_read_view(&read_view), Recency::from_read_view(&read_view));
         let is_shown = self.0.shown.read().unwrap_or_else(PoisonError::into_inner).is_same(&read);
         if is_shown || self.0.tables.are_newer_than(recency) {
             return Ok(());

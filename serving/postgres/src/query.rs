@@ -96,7 +96,7 @@ impl StatementRows {
     }
 
     /// One row of texts, or none.
-    pub(crate) fn of_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
+    pub(crate) fn from_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
         let types = wire_types(&schema, &[]);
         let batches = Box::pin(datafusion::physical_plan::EmptyRecordBatchStream::new(schema.clone()));
         Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0 }
@@ -104,7 +104,7 @@ impl StatementRows {
 
     /// The rows of these batches.
     #[cfg(test)]
-    pub(crate) fn of_batches(batches: SendableRecordBatchStream) -> Self {
+    pub(crate) fn from_batches(batches: SendableRecordBatchStream) -> Self {
         Self::new(batches.schema(), Vec::new(), batches, Turn::default()).unwrap()
     }
 

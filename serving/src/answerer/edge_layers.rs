@@ -67,13 +67,13 @@ impl EdgeLayers for ViewEdges<'_> {
 
     fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         match self.source {
-            StateSource::Archive(layer) => layer.run.chunks().iter().map(of_any_part).collect(),
+            StateSource::Archive(layer) => layer.run.chunks().iter().map(chunk_of_any_part).collect(),
             StateSource::Layers { read_view, view: loaded } => {
                 let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, self.parts()).ok()).into_iter().flatten();
                 let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
                 let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
-                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(of_any_part));
-                chunks.extend(read_view.fresh_of(self.view).map(|rows| of_any_part(rows)));
+                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(chunk_of_any_part));
+                chunks.extend(read_view.fresh_of(self.view).map(|rows| chunk_of_any_part(rows)));
                 chunks
             }
         }
@@ -81,7 +81,7 @@ impl EdgeLayers for ViewEdges<'_> {
 }
 
 /// Rows that may have keys of every part.
-fn of_any_part(rows: &StateRows) -> PartChunk<'_> {
+fn chunk_of_any_part(rows: &StateRows) -> PartChunk<'_> {
     PartChunk { rows, is_of_part: false }
 }
 

@@ -28,7 +28,7 @@ async fn work_whose_future_is_dropped_is_cancelled() {
 
 #[tokio::test]
 async fn more_work_than_there_are_processors_waits_without_a_thread() {
-    let pool = BlockingPool::of_size(&types::threads::QUERIES, 1);
+    let pool = BlockingPool::with_size(&types::threads::QUERIES, 1);
     let (cancel_check, may_go_on) = std::sync::mpsc::channel();
     let first = tokio::spawn({
         let pool = pool.clone();

@@ -34,7 +34,7 @@ pub(super) struct Guarding {
 /// The metrics of each path. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Measures {
-    of_paths: Arc<HashMap<&'static str, Measure>>,
+    by_path: Arc<HashMap<&'static str, Measure>>,
     other: Arc<Measure>,
 }
 
@@ -50,13 +50,13 @@ struct Measure {
 
 impl Measures {
     /// Requests for other paths are measured together.
-    pub(super) fn of_paths(paths: impl IntoIterator<Item = &'static str>) -> Self {
-        let of_paths = paths.into_iter().map(|path| (path, Measure::new(path))).collect();
-        Self { of_paths: Arc::new(of_paths), other: Arc::new(Measure::new("other")) }
+    pub(super) fn for_paths(paths: impl IntoIterator<Item = &'static str>) -> Self {
+        let by_path = paths.into_iter().map(|path| (path, Measure::new(path))).collect();
+        Self { by_path: Arc::new(by_path), other: Arc::new(Measure::new("other")) }
     }
 
-    fn of_path(&self, path: Option<&MatchedPath>) -> &Measure {
-        path.and_then(|path| self.of_paths.get(path.as_str())).unwrap_or(&self.other)
+    fn measure_of(&self, path: Option<&MatchedPath>) -> &Measure {
+        path.and_then(|path| self.by_path.get(path.as_str())).unwrap_or(&self.other)
     }
 }
 
@@ -79,7 +79,7 @@ impl Measure {
 
 pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let measure = guarding.measures.of_path(request.extensions().get::<MatchedPath>());
+    let measure = guarding.measures.measure_of(request.extensions().get::<MatchedPath>());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
     } else if is_from_another_site(&request) {

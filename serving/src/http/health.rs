@@ -59,7 +59,7 @@ pub fn serve_health(
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     let (tls, limits) = (protection.tls.clone(), Limits::from_settings(limits));
-    let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::of_paths(table().map(|(path, _)| path)));
+    let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::for_paths(table().map(|(path, _)| path)));
     let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
     let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");

@@ -21,7 +21,7 @@ pub(super) struct CheckedLookup {
 pub(super) fn checked(view: &LoadedView, keys: Keys, paths: &AskedPaths) -> Result<CheckedLookup> {
     check_count(keys.len())?;
     paths.check(&view.live, keys.len())?;
-    Ok(CheckedLookup { paths: paths.of_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
+    Ok(CheckedLookup { paths: paths.wanted_in_view(&view.live)?, keys: keys.typed(&view.live.plan)? })
 }
 
 pub(super) fn check_count(keys: usize) -> Result<()> {

@@ -45,10 +45,10 @@ impl Keys {
     /// Each key's values in the order and of the types of the view's keys, in the spelling that is stored.
     pub(crate) fn typed(self, plan: &ViewPlan) -> Result<Vec<Vec<ScalarValue>>> {
         let types = plan.answer_keys().iter().enumerate().map(|(key, field)| KeyType { field, is_uuid: plan.is_uuid(key) });
-        self.of_types(&types.collect::<Vec<_>>())
+        self.with_types(&types.collect::<Vec<_>>())
     }
 
-    fn of_types(self, types: &[KeyType]) -> Result<Vec<Vec<ScalarValue>>> {
+    fn with_types(self, types: &[KeyType]) -> Result<Vec<Vec<ScalarValue>>> {
         match self {
             Keys::Typed(keys) => keys.into_iter().map(|key| check_types(key, types)).collect(),
             Keys::Text(keys) => keys.iter().map(|key| from_texts(key, types)).collect(),

@@ -38,7 +38,7 @@ impl AskedPaths {
     }
 
     /// The same for a view, with the column as an index.
-    pub(super) fn of_view(&self, view: &LiveView) -> Result<WantedPaths> {
+    pub(super) fn wanted_in_view(&self, view: &LiveView) -> Result<WantedPaths> {
         Ok(WantedPaths { most: self.most, counted_in: self.column(view)? })
     }
 

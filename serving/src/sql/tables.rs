@@ -89,7 +89,7 @@ enum KeptTable {
 }
 
 impl KeptTable {
-    fn of_view(view: &LiveView) -> &'static [KeptTable] {
+    fn tables_of_view(view: &LiveView) -> &'static [KeptTable] {
         match &view.plan.answering {
             Answering::Grouped(_) => &[KeptTable::States(LayerSelection::Batch), KeptTable::States(LayerSelection::Speed)],
             Answering::Linked(_) => &[KeptTable::Joined, KeptTable::States(LayerSelection::All), KeptTable::States(LayerSelection::Speed)],
@@ -119,7 +119,7 @@ pub(super) fn register(
         // A version that could not be loaded has no table; the others do.
         let Ok(loaded) = context.read_view.view(name) else { continue };
         let live = loaded.live.clone();
-        for kept in KeptTable::of_view(&live) {
+        for kept in KeptTable::tables_of_view(&live) {
             let table = match kept {
                 KeptTable::Joined => {
                     into_table_provider(JoinedTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() })
@@ -160,14 +160,14 @@ fn public(name: &str) -> TableReference {
 fn is_table(read_view: &ReadView, name: &str) -> bool {
     let registry = &read_view.loaded.registry;
     let is_kept =
-        |view: &LiveView| name.starts_with(&*view.name) && KeptTable::of_view(view).iter().any(|kept| kept.name(&view.name) == name);
+        |view: &LiveView| name.starts_with(&*view.name) && KeptTable::tables_of_view(view).iter().any(|kept| kept.name(&view.name) == name);
     registry.streams.contains_key(name) || registry.views.iter().any(|view| *view.name == *name || is_kept(view))
 }
 
 fn names(read_view: &ReadView) -> BTreeSet<String> {
     let registry = &read_view.loaded.registry;
     let views = registry.views.iter().flat_map(|view| {
-        let kept = KeptTable::of_view(view).iter().map(|kept| kept.name(&view.name));
+        let kept = KeptTable::tables_of_view(view).iter().map(|kept| kept.name(&view.name));
         kept.chain([view.name.to_string()])
     });
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()

@@ -44,10 +44,10 @@ impl RecordWriter<'_> {
             if value.len() > MAX_OUTPUT_BYTES {
                 value = failed(&format!("the record has {} bytes: expected at most {MAX_OUTPUT_BYTES}", value.len()));
             }
-            records.push(self.record(*event, keys.of_row(row, *event)?, value, &common)?);
+            records.push(self.record(*event, keys.key_of_row(row, *event)?, value, &common)?);
         }
         for event in &made.failed {
-            records.push(self.record(event.event, keys.of_event(event.event), failed(&event.reason), &common)?);
+            records.push(self.record(event.event, keys.key_of_event(event.event), failed(&event.reason), &common)?);
         }
         records.sort_by_key(|(offset, _)| *offset);
         Ok(records)
@@ -89,8 +89,8 @@ impl<'a> RecordKeys<'a> {
         Ok(RecordKeys { column, of_events })
     }
 
-    fn of_row(&self, row: usize, event: u32) -> Result<Option<Bytes>> {
-        let Some((column, formatter)) = &self.column else { return Ok(self.of_event(event)) };
+    fn key_of_row(&self, row: usize, event: u32) -> Result<Option<Bytes>> {
+        let Some((column, formatter)) = &self.column else { return Ok(self.key_of_event(event)) };
         if column.is_null(row) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl<'a> RecordKeys<'a> {
     }
 
     /// Also the key of an event on which the SELECT fails.
-    fn of_event(&self, event: u32) -> Option<Bytes> {
+    fn key_of_event(&self, event: u32) -> Option<Bytes> {
         let (keys, event) = (self.of_events?, event as usize);
         keys.is_valid(event).then(|| Bytes::copy_from_slice(keys.value(event)))
     }

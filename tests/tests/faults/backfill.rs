@@ -39,7 +39,7 @@ fn project() -> Project {
         ("first.jsonl", (0..RECORDS / 2).map(record).collect()),
         ("second.jsonl", (RECORDS / 2..RECORDS).map(record).collect()),
     ];
-    Project::of_files(&files, http).unwrap()
+    Project::from_files(&files, http).unwrap()
 }
 
 /// The sums of both devices.

@@ -72,7 +72,7 @@ struct Serving {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn of_kind(state: &CatalogState, kind: FileKind) -> Vec<FileRecord> {
+fn files_of_kind(state: &CatalogState, kind: FileKind) -> Vec<FileRecord> {
     state.readable(kind).cloned().collect()
 }
 
@@ -92,8 +92,8 @@ async fn many_checkpoints_become_one_and_nothing_else_changes() {
     let state = site.state().await;
     assert_eq!(state.checkpoints.len(), 1);
     assert_eq!(state.vector(), before.vector());
-    let [archive] = of_kind(&state, FileKind::Archive).try_into().unwrap();
-    assert_eq!((archive.rows, of_kind(&state, FileKind::DeadLetters).len()), (18, 1));
+    let [archive] = files_of_kind(&state, FileKind::Archive).try_into().unwrap();
+    assert_eq!((archive.rows, files_of_kind(&state, FileKind::DeadLetters).len()), (18, 1));
     assert_eq!(crate::rows(&reader, events).await, old_rows, "a reader of the state before reads its files still");
     reader.refresh().await.unwrap();
     assert_eq!((crate::rows(&reader, events).await, table(&reader, "counts")), (old_rows, old_table));
@@ -116,7 +116,7 @@ async fn rows_are_by_day_partition_and_offset() {
         site.append(&(round * 10..round * 10 + 10).collect::<Vec<_>>()).await;
     }
     site.compact().await;
-    let [archive] = of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
+    let [archive] = files_of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
     let mut places = Vec::new();
     let batches: Vec<_> = read_archive(&site.harness.storage, &archive, None).await.unwrap().try_collect().await.unwrap();
     for batch in batches {
@@ -143,7 +143,7 @@ async fn rows_of_a_day_are_sorted_by_the_columns_of_cluster_by_and_found_by_them
     let expected: Vec<String> = (31..40).step_by(2).map(|id| format!("e{id:03}")).collect();
     assert_eq!(crate::rows(&site.node().await, filter).await, expected);
     site.compact().await;
-    let [archive] = of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
+    let [archive] = files_of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
     let mut places = Vec::new();
     let batches: Vec<_> = read_archive(&site.harness.storage, &archive, None).await.unwrap().try_collect().await.unwrap();
     for batch in batches {
@@ -178,7 +178,7 @@ async fn files_of_two_versions_of_a_stream_stay_apart() {
     }
     site.compact().await;
     let state = site.state().await;
-    let rows: Vec<i64> = of_kind(&state, FileKind::Archive).iter().map(|file| file.rows).collect();
+    let rows: Vec<i64> = files_of_kind(&state, FileKind::Archive).iter().map(|file| file.rows).collect();
     assert_eq!(rows, [2, 3]);
     assert_eq!(
         crate::rows(&site.node().await, "SELECT id, x FROM s ORDER BY id").await,
@@ -286,7 +286,7 @@ async fn dead_letters_that_two_versions_decided_stay_apart() {
     }
     site.compact().await;
     let mut files = Vec::new();
-    for file in of_kind(&*site.state().await, FileKind::DeadLetters) {
+    for file in files_of_kind(&*site.state().await, FileKind::DeadLetters) {
         files.push((file.rows, storage::dead_letters_decided_by(&site.harness.storage, &file).await.unwrap()));
     }
     assert_eq!(files, [(2, Some(1)), (3, Some(2))]);
@@ -314,7 +314,7 @@ async fn other_programs_read_the_archive_as_it_stands() {
     assert_other_programs_read(&site, "archive", &columns, &expected);
 
     let mut expected = Vec::new();
-    for file in of_kind(&*site.state().await, FileKind::DeadLetters) {
+    for file in files_of_kind(&*site.state().await, FileKind::DeadLetters) {
         let mut batches = storage::read_dead_letters(&site.harness.storage, &file).await.unwrap();
         while let Some(batch) = batches.try_next().await.unwrap() {
             let partitions = batch.column_by_name("partition").unwrap().as_primitive::<Int32Type>();

@@ -88,7 +88,7 @@ async fn whatever_runs_full_on_a_small_disk_goes_on_by_itself_and_counts_each_ev
         ("views/counts.sql", VIEW.into()),
         ("events.jsonl", (0..EVENTS).map(event).collect()),
     ];
-    let project = Project::of_files(&files, http.clone()).unwrap();
+    let project = Project::from_files(&files, http.clone()).unwrap();
     project.ok(&["apply"]).unwrap();
     let up = project.start("up").unwrap();
     let mut client = NodeClient { http, counted: 0 };

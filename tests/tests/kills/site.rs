@@ -116,7 +116,7 @@ impl Site {
             ("sinks/scored.sql", with_topic(SCORED)),
             ("alerts/busy.sql", with_topic(BUSY)),
         ];
-        let project = Project::of_files(&files, http)?;
+        let project = Project::from_files(&files, http)?;
         project.ok(&["apply"])?;
         Ok(Site { project, urls, topic: topic.to_owned(), group: group.to_owned(), is_kafka })
     }

@@ -131,7 +131,7 @@ fn project(checkpoint_interval: &str) -> Project {
         ("views/device_links.sql", LIVENESS.to_owned()),
         ("views/device_logins.sql", FULL.to_owned()),
     ];
-    let mut project = Project::of_files(&files, http.clone()).unwrap();
+    let mut project = Project::from_files(&files, http.clone()).unwrap();
     let root = project.folder.path().display();
     let config = format!(
         "[storage]\nurl = \"file://{root}/data\"\n[catalog]\nurl = \"sqlite://{root}/catalog.db\"\n[log]\nurl = \"file://{root}/log\"\npartitions = 3\n\

@@ -42,15 +42,15 @@ async fn decimals_are_divided_as_numerics_on_postgres() {
     let [url] = needed(["BASESTREAM_TEST_POSTGRES"]);
     let mut postgres = PgConnection::connect(&url).await.unwrap();
     let mut project = Project::new().await;
-    let mut compared = of_queries(&mut project, &mut random).await;
-    compared.extend(of_a_view(&mut project, &mut postgres, &mut random).await);
+    let mut compared = compare_queries(&mut project, &mut random).await;
+    compared.extend(compare_a_view(&mut project, &mut postgres, &mut random).await);
     project.close().await;
     assert_eq!(compared.len(), DIVISIONS + SHOPS * COLUMNS_OF_VIEW.len());
     let different = different(&mut postgres, &compared).await;
     assert!(different.is_empty(), "{} of {} quotients differ:\n{}", different.len(), compared.len(), different.join("\n"));
 }
 
-async fn of_queries(project: &mut Project, random: &mut StdRng) -> Vec<Compared> {
+async fn compare_queries(project: &mut Project, random: &mut StdRng) -> Vec<Compared> {
     let expressions: Vec<(String, u32)> = (0..DIVISIONS).map(|number| divisions(number, random)).collect();
     let mut compared = Vec::new();
     for some in expressions.chunks(COLUMNS) {
@@ -110,7 +110,7 @@ fn integer(random: &mut StdRng) -> String {
 }
 
 /// The same events as a stream with a view over it, and as a table.
-async fn of_a_view(project: &mut Project, postgres: &mut PgConnection, random: &mut StdRng) -> Vec<Compared> {
+async fn compare_a_view(project: &mut Project, postgres: &mut PgConnection, random: &mut StdRng) -> Vec<Compared> {
     let columns: Vec<String> = COLUMNS_OF_VIEW.iter().enumerate().map(|(index, (sql, _))| format!("{sql} AS q{index}")).collect();
     let names: Vec<String> = (0..columns.len()).map(|index| format!("q{index}")).collect();
     let select = format!("SELECT shop, {} FROM trades GROUP BY shop", columns.join(", "));

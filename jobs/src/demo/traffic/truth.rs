@@ -49,7 +49,7 @@ pub struct DeviceTruth {
 }
 
 impl Truth {
-    pub fn of_stream(&self, stream: TrafficStream) -> StreamTruth {
+    pub fn stream(&self, stream: TrafficStream) -> StreamTruth {
         self.streams.get(&stream).copied().unwrap_or_default()
     }
 

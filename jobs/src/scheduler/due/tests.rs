@@ -223,7 +223,7 @@ async fn a_run_that_died_while_it_built_a_view_is_tried_again() {
 }
 
 /// Two views that were added at the same time, over many and few events, and one that is added to and was due later.
-async fn of_three_sizes() -> (CatalogState, Registry) {
+async fn views_of_three_sizes() -> (CatalogState, Registry) {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let of = |kind, name: &str, sql: &str| definition(kind, name, sql, DefinitionStatus::Active);
     let (small, reads_small) = (STREAM.replace("STREAM s", "STREAM small"), VIEW.replace("FROM s", "FROM small"));
@@ -255,7 +255,7 @@ fn views(due: &[Due]) -> Vec<&str> {
 
 #[tokio::test]
 async fn what_was_due_first_runs_first_and_of_those_what_reads_little() {
-    let (state, registry) = of_three_sizes().await;
+    let (state, registry) = views_of_three_sizes().await;
     let due = due_runs(&state, &registry, 2 * HOUR);
     assert_eq!(views(&due), ["w", "v", "x"], "due since half past with few events, with many, and since two");
     assert_eq!(due.iter().map(|due| (due.since, due.events)).collect::<Vec<_>>(), [(HOUR / 2, 10), (HOUR / 2, 1_000), (2 * HOUR, 0)]);
@@ -263,7 +263,7 @@ async fn what_was_due_first_runs_first_and_of_those_what_reads_little() {
 
 #[tokio::test]
 async fn a_long_run_lets_those_go_first_that_are_done_before_it_would_be_and_no_others() {
-    let (mut state, registry) = of_three_sizes().await;
+    let (mut state, registry) = views_of_three_sizes().await;
     // At a million events a second: until just before two, and until just after.
     archive(&mut state, "s", 0, HOUR / 2 * 3 - 1_000 - 1);
     assert_eq!(views(&due_runs(&state, &registry, 2 * HOUR)), ["w", "v", "x"]);

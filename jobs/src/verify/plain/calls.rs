@@ -235,7 +235,7 @@ impl Rewriter<'_> {
 
     fn comparison(&self, call: &Function) -> Result<(usize, RelativeSpan, Expr)> {
         let Rewriting { sides, precision, t, .. } = self.rewriting;
-        let span = RelativeSpan::of_within(call, precision)?;
+        let span = RelativeSpan::from_within(call, precision)?;
         let time = match &call.args {
             FunctionArguments::List(list) => match list.args.first() {
                 Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(time))) => time,
@@ -248,7 +248,7 @@ impl Rewriter<'_> {
             _ => return Err(Error::input(format!("{call} has no arguments: expected within(event time, 'window'[, 'until'])"))),
         };
         let condition = span.condition(&time.to_string(), t).unwrap_or_else(|| "true".to_owned());
-        Ok((sides.of_time(time)?, span, parse_expr(&condition)?))
+        Ok((sides.side_of_time(time)?, span, parse_expr(&condition)?))
     }
 }
 

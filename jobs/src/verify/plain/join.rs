@@ -24,14 +24,14 @@ pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Mo
             Some(edge) => format!("{} < {}", side.event_time(), timestamp(edge)),
             None => "false".to_owned(),
         };
-        counts.push(of_side(side, &["count(*) AS passed", &format!("count(*) FILTER (WHERE {expired}) AS expired")], &conditions));
+        counts.push(select_from_side(side, &["count(*) AS passed", &format!("count(*) FILTER (WHERE {expired}) AS expired")], &conditions));
     }
     replace(select, &["sum(passed) AS passed", "sum(expired) AS expired"], &counts)
 }
 
 /// Counts `read`: the events of both sides.
 pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
-    let counts: Vec<String> = sides.sides.iter().map(|side| of_side(side, &["count(*) AS read"], &[])).collect();
+    let counts: Vec<String> = sides.sides.iter().map(|side| select_from_side(side, &["count(*) AS read"], &[])).collect();
     replace(select, &["sum(read) AS read"], &counts)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn kept_reach(reaches: &[Reach], existence: &Reach, repeated: bool, s
     if by_tile { sides.reach(longest(spans())) } else { existence.clone() }
 }
 
-fn of_side(side: &JoinedRelation, items: &[&str], conditions: &[String]) -> String {
+fn select_from_side(side: &JoinedRelation, items: &[&str], conditions: &[String]) -> String {
     let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
     format!("SELECT {} FROM {}{filter}", items.join(", "), side.relation)
 }

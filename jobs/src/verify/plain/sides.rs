@@ -76,7 +76,7 @@ impl Sides {
     }
 
     /// Returns the side that a time belongs to.
-    pub(super) fn of_time(&self, time: &Expr) -> Result<usize> {
+    pub(super) fn side_of_time(&self, time: &Expr) -> Result<usize> {
         if !self.is_joined() {
             return Ok(0);
         }

@@ -30,7 +30,7 @@ impl RelativeSpan {
     }
 
     /// Returns the span of `within(event time, window [, until])`.
-    pub(super) fn of_within(call: &Function, precision: Option<Level>) -> Result<RelativeSpan> {
+    pub(super) fn from_within(call: &Function, precision: Option<Level>) -> Result<RelativeSpan> {
         let text = |index: usize| {
             literal(call, index).map(|text| {
                 if text.eq_ignore_ascii_case("all") { Ok(None) } else { parse_duration(&text).map(|length| Some(micros(length))) }

@@ -104,6 +104,6 @@ impl Connection {
         let schema = text_schema(&names);
         let columns = columns.into_iter().map(|column| Arc::new(StringArray::from(column)) as ArrayRef).collect();
         let batch = RecordBatch::try_new(schema.clone(), columns).map_err(types::Error::from)?;
-        Ok(StatementRows::of_texts(schema, Some(batch)))
+        Ok(StatementRows::from_texts(schema, Some(batch)))
     }
 }

@@ -21,7 +21,7 @@ struct Shown<'a> {
 
 /// Writes a key that satisfies an alert's condition, with its last record.
 pub(super) fn open_alert(out: &mut Vec<u8>, open: &OpenAlert) -> Result<()> {
-    let (key, record) = (raw(&open.keys)?, of_record(Some(&open.record))?);
+    let (key, record) = (raw(&open.keys)?, raw_record(Some(&open.record))?);
     let (since, at) = (format_timestamp(open.since), format_timestamp(open.last_put_out));
     let shown = Shown { alert: &open.alert, version: open.version, seq: open.seq, state: None, key, since, at, record };
     Ok(serde_json::to_writer(out, &shown)?)
@@ -29,14 +29,14 @@ pub(super) fn open_alert(out: &mut Vec<u8>, open: &OpenAlert) -> Result<()> {
 
 /// A transition. Without a record, where none is put out: what is resolved, without `resolve`.
 pub(super) fn transition(made: &AlertTransition) -> Result<String> {
-    let (key, record) = (raw(&made.keys)?, of_record(made.record.as_deref())?);
+    let (key, record) = (raw(&made.keys)?, raw_record(made.record.as_deref())?);
     let (since, at) = (format_timestamp(made.since), format_timestamp(made.at));
     let state = Some(made.kind.word());
     let shown = Shown { alert: &made.alert, version: made.version, seq: made.seq, state, key, since, at, record };
     Ok(serde_json::to_string(&shown)?)
 }
 
-fn of_record(record: Option<&str>) -> Result<Option<&RawValue>> {
+fn raw_record(record: Option<&str>) -> Result<Option<&RawValue>> {
     record.filter(|record| !record.is_empty()).map(raw).transpose()
 }
 

@@ -13,7 +13,7 @@ fn typed(data_type: DataType, value: Value) -> Result<ScalarValue, String> {
 fn typed_as(data_type: DataType, is_uuid: bool, value: Value) -> Result<ScalarValue, String> {
     let field: FieldRef = Arc::new(Field::new("k", data_type, true));
     let keys = Keys::Json(vec![json!({ "k": value }).as_object().cloned().unwrap()]);
-    let keys = keys.of_types(&[KeyType { field: &field, is_uuid }]);
+    let keys = keys.with_types(&[KeyType { field: &field, is_uuid }]);
     keys.map(|mut keys| keys.remove(0).remove(0)).map_err(|error| error.message().to_owned())
 }
 
@@ -56,7 +56,7 @@ fn a_uuid_is_found_in_every_spelling_and_nothing_else_is_one() {
         assert_eq!(typed(DataType::Utf8, json!(spelling)).unwrap(), ScalarValue::from(spelling), "a text is no UUID");
         let field: FieldRef = Arc::new(Field::new("k", DataType::Utf8, true));
         let given = Keys::Typed(vec![vec![ScalarValue::from(spelling)]]);
-        assert_eq!(given.of_types(&[KeyType { field: &field, is_uuid: true }]).unwrap(), [[ScalarValue::from(stored)]]);
+        assert_eq!(given.with_types(&[KeyType { field: &field, is_uuid: true }]).unwrap(), [[ScalarValue::from(stored)]]);
     }
     assert_eq!(typed_as(DataType::Utf8, true, json!(null)).unwrap(), ScalarValue::Utf8(None));
     let expected = "the key column \"k\": found \"0a1b\", expected UUID (32 hexadecimal digits, with hyphens or without)";
@@ -83,7 +83,7 @@ proptest! {
         for data_type in types {
             let field: FieldRef = Arc::new(Field::new("k", data_type, true));
             for is_uuid in [false, true] {
-                let _ = Keys::Text(vec![vec![("k".into(), text.clone())]]).of_types(&[KeyType { field: &field, is_uuid }]);
+                let _ = Keys::Text(vec![vec![("k".into(), text.clone())]]).with_types(&[KeyType { field: &field, is_uuid }]);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 
 fn keys_of(column: Option<&ArrayRef>, events: &RecordBatch) -> Vec<Option<Bytes>> {
     let keys = RecordKeys::new(column, events).unwrap();
-    (0..events.num_rows()).map(|row| keys.of_row(row, row as u32).unwrap()).collect()
+    (0..events.num_rows()).map(|row| keys.key_of_row(row, row as u32).unwrap()).collect()
 }
 
 #[test]

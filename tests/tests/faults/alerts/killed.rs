@@ -28,7 +28,7 @@ async fn project(harness: &Harness) -> Project {
         ("views/v.sql", VIEW.to_owned()),
         ("alerts/much.sql", MUCH.to_owned()),
     ];
-    let project = Project::of_files(&files, String::new()).unwrap();
+    let project = Project::from_files(&files, String::new()).unwrap();
     project.ok(&["apply"]).unwrap();
     project
 }

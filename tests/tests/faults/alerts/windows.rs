@@ -114,7 +114,7 @@ async fn a_count_in_a_window_begins_and_ceases_when_a_walk_over_the_clock_says()
 }
 
 /// These definitions, over a topic of one partition.
-async fn of_one_partition(definitions: &[(DefinitionKind, &str, &str)]) -> Harness {
+async fn harness_of_one_partition(definitions: &[(DefinitionKind, &str, &str)]) -> Harness {
     show_logs();
     let harness = Harness::new().await.unwrap();
     harness.log.create_topic("one", 1).await.unwrap();
@@ -130,7 +130,7 @@ const SILENT: &str = "CREATE ALERT silent WITH (topic = 'silent', resolve = true
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silence_between_two_edges_of_a_window_begins_at_its_time() {
-    let harness = of_one_partition(&[
+    let harness = harness_of_one_partition(&[
         (DefinitionKind::Stream, "s", STREAM),
         (DefinitionKind::View, "w", SEEN),
         (DefinitionKind::Alert, "silent", SILENT),
@@ -173,7 +173,7 @@ const GONE: &str = "CREATE ALERT gone WITH (topic = 'gone', resolve = true) AS
 /// ceased would find that the other one had not begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_of_what_is_committed_does_not_go_back() {
-    let harness = of_one_partition(&[
+    let harness = harness_of_one_partition(&[
         (DefinitionKind::Stream, "s", STREAM),
         (DefinitionKind::View, "w", SEEN),
         (DefinitionKind::Alert, "gone", GONE),
@@ -202,7 +202,7 @@ const IDLE: &str = "CREATE ALERT idle WITH (topic = 'idle', resolve = true) AS S
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_not_idle_before_its_first_event() {
-    let harness = of_one_partition(&[
+    let harness = harness_of_one_partition(&[
         (DefinitionKind::Stream, "s", STREAM),
         (DefinitionKind::View, "w", IDLE_VIEW),
         (DefinitionKind::Alert, "idle", IDLE),
@@ -234,7 +234,7 @@ const PAYS_TOO: &str = "CREATE ALERT pays_too WITH (topic = 'pays_too') AS
 /// The silence was long enough first, and then the other part came to hold; both are read at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silence_beside_another_condition_does_not_begin_before_that_holds() {
-    let harness = of_one_partition(&[
+    let harness = harness_of_one_partition(&[
         (DefinitionKind::Stream, "s", PAYING),
         (DefinitionKind::View, "v", LAST_SEEN),
         (DefinitionKind::View, "u", LAST_BEAT),

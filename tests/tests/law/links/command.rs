@@ -39,7 +39,7 @@ const HUB_USERS: usize = 2_000;
 
 fn project() -> Project {
     let http = format!("127.0.0.1:{}", free_port().unwrap());
-    let project = Project::of_files(
+    let project = Project::from_files(
         &[
             ("streams/create_account.sql", CREATE_ACCOUNT.to_owned()),
             ("streams/login.sql", LOGIN.to_owned()),

@@ -61,7 +61,7 @@ const JDBC_COLUMNS: &str = r#"SELECT * FROM (SELECT current_database() AS curren
 /// pgjdbc, getPrimaryKeys
 const JDBC_KEYS: &str = r#"SELECT        result.TABLE_CAT AS "TABLE_CAT",        result.TABLE_SCHEM AS "TABLE_SCHEM",        result.TABLE_NAME AS "TABLE_NAME",        result.COLUMN_NAME AS "COLUMN_NAME",        result.KEY_SEQ AS "KEY_SEQ",        result.PK_NAME AS "PK_NAME"FROM      (SELECT current_database() AS TABLE_CAT, n.nspname AS TABLE_SCHEM,   ct.relname AS TABLE_NAME, a.attname AS COLUMN_NAME,   (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, ci.relname AS PK_NAME,   information_schema._pg_expandarray(i.indkey) AS KEYS, a.attnum AS A_ATTNUM, i.indnkeyatts as KEY_COUNT FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid)   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN pg_catalog.pg_index i ON ( a.attrelid = i.indrelid)   JOIN pg_catalog.pg_class ci ON (ci.oid = i.indexrelid) WHERE true  AND n.nspname = $1 AND ct.relname = $2 AND i.indisprimary  ) result where  result.A_ATTNUM = (result.KEYS).x AND result.KEY_SEQ <= KEY_COUNT  ORDER BY result.table_name, result.pk_name, result.key_seq"#;
 
-fn of_table(oid: &str) -> String {
+fn columns_of_table(oid: &str) -> String {
     // pgjdbc, PgResultSetMetaData.fetchFieldMetaData: of the columns of an answer that are columns of a table.
     format!(
         r#"SELECT c.oid, a.attnum, a.attname, c.relname, n.nspname, a.attnotnull OR (t.typtype = 'd' AND t.typnotnull), a.attidentity != '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON (c.oid = a.attrelid) JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid) LEFT JOIN pg_catalog.pg_attrdef d ON (d.adrelid = a.attrelid AND d.adnum = a.attnum) JOIN (SELECT {oid} AS oid , 2 AS attnum UNION ALL SELECT {oid}, 3) vals ON (c.oid = vals.oid AND a.attnum = vals.attnum) where c.oid in ({oid})"#
@@ -119,7 +119,7 @@ async fn metabase_asks_for_keys_and_indexes_and_its_questions() {
     assert_eq!(column(&rows(&client, JDBC_COLUMNS, &of_view).await, "attname"), ["device", "n", "amount"]);
     assert!(rows(&client, JDBC_KEYS, &of_view).await.is_empty());
     let oid: u32 = rows(&client, "SELECT oid FROM pg_class WHERE relname = 'per_device'", &[]).await[0].get(0);
-    assert_eq!(column(&rows(&client, &of_table(&oid.to_string()), &[]).await, "attname"), ["n", "amount"]);
+    assert_eq!(column(&rows(&client, &columns_of_table(&oid.to_string()), &[]).await, "attname"), ["n", "amount"]);
     // Fingerprints of fields, and a question that is asked by clicks.
     let asked = [
         r#"-- Metabase

@@ -29,7 +29,7 @@ fn counted(made: &Arc<AtomicUsize>) -> StatementRows {
         made.fetch_add(1, Ordering::SeqCst);
         Ok::<_, DataFusionError>(batch.clone())
     });
-    StatementRows::of_batches(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    StatementRows::from_batches(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
 #[tokio::test]
