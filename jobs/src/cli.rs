@@ -205,7 +205,7 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     if let Some(change) = change {
         audit(local_user(), change.action, &change.object, &change.outcome(&done));
     }
-    // What still runs then is a question to a service whose answer nothing needs any more.
+    // What still runs then is a request to a service whose answer nothing needs any more.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     done
 }

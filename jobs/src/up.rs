@@ -262,7 +262,7 @@ async fn start_serving(
     Ok(Serving { ready, node, sinks, alerts, log_answers })
 }
 
-/// Starts what answers questions, on the addresses that the settings name.
+/// Starts what answers clients, on the addresses that the settings name.
 fn start_protocols(
     parts: &mut Parts,
     installation: &Installation,
@@ -313,7 +313,7 @@ fn watch_lag(parts: &mut Parts, stage: Stage, installation: &Installation, sourc
     });
 }
 
-/// Loading and copying snapshots may take as long as it likes: questions come first.
+/// Loading and copying snapshots may take as long as it likes: queries come first.
 fn run_node(parts: &mut Parts, node: Node) {
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
 }
@@ -348,21 +348,21 @@ fn start_health(
 /// Starts what asks the catalog and the storage, so that `/readyz` knows whether they answer.
 fn ask_services(parts: &mut Parts, installation: &Installation, answers: &ServiceAnswers) {
     let (catalog, answered) = (installation.catalog.clone(), answers.catalog.clone());
-    let question = move || {
+    let request = move || {
         let catalog = catalog.clone();
         async move { catalog.revision().await.map(drop) }
     };
     parts.start(Stage::Health, "catalog", |stop| async move {
-        ask(answered, question, stop).await;
+        ask(answered, request, stop).await;
         Ok(())
     });
     let (storage, answered) = (installation.storage.clone(), answers.storage.clone());
-    let question = move || {
+    let request = move || {
         let storage = storage.clone();
         async move { storage.probe().await }
     };
     parts.start(Stage::Health, "storage", |stop| async move {
-        ask(answered, question, stop).await;
+        ask(answered, request, stop).await;
         Ok(())
     });
 }
@@ -406,7 +406,7 @@ fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -
 fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
     let scheduler = installation.scheduler();
     let looks = scheduler.looks.clone();
-    // A run takes what questions and the speed layer leave of the processors.
+    // A run takes what queries and the speed layer leave of the processors.
     parts.start(Stage::Jobs, "scheduler", |stop| async move { threads::RUNS.spawn(async move { scheduler.run(stop).await }).await? });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     let every = installation.settings.batch.collect_every;

@@ -142,11 +142,11 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     if expected.version() != before.version() || answer.version.is_some_and(|version| version != expected.version()) {
         return Err(Error::conflict("the view was replaced by a new version while it was verified: verify it again").with("view", view));
     }
-    let question = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;
+    let plain = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;
     Box::pin(expected.leave_out_failing(&answer.vector)).await?;
-    let mut compared = Box::pin(compare_rows(&expected, &question, &answer)).await;
+    let mut compared = Box::pin(compare_rows(&expected, &plain, &answer)).await;
     if compared.as_ref().is_err_and(|error| error.kind() == ErrorKind::Input) && expected.one_by_one() {
-        compared = Box::pin(compare_rows(&expected, &question, &answer)).await;
+        compared = Box::pin(compare_rows(&expected, &plain, &answer)).await;
     }
     let compared = compared?;
     Ok(VerifyReport {
@@ -154,11 +154,11 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         version: expected.version(),
         vector: answer.vector,
         t: format_timestamp(answer.t),
-        gaps: gaps_of(&state, &question),
-        failed: question.reads.keys().map(|stream| expected.left_out(stream)).sum(),
+        gaps: gaps_of(&state, &plain),
+        failed: plain.reads.keys().map(|stream| expected.left_out(stream)).sum(),
         rows: compared.rows,
-        columns: question.columns.len(),
-        approximate: question
+        columns: plain.columns.len(),
+        approximate: plain
             .columns
             .iter()
             .filter(|column| values::Tolerance::for_column(column).is_approximate())
@@ -172,27 +172,27 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     })
 }
 
-async fn compare_rows(expected: &Expected, question: &plain::Plain, answer: &ServedAnswer) -> Result<compare::Compared> {
-    let keys = expected.crowded(question, &answer.vector).await?;
+async fn compare_rows(expected: &Expected, plain: &plain::Plain, answer: &ServedAnswer) -> Result<compare::Compared> {
+    let keys = expected.crowded(plain, &answer.vector).await?;
     let is_crowded = keys.iter().any(|batch| batch.num_rows() > 0);
-    let weights = if is_crowded { expected.weights(question, &answer.vector).await? } else { Vec::new() };
-    let crowded = compare::Crowded { keys, weights, max_degree: question.max_degree };
+    let weights = if is_crowded { expected.weights(plain, &answer.vector).await? } else { Vec::new() };
+    let crowded = compare::Crowded { keys, weights, max_degree: plain.max_degree };
     // A sum that is past its type is NULL on the expected side: a served number would differ.
     if answer.failed.is_empty() {
-        let rows = expected.rows(question, &answer.vector).await?;
-        let compared = compare::compare(&question.columns, answer, rows, &crowded, &[]).await?;
+        let rows = expected.rows(plain, &answer.vector).await?;
+        let compared = compare::compare(&plain.columns, answer, rows, &crowded, &[]).await?;
         if !compared.may_be_past {
             return Ok(compared);
         }
     }
-    let past = expected.past(question, &answer.vector).await?;
-    let rows = expected.rows(question, &answer.vector).await?;
-    compare::compare(&question.columns, answer, rows, &crowded, &past).await
+    let past = expected.past(plain, &answer.vector).await?;
+    let rows = expected.rows(plain, &answer.vector).await?;
+    compare::compare(&plain.columns, answer, rows, &crowded, &past).await
 }
 
 /// Returns what was accepted as lost, of the streams that are read.
-fn gaps_of(state: &CatalogState, question: &plain::Plain) -> Vec<String> {
-    let of_streams = state.gaps.iter().filter(|gap| question.reads.iter().any(|(stream, _)| **stream == *gap.partition.stream));
+fn gaps_of(state: &CatalogState, plain: &plain::Plain) -> Vec<String> {
+    let of_streams = state.gaps.iter().filter(|gap| plain.reads.iter().any(|(stream, _)| **stream == *gap.partition.stream));
     of_streams.map(|gap| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason)).collect()
 }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Plain joins over generated graphs, told by DuckDB from the files that were ingested.
 
-    graphs.py question.json
+    graphs.py task.json
 
-The question names the files of each stream (JSON lines) and SQL texts over tables of the streams' names; prints the rows of each.
+The task names the files of each stream (JSON lines) and SQL texts over tables of the streams' names; prints the rows of each.
 """
 
 import json
@@ -16,13 +16,13 @@ COLUMNS = {"id": "VARCHAR", "ts": "TIMESTAMPTZ", "user_id": "VARCHAR", "device_i
 
 def main(path):
     with open(path, encoding="utf-8") as file:
-        question = json.load(file)
+        task = json.load(file)
     db = duckdb.connect()
     db.execute("SET TimeZone = 'UTC'")
-    for stream, source in question["streams"].items():
+    for stream, source in task["streams"].items():
         db.execute(f"CREATE TABLE {stream} AS SELECT * FROM read_json('{source}', format = 'newline_delimited', columns = {COLUMNS})")
     answers = []
-    for sql in question["sql"]:
+    for sql in task["sql"]:
         found = db.execute(sql)
         names = [column[0] for column in found.description]
         answers.append([dict(zip(names, row)) for row in found.fetchall()])

@@ -2,9 +2,9 @@
 """What is true, told by a program that shares nothing with the toolkit: reads the produced log, applies the documented rules
 (docs/reference/definitions.md, "What becomes of a record"), and evaluates each view by plain DuckDB SQL at each answer's vector.
 
-    oracle.py question.json
+    oracle.py task.json
 
-The question names the log (a file of records per stream, or Kafka), the answers that were served, the ledger's counts and the
+The task names the log (a file of records per stream, or Kafka), the answers that were served, the ledger's counts and the
 ids that producers were told to be durable. Prints what it found as JSON; exit 1 on any difference.
 """
 
@@ -63,15 +63,15 @@ class Broken(Exception):
 
 def main(path):
     with open(path, encoding="utf-8") as file:
-        question = json.load(file)
-    decided = {stream: decide(stream, records(stream, source)) for stream, source in question["log"].items()}
-    found = {"records": {}, "answers": len(question["answers"]), "differences": []}
+        task = json.load(file)
+    decided = {stream: decide(stream, records(stream, source)) for stream, source in task["log"].items()}
+    found = {"records": {}, "answers": len(task["answers"]), "differences": []}
     for stream, of_stream in decided.items():
         found["records"][stream] = {outcome: sum(len(part[outcome]) for part in of_stream.values()) for outcome in OUTCOMES}
-    compare_ledger(question["ledger"], decided, found["differences"])
-    compare_ids(question["ids"], decided["payments"], found["differences"])
+    compare_ledger(task["ledger"], decided, found["differences"])
+    compare_ids(task["ids"], decided["payments"], found["differences"])
     database = load(decided)
-    for number, answer in enumerate(question["answers"]):
+    for number, answer in enumerate(task["answers"]):
         compare_answer(database, number, answer, found["differences"])
     found["difference_count"] = len(found["differences"])
     found["differences"] = found["differences"][:20]

@@ -299,7 +299,7 @@ impl Harness {
         self.open_node(NodeOptions { cache_bytes: Some(cache_bytes), ..NodeOptions::default() }).await
     }
 
-    /// Opens a node whose questions have these limits.
+    /// Opens a node whose queries have these limits.
     pub async fn node_with_limits(&self, fresh: Option<Fresh>, limits: ServingLimits) -> Result<Node> {
         self.open_node(NodeOptions { fresh, limits, ..NodeOptions::default() }).await
     }

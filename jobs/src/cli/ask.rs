@@ -122,7 +122,7 @@ async fn or_not_applied(context: &Context, installation: &Installation, names: &
         Ok(Some(name)) if error.fact("help").is_none() => {
             error.with("help", format!("the project's files define \"{name}\", and `basestream apply` puts it into the catalog"))
         }
-        // The error is about the question. What is wrong with the files is for `check` to say.
+        // The error is about the query. What is wrong with the files is for `check` to say.
         _ => error,
     }
 }

@@ -51,15 +51,15 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
         .ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
     let mut expected = Expected::of_version(verifier, state, record)?;
     Box::pin(expected.leave_out_failing(&vector)).await?;
-    let question = expected.ask(Moment { t, as_of: false })?;
+    let plain = expected.ask(Moment { t, as_of: false })?;
     let snapshot = match state.snapshot(&live.name, live.version) {
         // Skipped runs advance the catalog's cut, and not the manifest's.
         Some(snapshot) => Some(Manifest { cut: snapshot.cut.clone(), ..manifest(verifier, state, &snapshot.manifest).await? }),
         None => None,
     };
-    let mut counts = Box::pin(Counts::read(&expected, &question, (live, snapshot.as_ref()), &vector)).await;
+    let mut counts = Box::pin(Counts::read(&expected, &plain, (live, snapshot.as_ref()), &vector)).await;
     if counts.as_ref().is_err_and(|error| error.kind() == ErrorKind::Input) && expected.one_by_one() {
-        counts = Box::pin(Counts::read(&expected, &question, (live, snapshot.as_ref()), &vector)).await;
+        counts = Box::pin(Counts::read(&expected, &plain, (live, snapshot.as_ref()), &vector)).await;
     }
     let Counts { archived, filtered, expired, failed } = counts?;
     let events = events(verifier, state, live, (snapshot.as_ref(), t)).await?;
@@ -76,21 +76,16 @@ struct Counts {
 }
 
 impl Counts {
-    async fn read(
-        expected: &Expected,
-        question: &Plain,
-        (live, snapshot): (&LiveView, Option<&Manifest>),
-        vector: &Vector,
-    ) -> Result<Counts> {
+    async fn read(expected: &Expected, plain: &Plain, (live, snapshot): (&LiveView, Option<&Manifest>), vector: &Vector) -> Result<Counts> {
         let (mut archived, mut failed) = (0, 0);
-        for (stream, times) in &question.reads {
+        for (stream, times) in &plain.reads {
             let rows = numbers(expected, &format!("SELECT count(*) FROM \"{}\"", stream.replace('"', "\"\"")), vector).await?;
             let left_out = expected.left_out(stream) as i64;
             archived += (rows[0] + left_out) * *times as i64;
             failed += left_out * *times as i64;
         }
-        let read = numbers(expected, &question.read_sql, vector).await?[0];
-        let counts = numbers(expected, &question.counts_sql, vector).await?;
+        let read = numbers(expected, &plain.read_sql, vector).await?[0];
+        let counts = numbers(expected, &plain.counts_sql, vector).await?;
         let expired = if live.plan.liveness_links().is_some() { left_out(expected, snapshot).await? } else { counts[1] };
         Ok(Counts { archived, filtered: read - counts[0], expired, failed })
     }
@@ -102,8 +97,8 @@ async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i6
     let snapshot = snapshot.filter(|manifest| manifest.edges_from != EdgesFrom::default());
     let Some((manifest, joined)) = snapshot.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))) else { return Ok(0) };
     let (cut, t) = manifest.left_out.as_ref().map_or((&manifest.cut, joined.t), |left_out| (&left_out.cut, left_out.t));
-    let question = expected.ask(Moment { t, as_of: false })?;
-    Ok(numbers(expected, &question.counts_sql, cut).await?[1] + manifest.expired)
+    let plain = expected.ask(Moment { t, as_of: false })?;
+    Ok(numbers(expected, &plain.counts_sql, cut).await?[1] + manifest.expired)
 }
 
 /// Returns the one row of a query that counts.

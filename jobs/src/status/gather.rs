@@ -131,11 +131,11 @@ impl Services {
         if topics.is_empty() {
             in_time("the log", log.bounds(PROBE)).await?;
         }
-        let questions = topics.into_iter().map(|(stream, topic)| async move {
+        let requests = topics.into_iter().map(|(stream, topic)| async move {
             let says = ask_topic(&**log, state, &stream, &topic).await;
             (stream, says)
         });
-        Ok(futures::future::join_all(questions).await)
+        Ok(futures::future::join_all(requests).await)
     }
 
     async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<StorageFacts> {
@@ -302,9 +302,9 @@ async fn recent_dead_letters(
 }
 
 /// Awaits an answer for as long as a user would wait.
-async fn in_time<T>(who: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(who: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_| Error::unavailable(format!("{who} did not answer within {} s", WAIT.as_secs()));
-    tokio::time::timeout(WAIT, question).await.map_err(late)?
+    tokio::time::timeout(WAIT, request).await.map_err(late)?
 }
 
 /// Copies an error that is reported more than once.

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use types::outage::{Attempts, Outage};
 use types::{Error, Result};
 
-/// How often a service is asked: often enough that an outage does not end between two questions.
+/// How often a service is asked: often enough that an outage does not end between two requests.
 const EVERY: Duration = Duration::from_secs(10);
 /// A service that has not answered after this time is noted, again and again until it does.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether each service answered the last question. Clones share it.
+/// Whether each service answered the last request. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceAnswers {
     pub(super) catalog: Attempts,
@@ -38,11 +38,11 @@ impl ServiceAnswers {
 }
 
 /// Asks a service every few seconds until `stop`, and notes its answers.
-pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, question: impl Fn() -> F, stop: CancellationToken) {
+pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, request: impl Fn() -> F, stop: CancellationToken) {
     let rounds = async {
         loop {
             // It is noted, and nothing else needs the answer.
-            let _ = noted(&answers, question()).await;
+            let _ = noted(&answers, request()).await;
             tokio::time::sleep(EVERY).await;
         }
     };
@@ -53,14 +53,14 @@ pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, quest
 }
 
 /// Awaits an answer, and notes either the answer or that there is none yet.
-pub(super) async fn noted<T>(answers: &Attempts, question: impl Future<Output = Result<T>>) -> Result<T> {
-    noted_after(PATIENCE, answers, question).await
+pub(super) async fn noted<T>(answers: &Attempts, request: impl Future<Output = Result<T>>) -> Result<T> {
+    noted_after(PATIENCE, answers, request).await
 }
 
-async fn noted_after<T>(patience: Duration, answers: &Attempts, question: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut question = pin!(question);
+async fn noted_after<T>(patience: Duration, answers: &Attempts, request: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut request = pin!(request);
     loop {
-        match tokio::time::timeout(patience, question.as_mut()).await {
+        match tokio::time::timeout(patience, request.as_mut()).await {
             Ok(answer) => {
                 answers.note(&answer);
                 return answer;

@@ -108,11 +108,11 @@ impl Expected {
 
     /// Returns the schema of the view's columns.
     pub async fn schema(&self) -> Result<SchemaRef> {
-        let question = self.ask(Moment { t: 0, as_of: false })?;
-        let planned = self.session(&Vector::new())?.sql(&question.sql).await.map_err(|error| about(&question, error))?;
+        let plain = self.ask(Moment { t: 0, as_of: false })?;
+        let planned = self.session(&Vector::new())?.sql(&plain.sql).await.map_err(|error| about(&plain, error))?;
         // Analysed, as the rows are: a quotient of decimals has another type before.
-        let planned = planned.into_optimized_plan().map_err(|error| about(&question, error))?;
-        let fields = planned.schema().fields().iter().take(question.columns.len()).cloned();
+        let planned = planned.into_optimized_plan().map_err(|error| about(&plain, error))?;
+        let fields = planned.schema().fields().iter().take(plain.columns.len()).cloned();
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
 
@@ -123,30 +123,30 @@ impl Expected {
         plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
     }
 
-    /// Returns the rows of the question over the events before `vector`. Where some column collects values, one more
-    /// column says whether they may be past a limit: as a question of its own that would read the archive again.
-    pub async fn rows(&self, question: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
-        let sql = question.may_be_past_sql.as_ref().unwrap_or(&question.sql);
+    /// Returns the rows of the query over the events before `vector`. Where some column collects values, one more
+    /// column says whether they may be past a limit: as a query of its own that would read the archive again.
+    pub async fn rows(&self, plain: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
+        let sql = plain.may_be_past_sql.as_ref().unwrap_or(&plain.sql);
         self.run(sql, vector).await.map_err(|error| error.with("sql", sql))
     }
 
     /// Returns the keys whose rows may be estimates.
-    pub async fn crowded(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
-        let Some(sql) = &question.crowded_sql else { return Ok(Vec::new()) };
+    pub async fn crowded(&self, plain: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &plain.crowded_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
         Ok(rows.try_collect().await?)
     }
 
     /// Returns what the error of their estimates depends on.
-    pub async fn weights(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
-        let Some(sql) = &question.weights_sql else { return Ok(Vec::new()) };
+    pub async fn weights(&self, plain: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &plain.weights_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
         Ok(rows.try_collect().await?)
     }
 
     /// Returns which values are past a limit.
-    pub async fn past(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
-        let Some(sql) = &question.past_sql else { return Ok(Vec::new()) };
+    pub async fn past(&self, plain: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &plain.past_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
         Ok(rows.try_collect().await?)
     }
@@ -171,8 +171,8 @@ impl Expected {
 /// The rule that evaluates the cheaper ones of several conditions first.
 const REORDERING: &str = "push_down_filter";
 
-fn about(question: &Plain, error: datafusion::error::DataFusionError) -> Error {
-    Error::from(error).with("sql", &question.sql)
+fn about(plain: &Plain, error: datafusion::error::DataFusionError) -> Error {
+    Error::from(error).with("sql", &plain.sql)
 }
 
 fn definitions(state: &CatalogState) -> Result<Definitions> {

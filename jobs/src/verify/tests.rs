@@ -113,8 +113,8 @@ async fn values_that_recur_may_be_past_a_limit_and_are_counted_once() {
         let world = filled(&[view.as_str()]).await;
         let state = world::state_of(&world).await;
         let expected = Expected::new(&world.verifier, &state, "few").unwrap();
-        let question = expected.ask(Moment { t: NOW, as_of: false }).unwrap();
-        let rows: Vec<RecordBatch> = expected.rows(&question, &state.vector()).await.unwrap().try_collect().await.unwrap();
+        let plain = expected.ask(Moment { t: NOW, as_of: false }).unwrap();
+        let rows: Vec<RecordBatch> = expected.rows(&plain, &state.vector()).await.unwrap().try_collect().await.unwrap();
         let says_so = |batch: &RecordBatch| batch.column_by_name(plain::MAY_BE_PAST).unwrap().as_boolean().true_count() > 0;
         assert_eq!(rows.iter().any(says_so), may_be_past, "{limit}");
         let answer = world.states_answer("few", NOW).await.unwrap();

@@ -191,15 +191,15 @@ fn before_anything_reads_answers_and_status_say_so() {
 fn what_is_only_in_the_files_is_answered_with_apply() {
     let project = Project::with_orders();
     let select = "SELECT * FROM orders_by_customer__batch";
-    let questions = [
+    let commands = [
         vec!["lookup", "orders_by_customer", "customer_id=c1"],
         vec!["query", select],
         vec!["verify", "orders_by_customer"],
         vec!["batch", "run", "orders_by_customer"],
         vec!["view", "versions", "orders_by_customer"],
     ];
-    for question in questions {
-        assert_fails(&project.run(&question), 1, "\n  help: `basestream apply` puts the files' definitions into the catalog\n");
+    for command in commands {
+        assert_fails(&project.run(&command), 1, "\n  help: `basestream apply` puts the files' definitions into the catalog\n");
     }
     assert_success(&project.run(&["apply"]));
     let more = "CREATE VIEW by_day AS SELECT order_id, count(*) AS n FROM orders GROUP BY order_id;\n\

@@ -778,7 +778,7 @@ async fn what_one_refresh_may_not_compute_for_all_views_the_next_ones_do() {
     assert_eq!(served(&node), (3, 0));
     stop.cancel();
     running.await.unwrap();
-    assert_eq!(served(&harness.node_of(WantedViews::All).await), (3, 0), "a node that answers one question waits for all of them");
+    assert_eq!(served(&harness.node_of(WantedViews::All).await), (3, 0), "a node that is opened for one query waits for all views");
 }
 
 #[tokio::test(flavor = "multi_thread")]

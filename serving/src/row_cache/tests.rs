@@ -39,7 +39,7 @@ fn always(row_cache_bytes: usize) -> crate::HotKeySettings {
 }
 
 /// A lookup of one key at a time.
-fn question(harness: &Harness, view: &str, device: &str, t: Micros) -> KeyRows {
+fn lookup(harness: &Harness, view: &str, device: &str, t: Micros) -> KeyRows {
     let mut read_view = harness.node.read_view().unwrap();
     read_view.now = t;
     let columns = (0..read_view.live(view).unwrap().plan.columns.len()).collect();
@@ -52,13 +52,13 @@ fn question(harness: &Harness, view: &str, device: &str, t: Micros) -> KeyRows {
 }
 
 async fn answered(harness: &Harness, view: &str, device: &str, t: Micros) -> (RecordBatch, bool) {
-    let answers = question(harness, view, device, t).answer(harness.node.runtime()).await.unwrap();
+    let answers = lookup(harness, view, device, t).answer(harness.node.runtime()).await.unwrap();
     (answers.rows, answers.found[0])
 }
 
 fn anew(harness: &Harness, view: &str, device: &str, t: Micros) -> (RecordBatch, bool) {
-    let question = question(harness, view, device, t);
-    let answers = question.rows(&question.key_columns().unwrap(), None, None, &|| Ok(())).unwrap();
+    let lookup = lookup(harness, view, device, t);
+    let answers = lookup.rows(&lookup.key_columns().unwrap(), None, None, &|| Ok(())).unwrap();
     (answers.rows, answers.found[0])
 }
 
@@ -255,7 +255,7 @@ async fn without_room_no_row_is_kept() {
 
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(1 << 20));
     let cache = RowCache::new(20_000, &pool);
-    let answers = question(&harness, "velocity", "a", NOW).answer(harness.node.runtime()).await.unwrap();
+    let answers = lookup(&harness, "velocity", "a", NOW).answer(harness.node.runtime()).await.unwrap();
     for at in 0..1_000u32 {
         let key = KeyName { view: ViewVersion::new("v", 1), key: at.to_be_bytes().as_slice().into() };
         let name = RowName { key, columns: Arc::new([0]) };

@@ -600,7 +600,7 @@ async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_loads_the_views_of_its_question_alone() {
+async fn a_node_loads_the_views_of_its_query_alone() {
     let harness = Harness::filled().await;
     let sql = "SELECT device, n_7d FROM velocity WHERE device = 'b'";
     let node = harness.node_of(views_read(sql)).await;

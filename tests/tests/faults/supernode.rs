@@ -174,7 +174,7 @@ async fn answers(node: &Node, from: &str) -> Answers {
         least = least.min(growth.bytes());
         answers.insert(HUB.to_owned(), answer);
     }
-    bounded(&format!("a question over {from}"), least, WALK_BYTES);
+    bounded(&format!("a lookup over {from}"), least, WALK_BYTES);
     for device in (0..SMALL).map(small) {
         let answer = ask(node, &device).await;
         answers.insert(device, answer);

@@ -40,7 +40,7 @@ pub fn ask(input: &OracleInput<'_>) -> Result<Value> {
         "log": log, "answers": answers, "ledger": sums(input.ledger),
         "ids": {"once": input.once, "at_least_once": input.at_least_once},
     });
-    let path = folder.join("question.json");
+    let path = folder.join("task.json");
     std::fs::write(&path, asked.to_string())?;
     let output = Command::new(python).arg(here().join("oracle.py")).arg(&path).output()?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

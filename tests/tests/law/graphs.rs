@@ -242,9 +242,9 @@ fn full_sql(as_of: i64) -> String {
 
 fn ask_duckdb(python: &Path, folder: &Path, sql: &[String]) -> Vec<Value> {
     let file = |stream: &str| folder.join(format!("{stream}.ndjson"));
-    let question = json!({ "streams": { "create_account": file("create_account"), "login": file("login") }, "sql": sql });
-    let path = folder.join("question.json");
-    std::fs::write(&path, question.to_string()).unwrap();
+    let task = json!({ "streams": { "create_account": file("create_account"), "login": file("login") }, "sql": sql });
+    let path = folder.join("task.json");
+    std::fs::write(&path, task.to_string()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/graphs.py");
     let output = Command::new(python).arg(script).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -48,7 +48,7 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Positions>>) {
     let mut stood: Vec<Arc<Loaded>> = Vec::new();
     let mut newest: Option<Read> = None;
     loop {
-        ctx.step("waits for a question").await;
+        ctx.step("waits for a query").await;
         let done = match (ctx.sim.pick(6), &loaded) {
             (0 | 1, _) | (_, None) => match load(&ctx, loaded.as_deref()).await {
                 Ok(now) => {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::project::Project;
 
 const EVENTS: usize = 40;
-const QUESTIONS: usize = 60;
+const QUERIES: usize = 60;
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, u UUID NOT NULL, d DECIMAL(18,2) NOT NULL, \
     n BIGINT NOT NULL, x DOUBLE NOT NULL, moment TIMESTAMPTZ NOT NULL) \
@@ -75,7 +75,7 @@ async fn every_spelling_of_a_key_finds_its_row() {
     }
     run(&mut project, lines).await;
     run(&mut project, "CHECKPOINT".to_owned()).await;
-    for _ in 0..QUESTIONS {
+    for _ in 0..QUERIES {
         for (key, counts) in KEYS.iter().zip(&counts) {
             let value = Value::any(&mut random);
             let expected = counts[value.0 as usize];

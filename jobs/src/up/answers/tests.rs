@@ -4,7 +4,7 @@ use super::*;
 async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
     let answers = ServiceAnswers::default();
     // It answers once it was noted that it does not.
-    let question = async {
+    let request = async {
         while answers.log.outage().is_none() {
             tokio::task::yield_now().await;
         }
@@ -12,7 +12,7 @@ async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
         assert_eq!((outage.what, outage.error.as_str()), ("the log does not answer", "no answer after 1ms"));
         Ok(7)
     };
-    let answer = noted_after(Duration::from_millis(1), &answers.log, question);
+    let answer = noted_after(Duration::from_millis(1), &answers.log, request);
     let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("timed out: the outage is not noted");
     assert_eq!(answer.unwrap(), 7);
     assert!(answers.outages().is_empty());

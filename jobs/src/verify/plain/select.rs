@@ -79,8 +79,8 @@ pub(super) fn rewrite(
     Ok(Rewritten { columns: fan.columns, past: fan.past, may_be_past: fan.may_be_past, kept, existence })
 }
 
-/// Turns the rewritten SELECT into the question which values are past a limit: the keys, and a BOOLEAN for each column
-/// that can be.
+/// Turns the rewritten SELECT into a query for the values that are past a limit: the keys, and a BOOLEAN for each
+/// column that can be.
 pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
     keep_keys(select, rewritten);
     for (name, is_past) in &rewritten.past {

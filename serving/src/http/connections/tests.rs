@@ -83,7 +83,7 @@ async fn a_connection_that_does_not_send_a_header_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_asked_is_kept_for_the_next_question_for_a_while() {
+async fn a_connection_is_kept_for_a_while_for_its_next_request() {
     let server = Server::start(hello(), None, Limits { next_header: SHORT, ..limits() }).await;
     let mut connection = server.connect().await;
     connection.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();

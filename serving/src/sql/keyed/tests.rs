@@ -10,7 +10,7 @@ use crate::value_errors::OnValueError;
 mod law;
 
 #[test]
-fn a_text_is_one_question_without_a_time() {
+fn a_text_is_one_query_without_a_time() {
     assert!(parsed("SELECT a FROM v WHERE k = 'a';").is_some());
     for sql in [
         "",
@@ -156,7 +156,7 @@ async fn the_answer_is_the_one_of_datafusion() {
     let harness = harness().await;
     harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "a", "1.00", "ok")]).await;
     let text = |text: &str| json!(text);
-    let questions = [
+    let queries = [
         ("SELECT * FROM velocity", "device = 'a'", vec![], 1),
         ("SELECT n_7d, device FROM velocity", "velocity.device = $1", vec![text("a")], 1),
         ("select Velocity.\"amount_7d\" from VELOCITY", "Device = 'nobody'", vec![], 0),
@@ -172,7 +172,7 @@ async fn the_answer_is_the_one_of_datafusion() {
         ("SELECT * FROM by_day", "day IN ('2026-03-01', DATE '2026-03-02')", vec![], 2),
         ("SELECT * FROM by_time", "ts IN ('2026-03-02T11:30:00Z', $1::timestamptz)", vec![text("2026-03-01T11:00:00+02:00")], 2),
     ];
-    for (head, condition, params, found) in questions {
+    for (head, condition, params, found) in queries {
         let (plain, other) = (format!("{head} WHERE {condition}"), format!("{head} WHERE ({condition})"));
         let params = Params::Json(params);
         assert!(is_planned_here(&harness, &Principal::anonymous(), &plain, &params), "{plain}");
@@ -211,7 +211,7 @@ async fn a_snapshot_that_is_read_counts_as_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_or_may_not_be_read_is_left_to_datafusion() {
     let harness = Harness::filled().await;
-    let questions: [(&str, &[Json]); 16] = [
+    let queries: [(&str, &[Json]); 16] = [
         ("SELECT * FROM nowhere WHERE device = 'a'", &[]),
         ("SELECT nothing FROM velocity WHERE device = 'a'", &[]),
         ("SELECT device, device FROM velocity WHERE device = 'a'", &[]),
@@ -229,7 +229,7 @@ async fn what_is_wrong_or_may_not_be_read_is_left_to_datafusion() {
         ("SELECT * FROM velocity WHERE device = CAST('no uuid' AS UUID)", &[]),
         ("SELECT * FROM velocity WHERE device = ANY ($1)", &[Json::Array(Vec::new())]),
     ];
-    for (sql, params) in questions {
+    for (sql, params) in queries {
         assert!(!is_planned_here(&harness, &Principal::anonymous(), sql, &Params::Json(params.to_vec())), "{sql}");
     }
     let keys = |count: usize| Params::Typed(vec![ScalarValue::List(ScalarValue::new_list_nullable(&numbered(count), &DataType::Utf8))]);

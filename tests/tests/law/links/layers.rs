@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::events::{BASE, DAY, Event, HOUR, Placed, STREAMS, event, hundredths};
 use super::grammar::{Aggregate, Column, Condition, Join, Of, STAGING, Shape, Side, Source, Spelled, Through, View, view};
-use super::plain::{answer, question, scale};
+use super::plain::{answer, plain_query, scale};
 use crate::compare::{rows_of, same};
 
 mod checks;

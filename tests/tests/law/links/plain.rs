@@ -30,7 +30,7 @@ pub fn definitions(view_sql: &str) -> Definitions {
 }
 
 /// A view named `v` as plain SQL, and a session with its streams' events.
-pub fn question(view_sql: &str, events: &[&Placed], moment: Moment) -> (Plain, SessionContext) {
+pub fn plain_query(view_sql: &str, events: &[&Placed], moment: Moment) -> (Plain, SessionContext) {
     let definitions = definitions(view_sql);
     let session = planning_session(&Functions::standard()).unwrap();
     plain::register(&session);
@@ -57,7 +57,7 @@ pub fn scale(events: &[&Placed]) -> f64 {
 async fn holds(view: &View, events: &[Placed], moment: Moment) -> Result<(), TestCaseError> {
     let sql = view.sql("v");
     let all: Vec<&Placed> = events.iter().collect();
-    let (plain, session) = question(&sql, &all, moment);
+    let (plain, session) = plain_query(&sql, &all, moment);
     let found: BTreeMap<_, _> = rows_of(&answer(&plain.sql, &session).await, None, view.group.len());
     let expected = pairs::rows(view, events, moment.t, moment.as_of);
     prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}\n{}", sql, plain.sql);

@@ -109,7 +109,7 @@ impl Installation {
         let (sql, keys) = &self.versions[version as usize - 1];
         let is_before = |placed: &&Placed| placed.offset < vector.get(&PartitionId::new(NAMES[placed.stream], placed.partition)).0;
         let before: Vec<&Placed> = self.accepted.iter().filter(is_before).collect();
-        let (plain, session) = question(sql, &before, Moment { t, as_of });
+        let (plain, session) = plain_query(sql, &before, Moment { t, as_of });
         (rows_of(&answer(&plain.sql, &session).await, None, *keys), *keys)
     }
 
