@@ -54,7 +54,7 @@ pub use survey::{FileSurvey, survey};
 use crate::output::count_of;
 
 use appending::{Stopped, append_records, until_saved};
-use fingerprint::{FilePosition, Fingerprint};
+use fingerprint::{FilePosition, Fingerprint, IngestedLog};
 use read::{AppendBatch, REJECTED_LISTED, ReaderMessage, Reading, Unlisted, merge};
 
 /// For how long a log that takes nothing is waited for, unless [`IngestOptions::patience`] says otherwise.
@@ -80,11 +80,13 @@ pub struct IngestOptions {
     pub batch_records: usize,
     /// For how long an append that the log does not take is tried again.
     pub patience: Duration,
+    /// Append all records, also those that an earlier run appended.
+    pub again: bool,
 }
 
 impl Default for IngestOptions {
     fn default() -> Self {
-        Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
+        Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE, again: false }
     }
 }
 
@@ -131,8 +133,8 @@ pub struct Summary {
 /// Appends all records of an input to a stream's topic, which must exist.
 ///
 /// Errors: `Input` if the file is not of its format, lacks a NOT NULL column, or writes numbers in a format that the
-/// options do not name; nothing is appended then. After a later
-/// error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
+/// options do not name; `Conflict` if the log does not have what an earlier run appended. Nothing is appended then. After
+/// a later error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
     progress: &dyn PositionStore,
@@ -148,7 +150,8 @@ pub async fn ingest(
     if format == Format::Csv && options.shape.numbers.is_none() {
         number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
-    let taken = Taken::find(progress, &stream, input, format).await?;
+    let at = IngestedLog::ask(log, &stream.topic).await?;
+    let taken = Taken::find(progress, &stream, (input, format), at, options.again).await.map_err(in_file)?;
     let unlisted = match options.produce_invalid && taken.place.unlisted > 0 {
         true => {
             let records = input.open(format, options.shape, &stream).map_err(in_file)?;
@@ -186,17 +189,34 @@ struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    async fn find(progress: &'a dyn PositionStore, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
+    async fn find(
+        progress: &'a dyn PositionStore,
+        stream: &StreamDefinition,
+        (input, format): (&Input, Format),
+        log: IngestedLog,
+        again: bool,
+    ) -> Result<Self> {
         let fingerprint = match input {
             Input::File(path) => Some(Fingerprint::compute(path, format)?),
             Input::Stdin => None,
         };
         let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place: FilePosition::default() };
         if let Some(fingerprint) = &taken.fingerprint {
-            taken.place = fingerprint.load(progress, &taken.stream).await?;
+            if !again {
+                taken.place = fingerprint.load(progress, &taken.stream).await?;
+            }
+            taken.place.check_log(log)?;
+            taken.place.log = Some(log);
             fingerprint.begin(progress, &taken.stream, &taken.place).await?;
         }
         Ok(taken)
+    }
+
+    /// Notes that the log took this many records: its ends are past them.
+    fn note_appended(&mut self, records: i64) {
+        if let Some(log) = &mut self.place.log {
+            log.end += records;
+        }
     }
 
     /// Handles an error of the reader: saves the position also under the name that the file will have once the wrong
@@ -310,11 +330,13 @@ impl Run<'_> {
         if count > 0 {
             if let Err(Stopped { error, in_log }) = append_records(self.log, &self.stream.topic, &records, self.patience).await {
                 if in_log.contains(&true) {
+                    self.taken.note_appended(in_log.iter().filter(|in_log| **in_log).count() as i64);
                     let indices = batch.indices.iter().zip(in_log).filter(|(_, in_log)| *in_log);
                     self.taken.save_part(indices.map(|(index, _)| *index).collect()).await?;
                 }
                 return Err(error.with("records_done", self.taken.place.done));
             }
+            self.taken.note_appended(count);
             failpoint::hit("ingest.between_batches")?;
         }
         self.taken.advance(&batch).await?;

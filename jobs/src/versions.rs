@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, serve_version, versions_commit};
 use committed::building::BuildProgress;

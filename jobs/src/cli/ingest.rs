@@ -34,6 +34,10 @@ pub(super) struct IngestArgs {
     /// Also send records that are not events of the stream: they become dead letters
     #[arg(long)]
     produce_invalid: bool,
+    /// Send all records, also those that an earlier run sent: after the log lost them, or was replaced. Where the stream
+    /// has an id, those that are counted already are duplicates, within its dedup_within
+    #[arg(long)]
+    again: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,6 +95,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
     let options = IngestOptions {
         shape: Shape { format: args.format.map(Format::from), delimiter: args.delimiter, numbers: args.numbers },
         produce_invalid: args.produce_invalid,
+        again: args.again,
         ..IngestOptions::default()
     };
     let mut reports = Vec::new();

@@ -16,6 +16,8 @@
 //! | `BODY-left-out-lost` | of how many of these it is not known which, nor can it be found |
 //! | `BODY-ahead` | the number of records up to the last after the position that is in the log |
 //! | `BODY-ahead-N` | which of the records after the position are in the log |
+//! | `BODY-log` | a hash of the identity of the topic (older versions did not store it) |
+//! | `BODY-log-end` | a number that the offsets of its ends, added up, had reached |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -23,13 +25,15 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use types::Result;
-use xxhash_rust::xxh3::xxh3_128;
+use event_log::Log;
+use types::{Error, Result};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::PositionStore;
 use super::bytes::is_packed;
 use super::input::Format;
 use crate::input_file::open_input_file;
+use crate::output::count_of;
 
 const BODY_BYTES: usize = 1 << 20;
 /// A Parquet file's footer, which describes all of its rows, is in its last bytes.
@@ -50,12 +54,48 @@ pub(super) struct FilePosition {
     pub(super) lost: i64,
     /// The records after the position that are in the log: it took only some of a batch.
     pub(super) ahead: BTreeSet<i64>,
+    /// The log that has them. `None` before it was asked, and of an older version.
+    pub(super) log: Option<IngestedLog>,
+}
+
+/// What shows whether a log still has what was appended to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IngestedLog {
+    /// A hash of the topic's identity.
+    pub(super) identity: i64,
+    /// The ends of its partitions, added up: they are at least there.
+    pub(super) end: i64,
+}
+
+impl IngestedLog {
+    pub(super) async fn ask(log: &dyn Log, topic: &str) -> Result<IngestedLog> {
+        let identity = xxh3_64(log.identity(topic).await?.as_bytes()) as i64;
+        let end = log.bounds(topic).await?.iter().map(|bounds| bounds.end.0).sum();
+        Ok(IngestedLog { identity, end })
+    }
+
+    /// Why a log does not have what was appended to this one, if it does not.
+    fn differs_from(self, found: IngestedLog) -> Option<&'static str> {
+        match self.identity == found.identity {
+            false => Some("the log is another one"),
+            true => (found.end < self.end).then_some("the log has lost records since"),
+        }
+    }
 }
 
 impl FilePosition {
     /// Whether an earlier run read a record, or appended one.
     fn has_begun(&self) -> bool {
         self.done > 0 || !self.ahead.is_empty()
+    }
+
+    /// Refuses a log that does not have what an earlier run appended: a repeat would leave it out.
+    pub(super) fn check_log(&self, found: IngestedLog) -> Result<()> {
+        let differs = self.log.filter(|_| self.has_begun()).and_then(|then| then.differs_from(found));
+        let Some(differs) = differs else { return Ok(()) };
+        let records = count_of(self.done - self.left_out_count() + self.ahead.len() as i64, "record");
+        let message = format!("an earlier run appended {records} of this file, and {differs}");
+        Err(Error::conflict(message).with("help", "`--again` appends all records of the file once more"))
     }
 
     /// How many of the records read are not in the log.
@@ -132,8 +172,9 @@ impl Fingerprint {
         let saved = progress.load_all(stream, &self.body).await?;
         let mut numbers = self.numbers(place);
         // Under this name an earlier run may have left out records that are in the log by now.
+        let of_earlier_run = |name: &str| name.starts_with(&left_out_word(&self.body, "")) || name.starts_with(&ahead_to(&self.body));
         for (name, number) in &saved {
-            if *number != 0 && name.starts_with(&left_out_word(&self.body, "")) {
+            if *number != 0 && of_earlier_run(name) {
                 numbers.entry(name.clone()).or_insert(0);
             }
         }
@@ -176,7 +217,8 @@ impl Fingerprint {
         let ahead = words(ahead).into_iter().map(|(word, bits)| (ahead_word(&self.body, word), bits));
         let counts = [(self.body.clone(), place.done), (left_out(&self.body), place.left_out_count())];
         let lost = (place.lost > 0).then(|| (left_out_word(&self.body, LOST), place.lost));
-        counts.into_iter().chain(lost).chain(ahead).chain(last).collect()
+        let log = place.log.map(|log| [(log_word(&self.body), log.identity), (log_end_word(&self.body), log.end)]);
+        counts.into_iter().chain(lost).chain(ahead).chain(last).chain(log.into_iter().flatten()).collect()
     }
 }
 
@@ -196,6 +238,8 @@ async fn load(progress: &dyn PositionStore, stream: &str, body: &str) -> Result<
     let unknown = (number(&left_out(body)).min(done) - place.left_out.len() as i64).max(0);
     place.lost = number(&left_out_word(body, LOST)).clamp(0, unknown);
     place.unlisted = unknown - place.lost;
+    let log = saved.get(&log_word(body)).zip(saved.get(&log_end_word(body)));
+    place.log = log.map(|(identity, end)| IngestedLog { identity: *identity, end: *end });
     Ok(place)
 }
 
@@ -239,6 +283,16 @@ fn left_out(body: &str) -> String {
 /// The name of the number that has a bit for each of [`BITS`] records before the position that are not in the log.
 fn left_out_word(body: &str, word: impl Display) -> String {
     format!("{body}-left-out-{word}")
+}
+
+/// The name of the hash of the topic's identity.
+fn log_word(body: &str) -> String {
+    format!("{body}-log")
+}
+
+/// The name of the number that the ends of the topic had reached.
+fn log_end_word(body: &str) -> String {
+    format!("{body}-log-end")
 }
 
 fn body(start: &[u8]) -> String {

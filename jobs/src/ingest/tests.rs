@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Int32Type};
 use definitions::parse::parse_stream;
 use event_log::{Consumer, Fetched, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use tempfile::TempDir;
+use types::ErrorKind;
 use types::vector::Offset;
 
 use super::*;
@@ -710,4 +711,30 @@ async fn each_record_once(batch_records: usize, runs: Vec<Faults>) {
     let mut expected: Vec<String> = (0..90).map(payment).collect();
     expected.sort();
     assert_eq!(values, expected);
+}
+
+/// A log that was restored from an earlier copy, or another one, does not have what the catalog remembers.
+#[tokio::test]
+async fn a_log_that_lost_what_an_earlier_run_appended_is_refused_and_again_appends_all_of_it() {
+    let mut bench = Bench::new(PAYMENTS);
+    let line = |n: i32| format!("{{\"event_id\":\"e{n}\",\"created\":\"2026-01-01T00:00:00Z\",\"amount\":\"1\"}}\n");
+    let path = bench.folder.path().join("payments.jsonl");
+    std::fs::write(&path, (0..10).map(line).collect::<String>()).unwrap();
+    let input = Input::File(path);
+    let run = async |bench: &Bench| {
+        ingest(&bench.log, &bench.progress, bench.stream.clone(), &input, &bench.options, |_| {})
+            .await
+            .map(|ran| (ran.records, ran.skipped))
+    };
+    assert_eq!(run(&bench).await.unwrap(), (10, 0));
+    assert_eq!(run(&bench).await.unwrap(), (0, 10));
+    bench.log = MemoryLog::default();
+    let refused = run(&bench).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.to_string().contains("appended 10 records of this file, and the log has lost records since"), "{refused}");
+    assert!(bench.log.records().is_empty());
+    bench.options.again = true;
+    assert_eq!(run(&bench).await.unwrap(), (10, 0));
+    bench.options.again = false;
+    assert_eq!(run(&bench).await.unwrap(), (0, 10));
 }

@@ -97,11 +97,28 @@ async fn verify_pinned(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>])
             continue;
         }
         let stream = Arc::new(parse::parse_stream(&record.sql)?);
-        for bounds in log.bounds(&stream.topic).await? {
+        let bounds = log.bounds(&stream.topic).await?;
+        check_partitions(&state, &stream, &bounds)?;
+        for bounds in bounds {
             reports.push(verify_partition(verifier, log, &state, &stream, &bounds).await?);
         }
     }
     Ok(reports)
+}
+
+/// Refuses a log without a partition of which records are committed: it is another log, or the topic was deleted.
+fn check_partitions(state: &CatalogState, stream: &StreamDefinition, bounds: &[PartitionBounds]) -> Result<()> {
+    let committed = state.partitions.values().filter(|known| known.id.stream == stream.name && known.next_offset > Offset::ZERO);
+    for known in committed {
+        if !bounds.iter().any(|bounds| bounds.partition == known.id.partition) {
+            return Err(Error::not_found("the log lacks a partition of which records are committed")
+                .with("partition", &known.id)
+                .with("committed", known.next_offset)
+                .with("topic", &stream.topic)
+                .with("help", "point log.url at the log that was read, or restore it"));
+        }
+    }
+    Ok(())
 }
 
 /// Compares one partition of a stream.

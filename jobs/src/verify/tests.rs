@@ -366,6 +366,15 @@ async fn a_record_that_was_changed_lost_or_invented_is_named() {
     assert!(reports[1].is_equal());
 }
 
+/// Of another log, or of a topic that was deleted, there was nothing to compare.
+#[tokio::test]
+async fn a_log_without_a_partition_that_is_committed_is_an_error() {
+    let world = filled(&[]).await;
+    let error = verify_log(&world.verifier, &Records(world.log[..1].to_vec()), &[], NOW).await.unwrap_err();
+    assert_eq!(error.kind(), types::ErrorKind::NotFound);
+    assert!(error.to_string().contains("payments/1"), "{error}");
+}
+
 #[tokio::test]
 async fn a_log_shorter_than_what_is_committed_shows_as_extra() {
     let world = filled(&[]).await;

@@ -42,13 +42,15 @@ pub(super) fn switch(state: &CatalogState, registry: &Registry, (view, version):
             building.max_by_key(|record| record.version).ok_or_else(|| nothing_to_switch_to(view, &records))?
         }
     };
-    serve(state, registry, chosen, now)
+    let keep_old = keep_old(chosen);
+    serve(state, registry, (chosen, keep_old), now)
 }
 
+/// The version that is left is kept, whatever the text of the one before says: that was written for a change forwards.
 pub(super) fn roll_back(state: &CatalogState, registry: &Registry, view: &str, now: Micros) -> Decided<Switched> {
     let records = live_of_view(state, view)?;
     match version_before(state, view) {
-        Some(before) => serve(state, registry, before, now),
+        Some(before) => serve(state, registry, (before, keep_old(before).max(KEEP_OLD)), now),
         None => {
             let served = records.iter().find(|record| record.status == DefinitionStatus::Active);
             let served = served.map_or("none".to_owned(), |served| served.version.to_string());
@@ -96,7 +98,12 @@ fn dropped(view: &str, records: Vec<DefinitionRecord>, is_whole: bool) -> (Dropp
     (Dropped { view: view.into(), versions, is_whole }, records)
 }
 
-fn serve(state: &CatalogState, registry: &Registry, chosen: &DefinitionRecord, now: Micros) -> Decided<Switched> {
+/// How long the text of a version wants the one before it to be kept.
+fn keep_old(record: &DefinitionRecord) -> Duration {
+    parse::parse_view(&record.sql).map_or(KEEP_OLD, |definition| definition.keep_old)
+}
+
+fn serve(state: &CatalogState, registry: &Registry, (chosen, keep_old): (&DefinitionRecord, Duration), now: Micros) -> Decided<Switched> {
     let (view, version) = (&chosen.name, chosen.version);
     if let Some(live) = registry.view(view, version)
         && waits_for_run(state, live)?
@@ -108,7 +115,6 @@ fn serve(state: &CatalogState, registry: &Registry, chosen: &DefinitionRecord, n
             format!("the switch happens by itself after its first run; `basestream view versions {view}` shows how far it is"),
         ));
     }
-    let keep_old = parse::parse_view(&chosen.sql).map_or(KEEP_OLD, |definition| definition.keep_old);
     let mut records = serve_version(state, view, version, keep_old, now)?;
     let is_left = |record: &&mut DefinitionRecord| record.version > version && record.status != DefinitionStatus::Building;
     records.iter_mut().filter(is_left).for_each(|record| record.rolled_back = true);

@@ -123,6 +123,19 @@ async fn a_rollback_and_another_go_back_and_forth() {
     assert_eq!(statuses(&state, &[]), [(1, Retired), (2, Kept), (3, Active)]);
 }
 
+/// Its text says what the change to it wanted: the version before it was not to be kept.
+#[tokio::test]
+async fn a_rollback_keeps_the_version_that_it_leaves_whatever_the_text_before_says() {
+    let (mut state, registry) = catalog(&[Kept, Active]).await;
+    let before = state.definitions.iter_mut().find(|record| record.version == 1 && &*record.name == "v").unwrap();
+    before.sql = "CREATE VIEW v WITH (keep_old = '0s') AS SELECT k, count(*) AS n1 FROM s GROUP BY k".into();
+    let (switched, records) = decide::roll_back(&state, &registry, "v", MINUTE).unwrap();
+    assert_eq!((switched.version, switched.kept_until.is_some()), (1, true));
+    assert_eq!(statuses(&state, &records), [(1, Active), (2, Kept)]);
+    let (_, records) = decide::switch(&state, &registry, ("v", Some(1)), MINUTE).unwrap();
+    assert_eq!(statuses(&state, &records), [(1, Active), (2, Retired)], "a switch follows the text");
+}
+
 #[tokio::test]
 async fn what_is_served_is_dropped_only_with_the_view_and_on_purpose() {
     let (state, _) = catalog(&[Retired, Kept, Active, Building]).await;

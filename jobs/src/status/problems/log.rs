@@ -62,7 +62,7 @@ fn expired(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
         ),
         cause: "the log's retention is shorter than the time during which no worker read it".into(),
         effect: REFUSED.into(),
-        next_step: format!("if another system still has these records, keep them for `basestream ingest`; then {ACCEPT}"),
+        next_step: format!("if another system still has these records, keep them for `basestream ingest --again`; then {ACCEPT}"),
     }
 }
 
@@ -132,7 +132,9 @@ fn gaps(facts: &Facts) -> Vec<Problem> {
             what: format!("{stream}: {} {} recorded as lost ({}{more})", count_of(lost, "offset"), is_or_are(lost), places.join(", ")),
             cause: format!("{}, at {}", newest.reason, format_timestamp(newest.accepted_at)),
             effect: "answers do not include these records, and the ledger shows the gap".into(),
-            next_step: format!("none; if another system still has the records, send them again with `basestream ingest {stream} FILE`"),
+            next_step: format!(
+                "none; if another system still has the records, send them again with `basestream ingest {stream} FILE --again`"
+            ),
         })
     };
     of_stream.into_iter().filter_map(problem).collect()

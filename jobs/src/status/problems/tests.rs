@@ -240,7 +240,7 @@ const CASES: &[Case] = &[
             "pay/0: the log expired past the committed offset: 30 records, offsets 100..130, are gone",
             "the log's retention is shorter than the time during which no worker read it",
             "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector",
-            "if another system still has these records, keep them for `basestream ingest`; then `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and continues",
+            "if another system still has these records, keep them for `basestream ingest --again`; then `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and continues",
         ],
     ),
     (
@@ -809,7 +809,7 @@ const CASES: &[Case] = &[
             "pay: 12 offsets are recorded as lost (pay/0: 0..5, pay/1: 0..7)",
             "the log no longer had its beginning, at 2026-01-02T05:00:00Z",
             "answers do not include these records, and the ledger shows the gap",
-            "none; if another system still has the records, send them again with `basestream ingest pay FILE`",
+            "none; if another system still has the records, send them again with `basestream ingest pay FILE --again`",
         ],
     ),
 ];
