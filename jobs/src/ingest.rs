@@ -133,8 +133,8 @@ pub struct Summary {
 /// Appends all records of an input to a stream's topic, which must exist.
 ///
 /// Errors: `Input` if the file is not of its format, lacks a NOT NULL column, or writes numbers in a format that the
-/// options do not name; `Conflict` if the log does not have what an earlier run appended. Nothing is appended then. After
-/// a later error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
+/// options do not name; `Conflict` if the log does not have what an earlier run appended. Nothing is appended then.
+/// After a later error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
     progress: &dyn PositionStore,

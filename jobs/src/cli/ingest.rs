@@ -34,8 +34,8 @@ pub(super) struct IngestArgs {
     /// Also send records that are not events of the stream: they become dead letters
     #[arg(long)]
     produce_invalid: bool,
-    /// Send all records, also those that an earlier run sent: after the log lost them, or was replaced. Where the stream
-    /// has an id, those that are counted already are duplicates, within its dedup_within
+    /// Send all records, also those that an earlier run sent: after the log lost them, or was replaced. Where the
+    /// stream has an id, those that are counted already are duplicates, within its dedup_within
     #[arg(long)]
     again: bool,
 }

@@ -374,7 +374,8 @@ fn function(name: &str, values: &[String]) -> Result<String, String> {
         ("F_POW", [a, b]) => format!("power({}, {})", double(a), double(b)),
         ("F_EXP", [a]) => format!("exp({})", double(a)),
         ("F_LOG", [a]) => format!("ln({})", double(a)),
-        ("F_SQRT", [a]) => format!("sqrt({})", double(a)),
+        // Of a negative number there is none: NULL, as for a logarithm.
+        ("F_SQRT", [a]) => format!("CASE WHEN {0} >= 0 THEN sqrt({0}) END", double(a)),
         ("F_ABS", [a]) => format!("abs({a})"),
         ("F_ADD" | "F_MINUS" | "F_MULTIPLY" | "F_DIVIDE" | "F_POW", _) => {
             return Err(format!("{name} takes 2 arguments, found {}", values.len()));

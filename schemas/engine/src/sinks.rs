@@ -34,7 +34,8 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, node_name, planning_session, simplify_or_keep,
+    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, node_name, planning_session,
+    simplify_or_keep,
 };
 use crate::steps::Step;
 
@@ -223,6 +224,10 @@ pub(crate) async fn analysed(
     let dialect = state.config().options().sql_parser.dialect;
     let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
+    if let Some(clause) = ignored_clause(&**query) {
+        let message = format!("{clause} is not supported in {what}: expected SELECT .. FROM .. WHERE ..");
+        return Err(AnalysisError::Ours(Error::input(message), None));
+    }
     let used = put_in(query, sources.parameters).map_err(|(error, span)| AnalysisError::Ours(error, span))?;
     let named = [POSITION, AS_OF].map(|name| (name, times_named(query, name).unwrap_or(usize::from(is_named(select, name)))));
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;

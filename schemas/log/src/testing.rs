@@ -241,7 +241,8 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     let in_second = taken.appender;
     in_second.append(topic, made_of(12..40)).await.unwrap();
     for late in [20..40, 40..45] {
-        assert!(in_first.append(topic, made_of(late)).await.is_err());
+        let refused = in_first.append(topic, made_of(late)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     }
     in_second.append(topic, made_of(40..50)).await.unwrap();
     let taken = second.take_over_output(output).await.unwrap();

@@ -14,6 +14,7 @@ use definitions::depth::check_depth;
 use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
+use engine::plan::ignored_clause;
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
@@ -143,6 +144,11 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     {
         return Err(found_within(write));
     }
+    if let Statement::Statement(inner) = &statement
+        && let Some(clause) = ignored_clause(&**inner)
+    {
+        return Err(Error::input(format!("{clause} is not supported here: the answer would be without it")));
+    }
     match inner(&statement).and_then(|inner| keywords::interval_refusal(sql, inner)) {
         Some(error) => Err(error),
         None => Ok(statement),
@@ -189,6 +195,19 @@ impl FirstWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for (text, found) in [
+            ("SELECT a FROM v PREWHERE a > 1", "PREWHERE"),
+            ("SELECT a FROM (SELECT a FROM v TABLESAMPLE BERNOULLI (1)) AS t", "TABLESAMPLE"),
+            ("SELECT a FROM v PARTITION (p)", "PARTITION"),
+            ("SELECT a FROM v SETTINGS x = 1", "SETTINGS"),
+        ] {
+            let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(&format!("{found} is not supported here")), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn what_writes_within_a_query_is_refused() {

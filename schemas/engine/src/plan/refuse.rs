@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
+use crate::plan::ignored::ignored_clause;
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
@@ -31,6 +32,9 @@ pub(super) enum SelectShape {
 pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<SelectShape, Diagnostics> {
     let mut check = Check { view, functions, found: Diagnostics::default() };
     let shape = check.top(query);
+    if let Some(clause) = ignored_clause(query) {
+        check.refuse(query, format!("{clause} is not kept"), "SELECT .. FROM .. WHERE .. GROUP BY ..");
+    }
     let _ = query.visit(&mut Expressions { check: &mut check });
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
 }

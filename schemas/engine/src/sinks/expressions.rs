@@ -5,6 +5,7 @@ use datafusion::logical_expr::Expr;
 use types::{Error, Result};
 
 use super::select_owner::SelectOwner;
+use crate::functions::WITHIN;
 use crate::plan::{asks_for_time, unstable_function};
 
 /// Errors: `Input`, for a subquery, an aggregate, or a function that answers differently from call to call.
@@ -16,6 +17,9 @@ pub(super) fn check_expression(expr: &Expr) -> Result<()> {
                 "a subquery is not supported in a sink: expected columns of the event and of views that are joined by their keys"
                     .to_owned(),
             ),
+            Expr::ScalarFunction(function) if function.func.name() == WITHIN => {
+                Some("within() belongs to the FILTER of an aggregate: expected a comparison with as_of()".to_owned())
+            }
             Expr::AggregateFunction(_) | Expr::WindowFunction(_) => Some(SelectOwner::Sink.aggregates().message().to_owned()),
             _ if asks_for_time(expr) => None,
             _ => unstable_function(expr).map(|name| {

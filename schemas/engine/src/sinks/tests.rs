@@ -102,6 +102,19 @@ async fn a_star_has_no_column_of_the_system() {
     assert_eq!(plan.records(&events(), &[], "s/0:7", &times()).unwrap().rows.num_columns(), 4);
 }
 
+/// What is left out of the plan would put out other records than the text says.
+#[tokio::test]
+async fn what_would_be_ignored_is_refused() {
+    for (select, found) in [
+        ("SELECT id FROM s PREWHERE x > 100", "PREWHERE is not supported"),
+        ("SELECT id FROM s TABLESAMPLE BERNOULLI (1)", "TABLESAMPLE is not supported"),
+        ("SELECT id FROM s WHERE within(ts, '1h')", "within() belongs to the FILTER of an aggregate"),
+    ] {
+        let refused = planned(select).await.unwrap_err().to_string();
+        assert!(refused.contains(found), "{select}: {refused}");
+    }
+}
+
 /// An event on which the SELECT fails is listed; the others are not held up.
 #[tokio::test]
 async fn a_failing_event_is_named() {

@@ -4,6 +4,10 @@
 //! id: the producer before it can commit nothing any more, and what it left open is aborted. How far an output is
 //! stands in a compacted topic, written in the transaction of its records.
 //!
+//! Whose records count is decided by the brokers' transaction coordinator, which adds partitions to a transaction and
+//! commits it for the newest epoch alone. It gives a new epoch out only after a transaction of the one before has
+//! ended, so the position that is read then includes it. The lock of an owner only keeps its own appends apart.
+//!
 //! A producer has one transactional id and one transaction at a time. When another process takes over the id, Kafka
 //! fences the first producer. Partitions move between workers one at a time. If several partitions shared a producer,
 //! the new owner of one of them would fence it, and the outputs of the others would stop too. All sinks of one
@@ -235,6 +239,7 @@ impl OutputOwner {
     }
 
     fn failed(&self, doing: &str, error: KafkaError) -> Error {
+        let error = self.cause(error);
         let code = error.rdkafka_error_code();
         let is_fenced =
             matches!(code, Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch));
@@ -244,6 +249,15 @@ impl OutputOwner {
             false => failed,
         };
         failed.with("sink", &self.output.sink).with("partition", &self.output.source)
+    }
+
+    /// Once the brokers have refused a producer, each of its steps fails, and some do not say why.
+    fn cause(&self, error: KafkaError) -> KafkaError {
+        let refusal = self.client.as_ref().and_then(|client| client.client().fatal_error());
+        match refusal {
+            Some((code, _)) if error.rdkafka_error_code() != Some(code) => KafkaError::Global(code),
+            _ => error,
+        }
     }
 }
 

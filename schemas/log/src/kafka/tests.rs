@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::LogEvent;
-use crate::testing::{CommittedRecords, StoodStill, numbered, source, subscription, until, values_of, within, work};
+use crate::testing::{CommittedRecords, StoodStill, made_of, numbered, output_of, source, subscription, until, values_of, within, work};
 use types::ErrorKind;
 
 mod broker;
@@ -86,6 +86,20 @@ async fn partitions_are_counted_without_asking_for_their_bounds() {
     brokers.request_errors(RDKafkaApiKey::ListOffsets, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 12]);
     assert_eq!(log.partition_count("events").await.unwrap(), Some(3));
     assert!(log.bounds("events").await.is_err(), "bounds are refused");
+}
+
+/// The records need more room than there is, so the owner still sends when the brokers refuse its producer: librdkafka's
+/// broker does not fence one producer for another, and is made to say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_learns_while_it_sends_that_the_output_was_taken_over_has_a_conflict() {
+    let (brokers, _) = brokers(&[("out", 1), ("g-outputs", 1)]);
+    let little_room = BTreeMap::from([("queue.buffering.max.messages".to_owned(), "10".to_owned())]);
+    let log = KafkaLog::open(&brokers.bootstrap_servers(), &little_room).unwrap();
+    let owner = log.take_over_output(&output_of("in", "g")).await.unwrap().appender;
+    brokers.request_errors(RDKafkaApiKey::AddPartitionsToTxn, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
+    let refused = owner.append("out", made_of(0..100)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(log.bounds("out").await.unwrap()[0].end, Offset(0));
 }
 
 /// Two clusters stand for one topic before and after it was made anew: its name is the same, its offsets reach as far.
