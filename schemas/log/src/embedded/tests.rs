@@ -648,6 +648,24 @@ async fn the_record_of_an_event_is_appended_once() {
     assert_eq!(log_in(&folder).await.take_over_output(&output_of("in", "g")).await.unwrap().next, Some(Offset(60)));
 }
 
+/// Its owner had the output when it began the append. Another one takes it over before the writer's transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_that_waited_while_its_output_was_taken_over_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("out", 1).await.unwrap();
+    let in_out = output_of("in", "g");
+    let first = log.take_over_output(&in_out).await.unwrap().appender;
+    let mut write = log.store.write().await.unwrap();
+    let mut append = first.append("out", made_of(0..5));
+    assert!(futures::poll!(append.as_mut()).is_pending());
+    super::output::set_owner(&mut *write, &in_out, Uuid::new_v4()).await.unwrap();
+    write.commit().await.unwrap();
+    let refused = within("the refusal", append).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(log.bounds("out").await.unwrap()[0].end, Offset(0));
+}
+
 /// A log file of an earlier release has no table for outputs.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_log_takes_outputs() {
