@@ -229,51 +229,25 @@ pub(crate) async fn analysed(
         return Err(AnalysisError::Ours(Error::input(message), None));
     }
     let used = put_in(query, sources.parameters).map_err(|(error, span)| AnalysisError::Ours(error, span))?;
-    let named = [POSITION, AS_OF].map(|name| (name, times_named(query, name).unwrap_or(usize::from(is_named(select, name)))));
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
     if sources.is_strict {
         check_on_types(&plan).map_err(|unlike| AnalysisError::Ours(unlike.error, unlike.span))?;
     }
     let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-    Ok((leave_out_unnamed(plan, &named)?, used))
+    Ok((leave_out_unnamed(plan, select)?, used))
 }
 
-/// Leaves [`POSITION`] and [`AS_OF`] out of what `*` stands for: the output has each as often as the SELECT names it.
-fn leave_out_unnamed(plan: LogicalPlan, named: &[(&str, usize)]) -> Result<LogicalPlan, DataFusionError> {
-    let LogicalPlan::Projection(projection) = plan else { return Ok(plan) };
-    let mut exprs = projection.expr.clone();
-    for (name, times) in named {
-        let is_of_name = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == *name);
-        let mut left_out = exprs.iter().filter(|expr| is_of_name(expr)).count().saturating_sub(*times);
-        exprs.retain(|expr| {
-            let is_left_out = left_out > 0 && is_of_name(expr);
-            left_out -= usize::from(is_left_out);
-            !is_left_out
-        });
+/// Leaves [`POSITION`] and [`AS_OF`] out of what `*` stands for: the output has them where the text names them.
+fn leave_out_unnamed(plan: LogicalPlan, select: &str) -> Result<LogicalPlan, DataFusionError> {
+    let unnamed: Vec<&str> = [POSITION, AS_OF].into_iter().filter(|name| !is_named(select, name)).collect();
+    let is_left_out = |expr: &Expr| matches!(expr, Expr::Column(column) if unnamed.contains(&column.name.as_str()));
+    match plan {
+        LogicalPlan::Projection(projection) if projection.expr.iter().any(is_left_out) => {
+            let kept = projection.expr.into_iter().filter(|expr| !is_left_out(expr)).collect();
+            Ok(LogicalPlan::Projection(Projection::try_new(kept, projection.input)?))
+        }
+        plan => Ok(plan),
     }
-    match exprs.len() == projection.expr.len() {
-        true => Ok(LogicalPlan::Projection(projection)),
-        false => Ok(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?)),
-    }
-}
-
-/// How many columns of a SELECT over tables are this name alone. `None` for another query: what it selects from may
-/// have named the column.
-fn times_named(query: &ast::Query, name: &str) -> Option<usize> {
-    let ast::SetExpr::Select(select) = &*query.body else { return None };
-    let is_table = |table: &ast::TableWithJoins| matches!(table.relation, ast::TableFactor::Table { .. });
-    if query.with.is_some() || !select.from.iter().all(is_table) {
-        return None;
-    }
-    let is_of_name = |item: &&ast::SelectItem| {
-        let named = match item {
-            ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(named)) => Some(named),
-            ast::SelectItem::UnnamedExpr(ast::Expr::CompoundIdentifier(parts)) => parts.last(),
-            _ => None,
-        };
-        named.is_some_and(|named| named.value.eq_ignore_ascii_case(name))
-    };
-    Some(select.projection.iter().filter(is_of_name).count())
 }
 
 /// Whether a text has this word outside of its constants and comments.

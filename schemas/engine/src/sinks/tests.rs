@@ -94,10 +94,6 @@ async fn a_star_has_no_column_of_the_system() {
     assert_eq!(names("SELECT s.*, v.n FROM s LEFT JOIN by_key v ON v.k = s.k WHERE s.x > 1").await, "id, ts, k, x, n");
     assert_eq!(names("SELECT *, as_of() AS at FROM s").await, "id, ts, k, x, at");
     assert_eq!(names("SELECT id, _POSITION, _as_of FROM s").await, "id, _position, _as_of");
-    assert_eq!(names("SELECT *, _position FROM s").await, "id, ts, k, x, _position");
-    assert_eq!(names("SELECT s.*, s._as_of, v.n FROM s LEFT JOIN by_key v ON v.k = s.k").await, "id, ts, k, x, _as_of, n");
-    assert_eq!(names("SELECT *, _position AS read_at FROM s").await, "id, ts, k, x, read_at");
-    assert_eq!(names("SELECT * FROM (SELECT id, _position FROM s) AS q").await, "id, _position");
     let plan = planned("SELECT * FROM s WHERE x <> 2").await.unwrap();
     assert_eq!(plan.records(&events(), &[], "s/0:7", &times()).unwrap().rows.num_columns(), 4);
 }

@@ -88,8 +88,8 @@ async fn partitions_are_counted_without_asking_for_their_bounds() {
     assert!(log.bounds("events").await.is_err(), "bounds are refused");
 }
 
-/// The records need more room than there is, so the owner still sends when the brokers refuse its producer: librdkafka's
-/// broker does not fence one producer for another, and is made to say so.
+/// The records need more room than there is, so the owner still sends when the brokers refuse its producer:
+/// librdkafka's broker does not fence one producer for another, and is made to say so.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_learns_while_it_sends_that_the_output_was_taken_over_has_a_conflict() {
     let (brokers, _) = brokers(&[("out", 1), ("g-outputs", 1)]);
