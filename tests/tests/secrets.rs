@@ -184,12 +184,18 @@ fn no_command_shows_or_stores_a_secret_when_storage_and_log_do_not_answer() {
     let project = Project::new(&settings, "pay").with_s3(&format!("http://{NOWHERE}"), STORAGE).with("AWS_SESSION_TOKEN", TOKEN);
     let said = project.run_all(|command| Duration::from_secs(if command[0] == "status" { 60 } else { 6 }));
     assert!(said.contains("the object storage does not answer"), "{said}");
-    let stored: Vec<PathBuf> = std::fs::read_dir(project.path("data")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let stored = files_in(&project.path("data"));
     assert!(!stored.is_empty(), "nothing was stored");
     for path in stored {
         let bytes = std::fs::read(&path).unwrap();
         project.assert_clean(&path.display().to_string(), &String::from_utf8_lossy(&bytes));
     }
+}
+
+/// The files of a folder and of those in it.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
 }
 
 /// Invalid settings, each with a secret in it.
