@@ -11,6 +11,7 @@ use catalog::{
     ended_without_snapshot, orphans, orphans_commit,
 };
 use committed::registry::Registry;
+use committed::retention::archive_kept;
 use definitions::parse::parse_stream;
 use engine::functions::Functions;
 use storage::ObjectStorage;
@@ -267,9 +268,6 @@ pub(crate) fn reads(registry: &Registry) -> StreamsRead {
 }
 
 /// Returns how long each stream's archive is kept. Streams that are kept for ever are left out.
-///
-/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and
-/// is kept, may count them for longer: then they stay as long as it does.
 pub(crate) fn retentions(
     state: &CatalogState,
     registry: &Registry,
@@ -277,18 +275,11 @@ pub(crate) fn retentions(
 ) -> Result<BTreeMap<Arc<str>, Retention>> {
     let mut retentions = BTreeMap::new();
     for record in state.live(DefinitionKind::Stream) {
-        let Some(kept) = parse_stream(&record.sql)?.retention else { continue };
-        let Some(counted) = least_retention(registry, &record.name) else { continue };
+        let Some(kept) = archive_kept(registry, &parse_stream(&record.sql)?) else { continue };
         let clock_behind = clock_behind(state, &record.name, event_clock, now);
-        retentions.insert(record.name.clone(), Retention { kept: kept.max(counted), clock_behind });
+        retentions.insert(record.name.clone(), Retention { kept, clock_behind });
     }
     Ok(retentions)
-}
-
-/// Returns how long live versions of views count a stream's events; `None`: for ever.
-pub(crate) fn least_retention(registry: &Registry, stream: &str) -> Option<Duration> {
-    let readers = registry.views.iter().filter(|view| view.plan.reads(stream));
-    readers.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |longest, counted| Some(longest.max(counted?)))
 }
 
 /// Returns how far the clock that a stream's events age by is behind `now`.

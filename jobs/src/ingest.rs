@@ -150,8 +150,7 @@ pub async fn ingest(
     if format == Format::Csv && options.shape.numbers.is_none() {
         number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
-    let at = IngestedLog::ask(log, &stream.topic).await?;
-    let taken = Taken::find(progress, &stream, (input, format), at, options.again).await.map_err(in_file)?;
+    let taken = Taken::find(progress, &stream, (input, format), log, options.again).await.map_err(in_file)?;
     let unlisted = match options.produce_invalid && taken.place.unlisted > 0 {
         true => {
             let records = input.open(format, options.shape, &stream).map_err(in_file)?;
@@ -193,7 +192,7 @@ impl<'a> Taken<'a> {
         progress: &'a dyn PositionStore,
         stream: &StreamDefinition,
         (input, format): (&Input, Format),
-        log: IngestedLog,
+        log: &dyn Log,
         again: bool,
     ) -> Result<Self> {
         let fingerprint = match input {
@@ -205,6 +204,7 @@ impl<'a> Taken<'a> {
             if !again {
                 taken.place = fingerprint.load(progress, &taken.stream).await?;
             }
+            let log = IngestedLog::ask(log, &stream.topic).await?;
             taken.place.check_log(log)?;
             taken.place.log = Some(log);
             fingerprint.begin(progress, &taken.stream, &taken.place).await?;

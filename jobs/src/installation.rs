@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
-use committed::log_check::check_log;
+use committed::log_check::check_topic;
 use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
@@ -21,7 +21,7 @@ use tokio::sync::{OnceCell, watch};
 use tracing::{debug, info};
 use types::liveness::{LiveInstance, LockFolder};
 use types::tiles::{Clock, Micros};
-use types::vector::PartitionId;
+use types::vector::Offset;
 use types::{Error, Result};
 
 use crate::apply::{self, ApplyOptions, Changes, Wanted};
@@ -344,8 +344,8 @@ impl Installation {
         on_progress: impl FnMut(IngestProgress) + Send,
     ) -> Result<Summary> {
         let definition = self.stream(stream).await?;
-        self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
         self.check_log(&definition).await?;
+        self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
         let remembered = CatalogProgress { catalog: self.catalog.clone() };
         ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
     }
@@ -353,12 +353,9 @@ impl Installation {
     /// Refuses a log that has other records of a stream than the committed ones, or fewer.
     async fn check_log(&self, stream: &StreamDefinition) -> Result<()> {
         let state = self.catalog.state().await?;
-        let identity = self.log.identity(&stream.topic).await?;
-        for bounds in self.log.bounds(&stream.topic).await? {
-            let id = PartitionId::new(stream.name.clone(), bounds.partition);
-            state.partitions.get(&id).map_or(Ok(()), |known| check_log(known, &identity, bounds.end))?;
-        }
-        Ok(())
+        let ends: Vec<(i32, Offset)> = self.log.bounds(&stream.topic).await?.iter().map(|bounds| (bounds.partition, bounds.end)).collect();
+        let identity = if ends.is_empty() { String::new() } else { self.log.identity(&stream.topic).await? };
+        check_topic(&state, &stream.name, &identity, &ends)
     }
 
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.

@@ -91,13 +91,17 @@ impl Harness {
 
     /// With a node of these settings.
     pub(crate) async fn with_settings(change: impl FnOnce(NodeSettings) -> NodeSettings) -> Harness {
+        Harness::of(PAYMENTS, &[("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)], change).await
+    }
+
+    /// Of this stream, which is `payments`, and these views.
+    pub(crate) async fn of(stream: &str, views: &[(&str, &str)], change: impl FnOnce(NodeSettings) -> NodeSettings) -> Harness {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();
         let log = event_log::open(&format!("file://{}/log", folder.path().display()), &BTreeMap::new()).await.unwrap();
-        let views = [("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)];
-        let mut add = vec![definition(DefinitionKind::Stream, "payments", PAYMENTS)];
-        add.extend(views.map(|(name, sql)| definition(DefinitionKind::View, name, sql)));
+        let mut add = vec![definition(DefinitionKind::Stream, "payments", stream)];
+        add.extend(views.iter().map(|(name, sql)| definition(DefinitionKind::View, name, sql)));
         catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
         let settings = change(node_settings(&folder.path().join("cache"), WantedViews::All));
         let fresh = Fresh::default();

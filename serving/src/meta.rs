@@ -47,6 +47,9 @@ pub struct Meta {
     /// The kept tiles do not answer `t` (an `as_of` in the past, or a snapshot made for a later time): it was computed
     /// from the archive, exactly and more slowly.
     pub from_archive: bool,
+    /// The streams whose retention the answer reaches past: a window begins before it, so that events which counted may
+    /// be deleted.
+    pub past_retention: Vec<Arc<str>>,
 }
 
 /// A view that was asked.
@@ -80,7 +83,8 @@ impl Meta {
             approximate,
             errors: Vec::new(),
             failed: views.iter().flat_map(|asked| read_view.failures_of(asked.view)).map(Failures::count).sum(),
-            from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
+            from_archive: views.iter().any(|asked| asked.is_from_archive(context)),
+            past_retention: past_retention(context, views),
         }
     }
 
@@ -91,6 +95,19 @@ impl Meta {
         self.approximate.sort();
         self.approximate.dedup();
     }
+}
+
+impl AskedView<'_> {
+    fn is_from_archive(&self, context: &QueryContext) -> bool {
+        self.columns.is_some() && context.needs_archive(self.view)
+    }
+}
+
+/// What the kept tiles answer does not need the archive.
+fn past_retention(context: &QueryContext, views: &[AskedView<'_>]) -> Vec<Arc<str>> {
+    let from_archive = views.iter().filter(|asked| asked.is_from_archive(context));
+    let streams: BTreeSet<&Arc<str>> = from_archive.flat_map(|asked| context.past_retention(asked.view)).collect();
+    streams.into_iter().cloned().collect()
 }
 
 fn unread(read_view: &ReadView, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Vec<Arc<str>> {

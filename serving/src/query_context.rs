@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use committed::registry::LiveView;
+use committed::retention::reaches_past_archive;
+use definitions::StreamDefinition;
 use engine::plan::ColumnKind;
 use types::Result;
 use types::tiles::Micros;
@@ -69,6 +71,19 @@ impl QueryContext {
             Some(t) => !view.answers_at(t, self.read_view.max_event_time(&view.live)),
             None => !view.keeps(self.t(&view.live)),
         }
+    }
+
+    /// The streams of which an answer of this view may lack events, because it reaches past their archive.
+    pub(crate) fn past_retention<'a>(&'a self, view: &'a LoadedView) -> impl Iterator<Item = &'a Arc<str>> + 'a {
+        let (read_view, t) = (&self.read_view, self.t(&view.live));
+        let reaches_past = move |stream: &StreamDefinition| {
+            let now = match read_view.clock {
+                ServingClock::Wall => Some(read_view.now),
+                ServingClock::Event => read_view.newest_event(|name| *name == *stream.name),
+            };
+            now.is_some_and(|now| reaches_past_archive(&read_view.loaded.registry, &view.live, stream, t, now))
+        };
+        view.live.plan.streams.iter().filter(move |stream| reaches_past(stream)).map(|stream| &stream.name)
     }
 
     /// Returns why an answer of these views is degraded, if it is: it is made without a published snapshot, or it is as

@@ -222,9 +222,13 @@ impl ReadView {
 
     /// The greatest event time of all accepted events of the view's streams, before WHERE.
     pub fn max_event_time(&self, view: &LiveView) -> Option<Micros> {
-        let reads = |stream: &str| view.plan.reads(stream);
-        let committed = self.loaded.state.partitions.values().filter(|p| reads(&p.id.stream)).filter_map(|p| p.max_event_time);
-        let fresh = self.fresh.iter().flat_map(|layer| &layer.max_event_time).filter(|(stream, _)| reads(stream)).map(|(_, time)| *time);
+        self.newest_event(|stream| view.plan.reads(stream))
+    }
+
+    /// The greatest event time of all accepted events of some streams.
+    pub fn newest_event(&self, is_of: impl Fn(&str) -> bool) -> Option<Micros> {
+        let committed = self.loaded.state.partitions.values().filter(|p| is_of(&p.id.stream)).filter_map(|p| p.max_event_time);
+        let fresh = self.fresh.iter().flat_map(|layer| &layer.max_event_time).filter(|(stream, _)| is_of(stream)).map(|(_, time)| *time);
         committed.chain(fresh).max()
     }
 

@@ -264,6 +264,9 @@ fn meta_text(meta: &Meta) -> String {
     if meta.from_archive {
         text.push_str(", computed from the archive");
     }
+    if !meta.past_retention.is_empty() {
+        text.push_str(&format!(", past the retention of {}: events that counted may be deleted", meta.past_retention.join(", ")));
+    }
     if let Some(reason) = &meta.degraded_reason {
         text.push_str(&format!(", degraded: {reason}"));
     }

@@ -17,7 +17,7 @@
 //! | `BODY-ahead` | the number of records up to the last after the position that is in the log |
 //! | `BODY-ahead-N` | which of the records after the position are in the log |
 //! | `BODY-log` | a hash of the identity of the topic (older versions did not store it) |
-//! | `BODY-log-end` | a number that the offsets of its ends, added up, had reached |
+//! | `BODY-log-end` | how many offsets it had given out, at least |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -63,15 +63,14 @@ pub(super) struct FilePosition {
 pub(super) struct IngestedLog {
     /// A hash of the topic's identity.
     pub(super) identity: i64,
-    /// The ends of its partitions, added up: they are at least there.
+    /// How many offsets it has given out, at least.
     pub(super) end: i64,
 }
 
 impl IngestedLog {
     pub(super) async fn ask(log: &dyn Log, topic: &str) -> Result<IngestedLog> {
         let identity = xxh3_64(log.identity(topic).await?.as_bytes()) as i64;
-        let end = log.bounds(topic).await?.iter().map(|bounds| bounds.end.0).sum();
-        Ok(IngestedLog { identity, end })
+        Ok(IngestedLog { identity, end: log.offsets_given(topic).await? })
     }
 
     /// Why a log does not have what was appended to this one, if it does not.

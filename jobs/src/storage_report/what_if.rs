@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, Retention, collectable};
 use committed::registry::Registry;
+use committed::retention::least_retention;
 use definitions::durations::format_duration_parts;
 use serde::Serialize;
 use types::Result;
@@ -13,7 +14,7 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 
 use super::Usage;
-use crate::collect::{clock_behind, least_retention, reads, retentions, without_staging};
+use crate::collect::{clock_behind, reads, retentions, without_staging};
 
 /// The retentions whose effect is shown, in days, where the views over the stream allow them.
 pub(super) const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, GapRecord};
+use committed::log_check::check_partitions;
 use definitions::{StreamDefinition, parse};
 use engine::events::Decoder;
 use event_log::{Log, PartitionBounds, TopicPartition};
@@ -98,27 +99,13 @@ async fn verify_pinned(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>])
         }
         let stream = Arc::new(parse::parse_stream(&record.sql)?);
         let bounds = log.bounds(&stream.topic).await?;
-        check_partitions(&state, &stream, &bounds)?;
+        let ends: Vec<(i32, Offset)> = bounds.iter().map(|bounds| (bounds.partition, bounds.end)).collect();
+        check_partitions(&state, &stream.name, &ends)?;
         for bounds in bounds {
             reports.push(verify_partition(verifier, log, &state, &stream, &bounds).await?);
         }
     }
     Ok(reports)
-}
-
-/// Refuses a log without a partition of which records are committed: it is another log, or the topic was deleted.
-fn check_partitions(state: &CatalogState, stream: &StreamDefinition, bounds: &[PartitionBounds]) -> Result<()> {
-    let committed = state.partitions.values().filter(|known| known.id.stream == stream.name && known.next_offset > Offset::ZERO);
-    for known in committed {
-        if !bounds.iter().any(|bounds| bounds.partition == known.id.partition) {
-            return Err(Error::not_found("the log lacks a partition of which records are committed")
-                .with("partition", &known.id)
-                .with("committed", known.next_offset)
-                .with("topic", &stream.topic)
-                .with("help", "point log.url at the log that was read, or restore it"));
-        }
-    }
-    Ok(())
 }
 
 /// Compares one partition of a stream.

@@ -371,7 +371,7 @@ async fn a_record_that_was_changed_lost_or_invented_is_named() {
 async fn a_log_without_a_partition_that_is_committed_is_an_error() {
     let world = filled(&[]).await;
     let error = verify_log(&world.verifier, &Records(world.log[..1].to_vec()), &[], NOW).await.unwrap_err();
-    assert_eq!(error.kind(), types::ErrorKind::NotFound);
+    assert_eq!(error.kind(), types::ErrorKind::Unavailable);
     assert!(error.to_string().contains("payments/1"), "{error}");
 }
 

@@ -54,6 +54,15 @@ pub(super) fn roll_back(state: &CatalogState, registry: &Registry, view: &str, n
         None => {
             let served = records.iter().find(|record| record.status == DefinitionStatus::Active);
             let served = served.map_or("none".to_owned(), |served| served.version.to_string());
+            let kept: Vec<&DefinitionRecord> = records.iter().copied().filter(|record| record.status == DefinitionStatus::Kept).collect();
+            if !kept.is_empty() {
+                let message =
+                    format!("the version before the served one of the view \"{view}\" is not kept: there is nothing to return to");
+                return Err(Error::not_found(message)
+                    .with("served version", served)
+                    .with("kept versions", numbers(&kept))
+                    .with("help", format!("`basestream view switch {view}@N` serves one of these")));
+            }
             Err(Error::not_found(format!("no version of the view \"{view}\" is kept: there is nothing to return to"))
                 .with("served version", served)
                 .with(

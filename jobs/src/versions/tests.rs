@@ -18,7 +18,8 @@ fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: Def
         sql: sql.into(),
         status,
         created_at: 0,
-        since: version.into(),
+        // A version is kept from when the next one is served.
+        since: Micros::from(version) + Micros::from(status == Kept),
         kept_until,
         rolled_back: false,
     }

@@ -1,30 +1,56 @@
 //! Whether a log is the one whose records are committed.
 
-use catalog::PartitionRecord;
+use catalog::{CatalogState, PartitionRecord};
 use types::vector::Offset;
 use types::{Error, Result};
 
-/// Refuses a log that has other records of a partition than the committed ones, or fewer: the speed layer does not read
-/// it, so what is appended to it would not be counted. `identity` is that of the topic, and `end` the partition's end.
+/// Refuses a topic that has other records of a stream than the committed ones, or fewer: the speed layer does not read
+/// it, so what is appended to it would not be counted. `identity` is that of the topic; `ends` are its partitions and
+/// where they end, none if there is no such topic.
 ///
 /// Errors: `Unavailable`, with what is to be done.
-pub fn check_log(known: &PartitionRecord, identity: &str, end: Offset) -> Result<()> {
-    let PartitionRecord { id, next_offset, log_identity, .. } = known;
-    if !log_identity.is_empty() && log_identity != identity {
-        return Err(Error::unavailable("the log is not the one that the catalog knows: what is appended to it would not be counted")
-            .with("partition", id)
+pub fn check_topic(state: &CatalogState, stream: &str, identity: &str, ends: &[(i32, Offset)]) -> Result<()> {
+    check_partitions(state, stream, ends)?;
+    let of_stream =
+        |(partition, end): &(i32, Offset)| Some((committed_of(state, stream).find(|known| known.id.partition == *partition)?, *end));
+    ends.iter().filter_map(of_stream).try_for_each(|(known, end)| check_partition(known, identity, end))
+}
+
+/// Refuses a topic without a partition of which records are committed: it is of another log, or was deleted.
+///
+/// Errors: as [`check_topic`].
+pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset)]) -> Result<()> {
+    let is_there = |known: &PartitionRecord| ends.iter().any(|(partition, _)| *partition == known.id.partition);
+    match committed_of(state, stream).find(|known| !is_there(known)) {
+        Some(known) => Err(refusal("the log lacks a partition of which records are committed", known)
+            .with("help", "point log.url at the log that was read, or restore it; `basestream status` says what else helps")),
+        None => Ok(()),
+    }
+}
+
+/// The partitions of a stream of which records are committed.
+fn committed_of<'s>(state: &'s CatalogState, stream: &'s str) -> impl Iterator<Item = &'s PartitionRecord> {
+    state.partitions.values().filter(move |known| *known.id.stream == *stream && known.next_offset > Offset::ZERO)
+}
+
+fn check_partition(known: &PartitionRecord, identity: &str, end: Offset) -> Result<()> {
+    if !known.log_identity.is_empty() && known.log_identity != identity {
+        return Err(refusal("the log is not the one that the catalog knows", known)
             .with("found", identity)
-            .with("expected", log_identity)
+            .with("expected", &known.log_identity)
             .with("help", "point log.url at the log that was read; `basestream status` says what else helps"));
     }
-    if *next_offset > end {
-        return Err(Error::unavailable("the log is shorter than the catalog expects: what is appended to it would not be counted")
-            .with("partition", id)
-            .with("committed", next_offset)
+    match known.next_offset > end {
+        true => Err(refusal("the log is shorter than the catalog expects", known)
             .with("end", end)
-            .with("help", "restore the log; `basestream status` says what else helps"));
+            .with("help", "restore the log; `basestream status` says what else helps")),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn refusal(what: &str, known: &PartitionRecord) -> Error {
+    let message = format!("{what}: what is appended to it would not be counted");
+    Error::unavailable(message).with("partition", &known.id).with("committed", known.next_offset)
 }
 
 #[cfg(test)]

@@ -420,6 +420,15 @@ impl ViewPlan {
         stays.into_iter().try_fold(Duration::ZERO, |longest, stay| stay.map(|stay| longest.max(stay)))
     }
 
+    /// Returns the earliest time of this stream's events that count in an answer at `t`. `None`: all of them do.
+    pub fn counts_from(&self, stream: &str, t: Micros) -> Option<Micros> {
+        let starts: Vec<Option<Micros>> = match self.liveness_links() {
+            Some(links) => links.ranges_over(stream).map(|range| range.at(t).from).collect(),
+            None => self.ranges.iter().map(|range| range.at(t).from).collect(),
+        };
+        starts.into_iter().try_fold(t, |earliest, from| from.map(|from| earliest.min(from)))
+    }
+
     /// Returns the plan for what is kept past these floors. Each event goes directly to the finest tile that is kept
     /// ([`finest_kept`](types::tiles::finest_kept)), where [`rollup`](crate::states::rollup) continues. Events of edges
     /// before `edges_from` are left out.

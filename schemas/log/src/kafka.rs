@@ -31,7 +31,7 @@ mod record;
 mod settings;
 
 use client::{Quiet, lock};
-use cluster::Cluster;
+use cluster::{Cluster, UncommittedReader};
 pub use output::positions_topic;
 use output::{Appended, OutputOwner, Outputs};
 use producer::Appender;
@@ -140,6 +140,18 @@ impl Log for KafkaLog {
     async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
         let topic = topic.to_owned();
         self.ask(move |cluster| cluster.bounds(&topic)).await
+    }
+
+    /// The bounds are those of what is committed.
+    async fn offsets_given(&self, topic: &str) -> Result<i64> {
+        let (settings, topic) = (self.settings.clone(), Arc::from(topic));
+        self.ask(move |cluster| {
+            let partitions = cluster.partitions(&topic)?.unwrap_or_default();
+            let reader = UncommittedReader::new(&settings)?;
+            let end = |partition| Ok(reader.end(&TopicPartition { topic: Arc::clone(&topic), partition })?.0);
+            (0..partitions as i32).map(end).sum()
+        })
+        .await
     }
 
     /// By one request, where the bounds take two for each partition.

@@ -22,6 +22,12 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Returns the bounds of each partition, in order; empty if there is no such topic.
     async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>>;
 
+    /// Returns how many offsets were given out in all partitions of the topic together, those of transactions that are
+    /// open too: it never decreases while the log loses nothing.
+    async fn offsets_given(&self, topic: &str) -> Result<i64> {
+        Ok(self.bounds(topic).await?.iter().map(|bounds| bounds.end.0).sum())
+    }
+
     /// Returns how many partitions the topic has, numbered from 0; `None` if there is no such topic.
     async fn partition_count(&self, topic: &str) -> Result<Option<u32>> {
         let bounds = self.bounds(topic).await?;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::CatalogState;
-use committed::log_check::check_log;
+use committed::log_check::check_topic;
 use definitions::StreamDefinition;
 use event_log::Log;
 use types::Result;
-use types::vector::PartitionId;
+use types::vector::Offset;
 
 /// How long a topic that was the right one is not looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -21,22 +21,21 @@ pub(super) struct LogChecks(Mutex<HashMap<Arc<str>, Instant>>);
 impl LogChecks {
     /// Refuses a topic that has other records than the committed ones, or fewer.
     ///
-    /// Errors: those of [`check_log`], and `Unavailable` while the log does not answer.
+    /// Errors: those of [`check_topic`], and `Unavailable` while the log does not answer.
     pub(super) async fn check(&self, log: &dyn Log, state: &CatalogState, stream: &StreamDefinition) -> Result<()> {
         if self.lock().get(&stream.topic).is_some_and(|at| at.elapsed() < LOOK_EVERY) {
             return Ok(());
         }
-        let bounds = log.bounds(&stream.topic).await?;
-        if bounds.is_empty() {
-            // The speed layer has not created it yet.
-            return Ok(());
+        let ends: Vec<(i32, Offset)> = log.bounds(&stream.topic).await?.iter().map(|bounds| (bounds.partition, bounds.end)).collect();
+        let identity = match ends.is_empty() {
+            // The speed layer has not created it yet, unless something of it is committed.
+            true => String::new(),
+            false => log.identity(&stream.topic).await?,
+        };
+        check_topic(state, &stream.name, &identity, &ends)?;
+        if !ends.is_empty() {
+            self.lock().insert(stream.topic.clone(), Instant::now());
         }
-        let identity = log.identity(&stream.topic).await?;
-        for bounds in bounds {
-            let id = PartitionId::new(stream.name.clone(), bounds.partition);
-            state.partitions.get(&id).map_or(Ok(()), |known| check_log(known, &identity, bounds.end))?;
-        }
-        self.lock().insert(stream.topic.clone(), Instant::now());
         Ok(())
     }
 

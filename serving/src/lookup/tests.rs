@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{KeyRows, Keys, ViewKeys, ViewRows};
 use crate::answerer::WantedPaths;
-use crate::harness::{Harness, NOW, event};
+use crate::harness::{Harness, NOW, PAYMENTS, event};
 use crate::json::rows;
 use crate::query_context::QueryContext;
 
@@ -109,6 +109,22 @@ async fn a_past_time_is_answered_from_the_archive_and_the_answer_says_so() {
     let many = json_keys(&[json!({"device": "a"}), json!({"device": "b"}), json!({"device": null})]);
     let response = harness.node.lookup("velocity", many, at).await.unwrap();
     assert_eq!(response.found, [true, false, true]);
+}
+
+/// What counted may be deleted.
+#[tokio::test]
+async fn an_answer_that_reaches_past_a_retention_names_the_stream() {
+    let stream = PAYMENTS.replace("key = 'device'", "key = 'device', retention = '8d'");
+    let view = "CREATE VIEW recent WITH (windows = '7d') AS SELECT device, count(*) AS n FROM payments GROUP BY device";
+    let harness = Harness::of(&stream, &[("recent", view)], |settings| settings).await;
+    harness.checkpoint(0, &[event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok")]).await;
+    harness.node.refresh().await.unwrap();
+    for (as_of, names) in [("2026-03-02T06:00:00Z", &[][..]), ("2026-02-20T00:00:00Z", &["payments"][..])] {
+        let at = Some(parse_timestamp(as_of).unwrap());
+        let meta = harness.node.lookup("recent", text(&[("device", "a")]), at).await.unwrap().meta;
+        assert!(meta.from_archive);
+        assert_eq!(meta.past_retention.iter().map(|stream| &**stream).collect::<Vec<_>>(), names, "{as_of}");
+    }
 }
 
 #[tokio::test]

@@ -218,7 +218,7 @@ impl Sinks {
             let meta = ScoreMeta::new(read_view, sink, &names, read_view.now)?;
             return Ok(Scored { outcome: EventOutcome::DeadLetter, meta });
         }
-        let times = answerable(vec![time_of_answer(read_view, &names, event_time)?], read_view, &views)?;
+        let times = answerable(vec![time_of_answer(read_view, &plan.stream.name, event_time)], read_view, &views)?;
         scratch.seen.begin(registry, &views, &plan.stream.name, &scratch.session)?;
         scratch.seen.add(&events).await?;
         let chunk = Chunk { read_view, events: &events, times: &times };
@@ -242,18 +242,13 @@ fn event_time_of(events: &RecordBatch) -> Result<Micros> {
     times.first().copied().ok_or_else(|| Error::internal("a batch of one event is empty"))
 }
 
-/// The time for which the views are read.
-fn time_of_answer(read_view: &ReadView, views: &[Arc<str>], event_time: Micros) -> Result<Micros> {
+/// The time for which the views are read: by the clock of events, what an event of the stream has that is read now.
+/// A worker counts the time of each partition by itself.
+fn time_of_answer(read_view: &ReadView, stream: &str, event_time: Micros) -> Micros {
     match read_view.clock {
-        ServingClock::Wall => Ok(read_view.now),
-        ServingClock::Event => Ok(newest(read_view, views)?.unwrap_or(event_time).max(event_time)),
+        ServingClock::Wall => read_view.now,
+        ServingClock::Event => read_view.newest_event(|name| *name == *stream).map_or(event_time, |newest| newest.max(event_time)),
     }
-}
-
-/// The greatest event time that the views have.
-fn newest(read_view: &ReadView, views: &[Arc<str>]) -> Result<Option<Micros>> {
-    let times = views.iter().map(|view| Ok(read_view.max_event_time(read_view.live(view)?))).collect::<Result<Vec<_>>>()?;
-    Ok(times.into_iter().flatten().max())
 }
 
 /// The record of the only event of a chunk. `None` if the sink's WHERE leaves it out.

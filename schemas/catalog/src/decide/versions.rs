@@ -45,10 +45,13 @@ fn kept_for(record: &DefinitionRecord, keep_old: Duration, since: Micros, now: M
     DefinitionRecord { kept_until: Some(now.saturating_add(length)), ..record.with_status(DefinitionStatus::Kept, since) }
 }
 
-/// Returns the version that was served before the present one, if it is kept.
+/// Returns the version that was served before the present one, if it is kept: not one that was replaced earlier, where
+/// the one before is gone.
 pub fn version_before<'s>(state: &'s CatalogState, view: &str) -> Option<&'s DefinitionRecord> {
+    let served = live_versions(state, view).find(|record| record.status == DefinitionStatus::Active);
+    let is_before = |record: &&DefinitionRecord| served.is_none_or(|served| record.since >= served.since);
     let kept = live_versions(state, view).filter(|record| record.status == DefinitionStatus::Kept);
-    kept.max_by_key(|record| (record.since, record.version))
+    kept.filter(is_before).max_by_key(|record| (record.since, record.version))
 }
 
 /// Returns the records that retire kept versions whose time is over.

@@ -23,8 +23,7 @@ impl Catalog {
         now: Micros,
         pin: Option<Vector>,
     ) -> Result<Option<LeaseRecord>> {
-        let lease = NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin };
-        self.acquire(lease, now, false).await
+        self.acquire(new_lease(name, owner, (now, ttl), pin), now, false).await
     }
 
     /// Like [`Catalog::acquire_lease`], but does not wait for the lease of a process that is dead
@@ -39,8 +38,7 @@ impl Catalog {
         now: Micros,
         pin: Option<Vector>,
     ) -> Result<Option<LeaseRecord>> {
-        let lease = NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin };
-        self.acquire(lease, now, true).await
+        self.acquire(new_lease(name, owner, (now, ttl), pin), now, true).await
     }
 
     async fn acquire(&self, lease: NewLease, now: Micros, is_fenced: bool) -> Result<Option<LeaseRecord>> {
@@ -107,6 +105,10 @@ impl Catalog {
         let found = lease::get(&mut session, name).await;
         session.finish(found).await
     }
+}
+
+fn new_lease(name: &str, owner: &str, (now, ttl): (Micros, Duration), pin: Option<Vector>) -> NewLease {
+    NewLease { name: name.to_owned(), owner: owner.to_owned(), expires_at: expiry(now, ttl), pin }
 }
 
 fn held(lease: &LeaseRecord, now: Micros) -> Expect {

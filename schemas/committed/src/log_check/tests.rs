@@ -2,20 +2,40 @@ use types::vector::PartitionId;
 
 use super::*;
 
-#[test]
-fn a_log_with_other_records_or_fewer_is_refused() {
-    let known = |log_identity: &str| PartitionRecord {
-        id: PartitionId::new("payments", 0),
-        next_offset: Offset(10),
+fn known(partition: i32, next_offset: i64, log_identity: &str) -> PartitionRecord {
+    PartitionRecord {
+        id: PartitionId::new("payments", partition),
+        next_offset: Offset(next_offset),
         log_identity: log_identity.to_owned(),
         clock: None,
         max_event_time: None,
         complete_to: None,
-    };
-    assert!(check_log(&known("log"), "log", Offset(10)).is_ok());
-    assert!(check_log(&known(""), "log", Offset(12)).is_ok(), "of an earlier release, or of a gap alone");
-    let other = check_log(&known("log"), "another", Offset(20)).unwrap_err().to_string();
+    }
+}
+
+/// What a topic with one partition that ends here is refused for.
+fn refused(known: &[PartitionRecord], identity: &str, ends: &[(i32, i64)]) -> Option<String> {
+    let partitions = known.iter().map(|known| (known.id.clone(), known.clone())).collect();
+    let state = CatalogState { partitions, ..CatalogState::default() };
+    let ends: Vec<(i32, Offset)> = ends.iter().map(|(partition, end)| (*partition, Offset(*end))).collect();
+    check_topic(&state, "payments", identity, &ends).err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_log_with_the_committed_records_is_taken() {
+    assert_eq!(refused(&[known(0, 10, "log")], "log", &[(0, 10)]), None);
+    assert_eq!(refused(&[known(0, 10, "")], "log", &[(0, 12), (1, 3)]), None, "of an earlier release, or of a gap alone");
+    assert_eq!(refused(&[known(0, 0, "log")], "log", &[]), None, "nothing of it is committed");
+    assert_eq!(refused(&[], "log", &[]), None);
+}
+
+#[test]
+fn a_log_with_other_records_or_fewer_is_refused() {
+    let other = refused(&[known(0, 10, "log")], "another", &[(0, 20)]).unwrap();
     assert!(other.contains("not the one that the catalog knows") && other.contains("another"), "{other}");
-    let shorter = check_log(&known("log"), "log", Offset(9)).unwrap_err().to_string();
+    let shorter = refused(&[known(0, 10, "log")], "log", &[(0, 9)]).unwrap();
     assert!(shorter.contains("shorter than the catalog expects") && shorter.contains("payments/0"), "{shorter}");
+    let lacks = refused(&[known(0, 10, "log"), known(1, 5, "log")], "log", &[(0, 10)]).unwrap();
+    assert!(lacks.contains("lacks a partition of which records are committed") && lacks.contains("payments/1"), "{lacks}");
+    assert!(refused(&[known(0, 10, "log")], "", &[]).is_some(), "the topic was deleted");
 }

@@ -59,38 +59,17 @@ pub(super) fn sorted_rows(keys: &BinaryArray, among_equals: &AmongEquals<'_>) ->
 /// too many or the keys have different lengths.
 fn numbered(keys: &BinaryArray, rows: &mut [u32], among_equals: &AmongEquals<'_>) -> bool {
     let Some(differing) = differing(keys, rows) else { return false };
-    let bytes = |row: u32| {
-        let key = keys.value(row as usize);
-        differing.iter().map(|place| key[*place])
+    let number = |row: &u32| {
+        let key = keys.value(*row as usize);
+        (differing.iter().fold(0, |number, place| number << 8 | u128::from(key[*place])), *row)
     };
-    // Half as many bytes are moved while they are sorted.
-    if differing.len() <= size_of::<u64>() {
-        sort_by_number(rows, |row| bytes(row).fold(0, |number, byte| number << 8 | u64::from(byte)), among_equals);
-    } else {
-        sort_by_number(rows, |row| bytes(row).fold(0, |number, byte| number << 8 | u128::from(byte)), among_equals);
-    }
-    true
-}
-
-/// Sorts rows by their numbers.
-fn sort_by_number<N: Ord + Copy>(rows: &mut [u32], number: impl Fn(u32) -> N, among_equals: &AmongEquals<'_>) {
-    let mut numbers: Vec<(N, u32)> = rows.iter().map(|row| (number(*row), *row)).collect();
-    // The standard library's stable sort merges runs that are in order. Without such runs the other one is faster.
-    match has_long_runs(&numbers) {
-        true => numbers.sort_by_key(|(number, _)| *number),
-        false => numbers.sort_unstable_by_key(|(number, _)| *number),
-    }
+    let mut numbers: Vec<(u128, u32)> = rows.iter().map(number).collect();
+    numbers.sort_unstable_by_key(|(number, _)| *number);
     for equal in numbers.chunk_by_mut(|a, b| a.0 == b.0).filter(|equal| equal.len() > 1) {
         equal.sort_unstable_by(|a, b| among_equals(a.1, b.1));
     }
     rows.iter_mut().zip(numbers).for_each(|(row, (_, of))| *row = of);
-}
-
-/// Whether these are a few layers one after the other, each in order: the runs have at least as many numbers, on
-/// average, as there are runs. The stable sort looks for runs of that length.
-fn has_long_runs<N: Ord>(numbers: &[(N, u32)]) -> bool {
-    let runs = 1 + numbers.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
-    numbers.len() / runs >= runs
+    true
 }
 
 /// Returns the positions at which keys of one length differ. `None` if they do not fit one number.

@@ -102,15 +102,27 @@ impl Cluster {
     }
 }
 
-/// Returns the offset after everything in a partition, what is not committed yet included.
-pub(super) fn end_with_uncommitted(settings: &KafkaSettings, source: &TopicPartition) -> Result<Offset> {
-    let mut config = settings.metadata();
-    config.set("isolation.level", "read_uncommitted");
-    let client: BaseConsumer<Quiet> = BaseConsumer::from_config_and_context(&config, Quiet::default()).map_err(settings::refusal)?;
-    let bounds = bounds_by(&client, &source.topic, source.partition).map_err(|error| {
-        failed("asking for the bounds", error, &settings.addresses, &client.context().reasons).with("partition", source)
-    })?;
-    Ok(bounds.end)
+/// Sees what is not committed yet too.
+pub(super) struct UncommittedReader {
+    addresses: String,
+    client: BaseConsumer<Quiet>,
+}
+
+impl UncommittedReader {
+    pub(super) fn new(settings: &KafkaSettings) -> Result<UncommittedReader> {
+        let mut config = settings.metadata();
+        config.set("isolation.level", "read_uncommitted");
+        let client = BaseConsumer::from_config_and_context(&config, Quiet::default()).map_err(settings::refusal)?;
+        Ok(UncommittedReader { addresses: settings.addresses.clone(), client })
+    }
+
+    /// Returns the offset after everything in a partition.
+    pub(super) fn end(&self, source: &TopicPartition) -> Result<Offset> {
+        let bounds = bounds_by(&self.client, &source.topic, source.partition).map_err(|error| {
+            failed("asking for the bounds", error, &self.addresses, &self.client.context().reasons).with("partition", source)
+        })?;
+        Ok(bounds.end)
+    }
 }
 
 /// Returns a partition's bounds by any of our consumers. All use read_committed, so the end is that of what is

@@ -25,7 +25,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, NoCustomPartitioner,
 use uuid::Uuid;
 
 use super::client::{self, Reasons, lock};
-use super::cluster::{self, Cluster};
+use super::cluster::{Cluster, UncommittedReader};
 use super::producer::headers_of;
 use super::reader;
 use super::settings::{self, KafkaSettings};
@@ -80,7 +80,7 @@ pub(super) struct OutputOwner {
 enum Progress {
     /// The event after the last one that is out.
     Next(Option<Offset>),
-    /// The outcome of a transaction may be unknown: whoever takes the output over again finds out.
+    /// It is not known whether the last transaction was committed. The next takeover finds out.
     Unknown,
 }
 
@@ -144,7 +144,7 @@ impl Outputs {
     /// Readers of what is committed see nothing behind a transaction that is open, also if that is of another output
     /// whose process was killed. What was written before now has to be seen.
     fn wait_until_readable(&self, cluster: &Cluster, source: &TopicPartition) -> Result<()> {
-        let written = cluster::end_with_uncommitted(&self.settings, source)?;
+        let written = UncommittedReader::new(&self.settings)?.end(source)?;
         let began = Instant::now();
         while cluster.bounds_of(source)?.end < written {
             if began.elapsed() > UNREADABLE {

@@ -203,6 +203,29 @@ async fn what_an_event_is_scored_as_over_http_and_for_whom() {
     process.finish().await;
 }
 
+/// The sink joins no view, whose streams would say how far the clock of events is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_event_that_is_not_stored_is_scored_at_the_time_of_its_stream() {
+    show_logs();
+    let (harness, test_log) = project().await;
+    let at = test_log.sql("CREATE SINK at WITH (topic = '{out}-at') AS SELECT id, as_of() AS at FROM s");
+    harness.define(&[(DefinitionKind::Sink, "at", &*at)]).await.unwrap();
+    let process = Process::start(&harness, &test_log, "w0", &Arc::default()).await;
+    let served = Served::start(&process, &test_log).await;
+    let dated = |id: &str, ts: Micros| json!({ "id": id, "ts": ts, "k": "k1", "u": "k1-u", "x": 1 }).to_string();
+    const HOUR: Micros = 3_600_000_000;
+    served.store(&dated("e1", BEGIN + HOUR)).await;
+    let late = dated("e2", BEGIN);
+    let (status, before) = served.post("at?store=false", &served.admin, &late).await;
+    assert_eq!(status, 200, "{before}");
+    let (status, stored) = served.post("at?store=true&timeout_ms=25000", &served.admin, &late).await;
+    assert_eq!(status, 200, "{stored}");
+    assert_eq!(before["row"], stored["row"]);
+    assert!(before["row"]["at"].is_string(), "{before}");
+    served.finish().await;
+    process.finish().await;
+}
+
 /// Until the worker has taken its partition over, nothing is stored. Returns the event's record.
 async fn first_event_is_stored_once_there_is_a_worker(served: &Served) -> Value {
     let began = Instant::now();

@@ -12,7 +12,9 @@ const KEEP: Duration = Duration::from_secs(600);
 fn view(version: u32, status: DefinitionStatus) -> DefinitionRecord {
     let kept_until = (status == DefinitionStatus::Kept).then_some(10 * MINUTE);
     let (kind, name, sql) = (DefinitionKind::View, "v".into(), String::new());
-    DefinitionRecord { kind, name, version, sql, status, created_at: 0, since: version.into(), kept_until, rolled_back: false }
+    // A version is kept from when the next one is served.
+    let since = Micros::from(version) + Micros::from(status == DefinitionStatus::Kept);
+    DefinitionRecord { kind, name, version, sql, status, created_at: 0, since, kept_until, rolled_back: false }
 }
 
 fn state(versions: &[DefinitionStatus]) -> CatalogState {
@@ -46,6 +48,19 @@ fn a_built_version_is_served_and_the_one_before_is_kept_for_its_time() {
     let expired = expired_versions(&state, 11 * MINUTE);
     apply(&mut state, expired);
     assert_eq!(statuses(&state), [(1, Retired), (2, Active)]);
+    assert_eq!(version_before(&state, "v"), None);
+}
+
+/// The version before was dropped, and an earlier one is still kept.
+#[test]
+fn a_version_that_was_replaced_earlier_is_not_the_one_before() {
+    let mut state = state(&[Active, Building]);
+    let records = serve_version(&state, "v", 2, KEEP, MINUTE).unwrap();
+    apply(&mut state, records);
+    state.definitions.push(view(3, Building));
+    let records = serve_version(&state, "v", 3, Duration::ZERO, 2 * MINUTE).unwrap();
+    apply(&mut state, records);
+    assert_eq!(statuses(&state), [(1, Kept), (2, Retired), (3, Active)]);
     assert_eq!(version_before(&state, "v"), None);
 }
 
