@@ -91,11 +91,15 @@ impl Harness {
 
     /// With a node of these settings.
     pub(crate) async fn with_settings(change: impl FnOnce(NodeSettings) -> NodeSettings) -> Harness {
-        Harness::of(PAYMENTS, &[("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)], change).await
+        Harness::with_definitions(PAYMENTS, &[("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)], change).await
     }
 
     /// Of this stream, which is `payments`, and these views.
-    pub(crate) async fn of(stream: &str, views: &[(&str, &str)], change: impl FnOnce(NodeSettings) -> NodeSettings) -> Harness {
+    pub(crate) async fn with_definitions(
+        stream: &str,
+        views: &[(&str, &str)],
+        change: impl FnOnce(NodeSettings) -> NodeSettings,
+    ) -> Harness {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();

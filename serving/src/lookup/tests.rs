@@ -116,7 +116,7 @@ async fn a_past_time_is_answered_from_the_archive_and_the_answer_says_so() {
 async fn an_answer_that_reaches_past_a_retention_names_the_stream() {
     let stream = PAYMENTS.replace("key = 'device'", "key = 'device', retention = '8d'");
     let view = "CREATE VIEW recent WITH (windows = '7d') AS SELECT device, count(*) AS n FROM payments GROUP BY device";
-    let harness = Harness::of(&stream, &[("recent", view)], |settings| settings).await;
+    let harness = Harness::with_definitions(&stream, &[("recent", view)], |settings| settings).await;
     harness.checkpoint(0, &[event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok")]).await;
     harness.node.refresh().await.unwrap();
     for (as_of, names) in [("2026-03-02T06:00:00Z", &[][..]), ("2026-02-20T00:00:00Z", &["payments"][..])] {

@@ -210,7 +210,8 @@ async fn a_late_event_that_is_not_stored_is_scored_at_the_time_of_its_stream() {
     let (harness, test_log) = project().await;
     let at = test_log.sql("CREATE SINK at WITH (topic = '{out}-at') AS SELECT id, as_of() AS at FROM s");
     harness.define(&[(DefinitionKind::Sink, "at", &*at)]).await.unwrap();
-    let process = Process::start(&harness, &test_log, "w0", &Arc::default()).await;
+    let reliable = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: Arc::default() };
+    let process = Process::start_on(&harness, &test_log, "w0", Arc::new(reliable)).await;
     let served = Served::start(&process, &test_log).await;
     let dated = |id: &str, ts: Micros| json!({ "id": id, "ts": ts, "k": "k1", "u": "k1-u", "x": 1 }).to_string();
     const HOUR: Micros = 3_600_000_000;
