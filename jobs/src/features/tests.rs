@@ -62,6 +62,17 @@ async fn what_the_check_refuses_is_reported_by_its_line_of_the_script() {
     }
 }
 
+/// As an error it would cost the event all of its features.
+#[tokio::test]
+async fn a_square_root_of_a_negative_number_is_null() {
+    let translated = translate("s", &format!("{HEAD}add-feature --name f --expr 'F_SQRT(amount)'\n"));
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let sink = &translated.files.last().unwrap().text;
+    let written = sink.lines().find(|line| line.contains("sqrt(")).unwrap();
+    let argument = written.split("sqrt(").nth(1).unwrap().split(") END").next().unwrap();
+    assert!(written.contains(&format!("CASE WHEN {argument} >= 0 THEN sqrt({argument}) END")), "{written}");
+}
+
 #[tokio::test]
 async fn the_example_passes_the_check_and_says_which_line_made_what() {
     let translated = translate("payments.script", EXAMPLE);
