@@ -22,7 +22,7 @@ pub fn check_topic(state: &CatalogState, stream: &str, identity: &str, ends: &[(
 pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset)]) -> Result<()> {
     let is_there = |known: &PartitionRecord| ends.iter().any(|(partition, _)| *partition == known.id.partition);
     match committed_of(state, stream).find(|known| !is_there(known)) {
-        Some(known) => Err(refusal("the log lacks a partition of which records are committed", known)
+        Some(known) => Err(about(Error::unavailable("the log lacks a partition of which records are committed"), known)
             .with("help", "point log.url at the log that was read, or restore it; `basestream status` says what else helps")),
         None => Ok(()),
     }
@@ -49,8 +49,11 @@ fn check_partition(known: &PartitionRecord, identity: &str, end: Offset) -> Resu
 }
 
 fn refusal(what: &str, known: &PartitionRecord) -> Error {
-    let message = format!("{what}: what is appended to it would not be counted");
-    Error::unavailable(message).with("partition", &known.id).with("committed", known.next_offset)
+    about(Error::unavailable(format!("{what}: what is appended to it would not be counted")), known)
+}
+
+fn about(error: Error, known: &PartitionRecord) -> Error {
+    error.with("partition", &known.id).with("committed", known.next_offset)
 }
 
 #[cfg(test)]
