@@ -37,6 +37,8 @@ const CHECKPOINT_EVENTS: u64 = 1_000_000;
 const CATALOG: &str = "data/catalog.db";
 const SNAPSHOTS: &str = "data/storage/snapshots";
 const KEPT: &str = "kept";
+/// The partitions of the archive are of no log.
+const NO_LOG: BTreeMap<PartitionId, String> = BTreeMap::new();
 /// The number of files that are written concurrently.
 const AT_ONCE: usize = 2;
 
@@ -90,13 +92,10 @@ impl Installed {
     pub async fn archive(&self, events: &impl Events) -> Result<()> {
         for (stream, count) in events.streams() {
             let definition = self.installation.stream(stream).await?;
-            let identity = self.installation.log.identity(&definition.topic).await?;
             let parts = chunks(count).map(|numbers| self.checkpoint(events.clone(), stream, definition.clone(), numbers));
             let mut written = std::pin::pin!(futures::stream::iter(parts).buffered(AT_ONCE));
             while let Some((record, file)) = written.try_next().await? {
-                let identities: BTreeMap<PartitionId, String> =
-                    record.ranges.iter().map(|range| (range.partition.clone(), identity.clone())).collect();
-                self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &identities)).await?;
+                self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &NO_LOG)).await?;
             }
         }
         Ok(())
@@ -105,11 +104,9 @@ impl Installed {
     /// Archives a range of a stream's events as one checkpoint, and returns its id.
     pub async fn commit(&self, events: &impl Events, stream: &'static str, numbers: std::ops::Range<u64>) -> Result<Uuid> {
         let definition = self.installation.stream(stream).await?;
-        let identity = self.installation.log.identity(&definition.topic).await?;
         let (record, file) = self.checkpoint(events.clone(), stream, definition, numbers).await?;
-        let identities = record.ranges.iter().map(|range| (range.partition.clone(), identity.clone())).collect();
         let id = record.id;
-        self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &identities)).await?;
+        self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &NO_LOG)).await?;
         Ok(id)
     }
 

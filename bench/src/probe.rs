@@ -168,9 +168,10 @@ impl Http {
     async fn post(&self, stream: &str, event: Bytes) -> Result<()> {
         let events = format!("http://{}/v1/streams/{stream}/events", self.address);
         let response = self.client.post(events).body(event).send().await.map_err(failed)?;
-        match response.status() {
+        let (status, body) = (response.status(), response.bytes().await.map_err(failed)?);
+        match status {
             reqwest::StatusCode::ACCEPTED => Ok(()),
-            status => Err(Error::unavailable("an event was not accepted").with("status", status)),
+            _ => Err(Error::unavailable("an event was not accepted").with("status", status).with("body", String::from_utf8_lossy(&body))),
         }
     }
 }

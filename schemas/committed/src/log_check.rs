@@ -16,12 +16,14 @@ pub fn check_topic(state: &CatalogState, stream: &str, identity: &str, ends: &[(
     ends.iter().filter_map(of_stream).try_for_each(|(known, end)| check_partition(known, identity, end))
 }
 
-/// Refuses a topic without a partition of which records are committed: it is of another log, or was deleted.
+/// Refuses a topic without a partition of which records are committed: it is of another log, or was deleted. A partition
+/// that was committed without the identity of a log may be missing from a topic that is there.
 ///
 /// Errors: as [`check_topic`].
 pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset)]) -> Result<()> {
     let is_there = |known: &PartitionRecord| ends.iter().any(|(partition, _)| *partition == known.id.partition);
-    match committed_of(state, stream).find(|known| !is_there(known)) {
+    let is_missing = |known: &PartitionRecord| !is_there(known) && (!known.log_identity.is_empty() || ends.is_empty());
+    match committed_of(state, stream).find(|known| is_missing(known)) {
         Some(known) => Err(about(Error::unavailable("the log lacks a partition of which records are committed"), known)
             .with("help", "point log.url at the log that was read, or restore it; `basestream status` says what else helps")),
         None => Ok(()),

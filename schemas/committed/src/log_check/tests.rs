@@ -26,6 +26,7 @@ fn a_log_with_the_committed_records_is_taken() {
     assert_eq!(refused(&[known(0, 10, "log")], "log", &[(0, 10)]), None);
     assert_eq!(refused(&[known(0, 10, "")], "log", &[(0, 12), (1, 3)]), None, "of an earlier release, or of a gap alone");
     assert_eq!(refused(&[known(0, 0, "log")], "log", &[]), None, "nothing of it is committed");
+    assert_eq!(refused(&[known(0, 10, "log"), known(1, 5, "")], "log", &[(0, 10)]), None, "one was committed from no log");
     assert_eq!(refused(&[], "log", &[]), None);
 }
 
@@ -38,4 +39,5 @@ fn a_log_with_other_records_or_fewer_is_refused() {
     let lacks = refused(&[known(0, 10, "log"), known(1, 5, "log")], "log", &[(0, 10)]).unwrap();
     assert!(lacks.contains("lacks a partition of which records are committed") && lacks.contains("payments/1"), "{lacks}");
     assert!(refused(&[known(0, 10, "log")], "", &[]).is_some(), "the topic was deleted");
+    assert!(refused(&[known(0, 10, "")], "", &[]).is_some(), "it was deleted, and the catalog does not know its identity");
 }
