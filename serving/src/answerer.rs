@@ -17,6 +17,7 @@ use crate::row_cache::{RowBasis, Standing};
 
 mod edge_layers;
 mod grouped;
+mod key_range;
 mod linked;
 mod source;
 mod watched;

@@ -18,9 +18,9 @@ pub use decide::{
 pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
     DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, NewLease,
-    NewWorker, OpenAlert, OpenAlertCount, OpenAlertName, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters, Revision,
-    Role, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenLimits, TokenRecord,
-    TransitionPlace, TransitionsAfter, WorkerRecord,
+    NewWorker, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters,
+    Revision, Role, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenLimits,
+    TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

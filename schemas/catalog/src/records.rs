@@ -16,7 +16,7 @@ mod pause;
 mod token;
 
 pub use alert::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey,
     TransitionPlace, TransitionsAfter,
 };
 pub use parameter::ParameterRecord;

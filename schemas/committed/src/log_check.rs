@@ -16,8 +16,8 @@ pub fn check_topic(state: &CatalogState, stream: &str, identity: &str, ends: &[(
     ends.iter().filter_map(of_stream).try_for_each(|(known, end)| check_partition(known, identity, end))
 }
 
-/// Refuses a topic without a partition of which records are committed: it is of another log, or was deleted. A partition
-/// that was committed without the identity of a log may be missing from a topic that is there.
+/// Refuses a topic without a partition of which records are committed: it is of another log, or was deleted. A
+/// partition that was committed without the identity of a log may be missing from a topic that is there.
 ///
 /// Errors: as [`check_topic`].
 pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset)]) -> Result<()> {

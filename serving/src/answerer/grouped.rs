@@ -19,6 +19,7 @@ use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
 use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
 
+use super::key_range::KeyRange;
 use super::{Answerer, Answers, AskedKeys, AskedPart, KeyPart, NeededBuckets, Scanned, StateSource, scan_parts};
 
 /// Lookups of more keys than this leave the threads that answer HTTP.
@@ -174,36 +175,38 @@ impl Grouped<'_> {
 
     /// All keys of one part, with or without a row, and their rows.
     fn answer_part<'s>(&'s self, source: &'s StateSource<'s>, asked: &AskedPart<'_>) -> Result<(Vec<&'s [u8]>, Answered)> {
-        let (keys, pieces) = self.pieces_of_part(source, KeyPart { part: asked.part, parts: scan_parts(source) })?;
+        let (keys, pieces) =
+            self.pieces_of_part(source, &KeyPart { part: asked.part, parts: scan_parts(source), range: KeyRange::default() })?;
         let answered = answer(&self.view.plan, &self.view.codec, &keys, &pieces, asked.t, asked.wanted)?;
         Ok((keys, answered))
     }
 
     /// All keys of one part, and what their rows are merged from.
-    pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, keys_of: KeyPart) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
-        let KeyPart { part, parts } = keys_of;
-        let of_part = if parts == 1 { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
+    pub(super) fn pieces_of_part<'s>(&'s self, source: &'s StateSource<'s>, of_part: &KeyPart) -> Result<(Vec<&'s [u8]>, Pieces<'s>)> {
+        let KeyPart { part, parts, ref range } = *of_part;
+        let hashed = if parts == 1 { HashedKeys::All } else { HashedKeys::OfPart { part, parts } };
+        let of_layer = ScannedKeys { hashed, range };
         let mut keys = KeyIndex::default();
         let mut pieces = Pieces::default();
         match source {
-            StateSource::Archive(layer) => add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces),
+            StateSource::Archive(layer) => add_all(layer.run.chunks(), of_layer, false, &mut keys, &mut pieces),
             StateSource::Layers { read_view, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
                     for PartRun { run, is_of_part } in snapshot.runs_of_part(part, parts)? {
-                        let of_part = if is_of_part { ScannedKeys::All } else { ScannedKeys::OfPart { part, parts } };
-                        add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
+                        let hashed = if is_of_part { HashedKeys::All } else { hashed };
+                        add_all(run.chunks(), ScannedKeys { hashed, range }, true, &mut keys, &mut pieces);
                     }
                 }
                 for layer in &loaded.layers {
-                    add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces);
+                    add_all(layer.run.chunks(), of_layer, false, &mut keys, &mut pieces);
                 }
                 for rows in read_view.fresh_of(self.view) {
-                    add_all(std::slice::from_ref(&**rows), of_part, false, &mut keys, &mut pieces);
+                    add_all(std::slice::from_ref(&**rows), of_layer, false, &mut keys, &mut pieces);
                 }
             }
         }
         // The one row of a view without keys is in one part, as any other key's.
-        if self.view.plan.keys.is_empty() && bucket_of(b"", parts) == part {
+        if self.view.plan.keys.is_empty() && hashed.contain(b"") && range.contains(b"") {
             keys.index_of(b"");
         }
         Ok((keys.list, pieces))
@@ -290,7 +293,13 @@ impl<'a> KeyIndex<'a> {
 
 /// Which keys of some rows are scanned.
 #[derive(Clone, Copy)]
-enum ScannedKeys {
+struct ScannedKeys<'a> {
+    hashed: HashedKeys,
+    range: &'a KeyRange,
+}
+
+#[derive(Clone, Copy)]
+enum HashedKeys {
     All,
     /// Those that hash to one of several parts.
     OfPart {
@@ -299,23 +308,23 @@ enum ScannedKeys {
     },
 }
 
-impl ScannedKeys {
+impl HashedKeys {
     fn contain(self, key: &[u8]) -> bool {
         match self {
-            ScannedKeys::All => true,
-            ScannedKeys::OfPart { part, parts } => bucket_of(key, parts) == part,
+            HashedKeys::All => true,
+            HashedKeys::OfPart { part, parts } => bucket_of(key, parts) == part,
         }
     }
 }
 
-fn add_all<'a>(chunks: &'a [StateRows], wanted: ScannedKeys, laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
+fn add_all<'a>(chunks: &'a [StateRows], wanted: ScannedKeys<'_>, laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
     for chunk in chunks {
         let encoded = chunk.keys();
-        let mut from = 0;
-        while from < chunk.len() {
+        let std::ops::Range { start: mut from, end } = wanted.range.rows_in(chunk);
+        while from < end {
             let key = encoded.value(from);
-            let to = (from + 1..chunk.len()).find(|row| encoded.value(*row) != key).unwrap_or(chunk.len());
-            if wanted.contain(key) {
+            let to = (from + 1..end).find(|row| encoded.value(*row) != key).unwrap_or(end);
+            if wanted.hashed.contain(key) {
                 pieces.add(chunk.batch(), from..to, keys.index_of(key), laddered);
             }
             from = to;

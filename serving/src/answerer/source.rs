@@ -1,5 +1,6 @@
 //! Where the states of an answer come from.
 
+use super::key_range::KeyRange;
 use crate::archive::ArchiveLayer;
 use crate::read_view::{LoadedView, ReadView};
 
@@ -22,11 +23,12 @@ impl<'a> StateSource<'a> {
     }
 }
 
-/// Keys of a view: those that hash to one of several parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Keys of a view: those that hash to one of several parts and lie in a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPart {
     pub(super) part: u32,
     pub(super) parts: u32,
+    pub(super) range: KeyRange,
 }
 
 /// The number of parts in which a view is scanned, one after the other: memory holds one part's keys at a time.

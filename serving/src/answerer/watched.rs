@@ -16,10 +16,11 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use super::grouped::Grouped;
+use super::key_range::{KeyRange, sampled, sampling_step};
 use super::{KeyPart, StateSource};
 use crate::read_view::{LoadedView, ReadView};
 
-/// The rows of states that are merged at once. They take tenths of a second: an alert's runner shows progress between
+/// About how many rows of states are merged at once. They take tenths of a second: an alert's runner shows progress between
 /// two parts, and without progress it loses its lease.
 const PART_ROWS: usize = 131_072;
 
@@ -35,11 +36,34 @@ pub struct WatchedRows {
     pub changes: Vec<Option<Micros>>,
 }
 
-/// The parts in which an alert reads all keys of a view. The more rows of states there are, the more parts.
-pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> impl Iterator<Item = KeyPart> {
-    let buckets = view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts());
-    let parts = part_count(state_rows(read_view, view), buckets);
-    (0..parts).map(move |part| KeyPart { part, parts })
+/// The parts in which an alert reads all keys of a view: each bucket of its snapshot, in as many ranges of keys as its
+/// rows and those of layers need.
+///
+/// Errors: `Unavailable` while a part of the snapshot is being copied.
+pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
+    parts_of_about(PART_ROWS, read_view, view)
+}
+
+fn parts_of_about(part_rows: usize, read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
+    let parts = view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts()).max(1);
+    let rows = state_rows(read_view, view);
+    let ranges = key_ranges(read_view, view, parts, (rows, rows.div_ceil(part_rows).div_ceil(parts as usize)))?;
+    let of_bucket = |part| ranges.iter().map(move |range| KeyPart { part, parts, range: range.clone() });
+    Ok((0..parts).flat_map(of_bucket).collect())
+}
+
+/// This many ranges with about as many of the rows each.
+fn key_ranges(read_view: &ReadView, view: &LoadedView, parts: u32, (rows, count): (usize, usize)) -> Result<Vec<KeyRange>> {
+    if count <= 1 {
+        return Ok(vec![KeyRange::default()]);
+    }
+    let step = sampling_step(rows, count);
+    let of_layers = view.layers.iter().flat_map(|layer| layer.run.chunks());
+    let mut keys = sampled(of_layers.chain(read_view.fresh_of(&view.live).map(|rows| &**rows)), step);
+    // Buckets hold keys by their hashes: those of one stand for all.
+    let of_bucket = view.snapshot.as_ref().map_or(Ok(Vec::new()), |snapshot| snapshot.runs_of_part(0, parts))?;
+    keys.extend(sampled(of_bucket.iter().flat_map(|run| run.run.chunks()), (step / parts as usize).max(1)));
+    Ok(KeyRange::split(keys, count))
 }
 
 /// The rows of states in all layers.
@@ -50,12 +74,6 @@ fn state_rows(read_view: &ReadView, view: &LoadedView) -> usize {
     of_snapshot.chain(of_layers).chain(fresh).sum()
 }
 
-/// A multiple of the snapshot's buckets, so that a part is read from one bucket of each tier.
-fn part_count(rows: usize, buckets: u32) -> u32 {
-    let of_bucket = rows.div_ceil(PART_ROWS).div_ceil(buckets.max(1) as usize).next_power_of_two();
-    buckets.max(1).saturating_mul(u32::try_from(of_bucket).unwrap_or(u32::MAX))
-}
-
 /// The rows of the keys of one of [`watched_parts`], but for those that do not exist and will not either.
 ///
 /// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
@@ -63,7 +81,7 @@ pub fn rows_of_part(
     read_view: &ReadView,
     view: &LoadedView,
     alert: &AlertPlan,
-    part: KeyPart,
+    part: &KeyPart,
     t: Micros,
 ) -> Result<(Vec<Arc<[u8]>>, WatchedRows)> {
     let source = StateSource::new(read_view, view, None);

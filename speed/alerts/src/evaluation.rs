@@ -1,6 +1,6 @@
 //! Which keys of an alert began or ceased to satisfy its condition, from one read view to the next.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use catalog::{AlertTransition, AlertVersion};
@@ -52,7 +52,7 @@ pub(crate) struct Evaluation {
 
 /// What the processes that ran the alert before left in the catalog.
 pub(crate) struct RecoveredState {
-    pub(crate) open: BTreeMap<EncodedKey, OpenState>,
+    pub(crate) open: HashMap<EncodedKey, OpenState>,
     /// The keys that ceased and had begun at `at` or later, each with its `since`.
     pub(crate) ceased: HashMap<EncodedKey, Micros>,
     /// The time of the last transitions.
@@ -209,8 +209,8 @@ impl Evaluation {
     async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
         // An open key without a row has ceased.
         let mut without_row: HashSet<EncodedKey> = self.watch.open().keys().cloned().collect();
-        for part in watched_parts(round.read_view, round.loaded) {
-            let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, part, at)?;
+        for part in watched_parts(round.read_view, round.loaded)? {
+            let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, &part, at)?;
             // A part may have no keys to evaluate.
             note_progress(outbox).await?;
             for from in (0..keys.len()).step_by(CHUNK) {

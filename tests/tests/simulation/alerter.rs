@@ -200,7 +200,7 @@ async fn progress(catalog: &Catalog) -> Result<AlertProgress> {
     Ok(catalog.alert_progress().await?.pop().unwrap_or_else(none))
 }
 
-async fn open(catalog: &Catalog) -> Result<BTreeMap<Arc<str>, OpenState>> {
+async fn open(catalog: &Catalog) -> Result<HashMap<Arc<str>, OpenState>> {
     let open = catalog.open_alerts(Some(ALERT), None, ALL).await?;
     Ok(open.into_iter().map(|open| (open.keys.into(), OpenState { since: open.since, last: open.last_put_out })).collect())
 }

@@ -125,6 +125,15 @@ pub struct OpenAlert {
     pub record: String,
 }
 
+/// A key that satisfies the condition of a version of an alert: what is needed to go on from there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenKey {
+    pub keys: String,
+    pub since: Micros,
+    /// The time of its last record.
+    pub last_put_out: Micros,
+}
+
 /// Says which open alert is meant, whether it is still open or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAlertName {

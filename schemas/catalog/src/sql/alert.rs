@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::session::{Row, Session, SharedNames, values};
 use super::{Catalog, meta};
 use crate::{
-    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName, Revision,
-    TransitionPlace, TransitionsAfter,
+    AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey,
+    Revision, TransitionPlace, TransitionsAfter,
 };
 use types::tiles::Micros;
 use types::vector::Vector;
@@ -33,6 +33,14 @@ impl Catalog {
     pub async fn open_alerts(&self, alert: Option<&str>, after: Option<&OpenAlert>, limit: u32) -> Result<Vec<OpenAlert>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = open(&mut session, alert, after, limit).await;
+        session.finish(found).await
+    }
+
+    /// Returns up to `limit` open keys of a version, by key, without their records; those that come after `after`, if
+    /// it is given.
+    pub async fn open_keys(&self, version: &AlertVersion, after: Option<&str>, limit: u32) -> Result<Vec<OpenKey>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = keys_of_version(&mut session, version, after.unwrap_or_default(), limit).await;
         session.finish(found).await
     }
 
@@ -255,6 +263,17 @@ async fn open(session: &mut Session, alert: Option<&str>, after: Option<&OpenAle
     };
     let mut names = SharedNames::default();
     session.rows(sql, values).await?.iter().map(|row| open_record(row, &mut names)).collect()
+}
+
+async fn keys_of_version(session: &mut Session, of: &AlertVersion, after: &str, limit: u32) -> Result<Vec<OpenKey>> {
+    let sql = "SELECT keys, since, last_put_out FROM open_alert
+        WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4";
+    let rows = session.rows(sql, values![&*of.name, i64::from(of.version), after, i64::from(limit)]).await?;
+    rows.iter().map(open_key).collect()
+}
+
+fn open_key(row: &Row) -> Result<OpenKey> {
+    Ok(OpenKey { keys: row.text("keys")?, since: row.integer("since")?, last_put_out: row.integer("last_put_out")? })
 }
 
 async fn transitions(session: &mut Session, alert: &str, version: u32, from: i64, limit: u32) -> Result<Vec<AlertTransition>> {

@@ -6,7 +6,7 @@
 //! earlier one replaced stays in the heap until it is due or until such timers are the larger part of the heap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const IGNORED_TIMERS: usize = 1_024;
 #[derive(Debug, Clone)]
 pub struct KeyWatch<K> {
     repeat: Option<Micros>,
-    open: BTreeMap<K, OpenState>,
+    open: HashMap<K, OpenState>,
     /// The keys that have ceased and had begun at the time last observed or later, each with its `since`.
     ceased: HashMap<K, Micros>,
     /// The time last observed.
@@ -50,7 +50,7 @@ pub struct KeyWatch<K> {
 
 impl<K: Clone + Ord + Hash> KeyWatch<K> {
     /// Continues with what is open. Every key that has a row has to be evaluated once, because timers are not stored.
-    pub fn new(repeat: Option<Duration>, open: BTreeMap<K, OpenState>) -> Self {
+    pub fn new(repeat: Option<Duration>, open: HashMap<K, OpenState>) -> Self {
         let repeat = repeat.map(|repeat| Micros::try_from(repeat.as_micros()).unwrap_or(Micros::MAX).max(1));
         Self { repeat, open, ceased: HashMap::new(), observed: Micros::MIN, armed: HashMap::new(), timers: BinaryHeap::new() }
     }
@@ -61,7 +61,7 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
         Self { ceased, observed, ..self }
     }
 
-    pub fn open(&self) -> &BTreeMap<K, OpenState> {
+    pub fn open(&self) -> &HashMap<K, OpenState> {
         &self.open
     }
 

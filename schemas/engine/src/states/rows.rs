@@ -107,6 +107,11 @@ impl StateRows {
         self.len() == 0
     }
 
+    /// Returns the first row whose key is not less than `key`.
+    pub fn first_from(&self, key: &[u8]) -> usize {
+        first_from(&self.keys, key)
+    }
+
     /// Returns the rows of one key.
     pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
         self.find_probe(Probe::new(key))

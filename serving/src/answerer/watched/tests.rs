@@ -3,19 +3,6 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::harness::{Harness, NOW, event};
 
-#[test]
-fn a_part_has_few_rows_whatever_the_number_of_buckets() {
-    for buckets in [1, 3, 256] {
-        for rows in [0, 1, PART_ROWS, PART_ROWS + 1, 50_000_000, 400_000_000] {
-            let parts = part_count(rows, buckets);
-            assert!(rows.div_ceil(parts as usize) <= PART_ROWS, "{rows} rows in {parts} parts");
-            assert_eq!(parts % buckets, 0, "a part is read from one bucket");
-        }
-        assert_eq!(part_count(0, buckets), buckets);
-        assert_eq!(part_count(PART_ROWS * buckets as usize, buckets), buckets);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_every_layer_count() {
     let harness = Harness::filled().await;
@@ -42,26 +29,35 @@ async fn in_parts_of_any_number_each_key_has_its_row_once() {
         if let Some(snapshot) = &loaded.snapshot {
             snapshot.fetch_all().await.unwrap();
         }
-        let expected = rows_in_parts(&read_view, loaded, 1);
+        let whole = |part, parts| KeyPart { part, parts, range: KeyRange::default() };
+        let expected = rows_in_parts(&read_view, loaded, &[whole(0, 1)]);
         assert!(!expected.is_empty());
-        for parts in [2, 3, 6, 7, 24] {
-            assert_eq!(rows_in_parts(&read_view, loaded, parts), expected, "{view} in {parts} parts");
+        for count in [2, 3, 6, 7, 24] {
+            let parts: Vec<KeyPart> = (0..count).map(|part| whole(part, count)).collect();
+            assert_eq!(rows_in_parts(&read_view, loaded, &parts), expected, "{view} in {count} parts");
         }
+        let mut counts = BTreeSet::new();
+        for part_rows in [1, 2, 3, 5, 1_000] {
+            let parts = parts_of_about(part_rows, &read_view, loaded).unwrap();
+            assert_eq!(rows_in_parts(&read_view, loaded, &parts), expected, "{view} in {parts:?}");
+            counts.insert(parts.len());
+        }
+        assert!(counts.len() > 1 || expected.len() == 1, "{view} in {counts:?} parts");
     }
 }
 
-fn rows_in_parts(read_view: &ReadView, loaded: &LoadedView, parts: u32) -> BTreeMap<Vec<u8>, (bool, RecordBatch)> {
+fn rows_in_parts(read_view: &ReadView, loaded: &LoadedView, parts: &[KeyPart]) -> BTreeMap<Vec<u8>, (bool, RecordBatch)> {
     let (plan, codec) = (&loaded.live.plan, &loaded.live.codec);
     let wanted: Vec<usize> = (0..plan.columns.len()).collect();
     let source = StateSource::new(read_view, loaded, None);
     let grouped = grouped(&loaded.live).unwrap();
     let mut found_in_parts = BTreeMap::new();
-    for part in 0..parts {
-        let (keys, pieces) = grouped.pieces_of_part(&source, KeyPart { part, parts }).unwrap();
+    for part in parts {
+        let (keys, pieces) = grouped.pieces_of_part(&source, part).unwrap();
         let Answered { rows, found, .. } = answer(plan, codec, &keys, &pieces, NOW, &wanted).unwrap();
         for (index, key) in keys.iter().enumerate() {
             let row = (found[index], rows.slice(index, 1));
-            assert!(found_in_parts.insert(key.to_vec(), row).is_none(), "a key is in two of {parts} parts");
+            assert!(found_in_parts.insert(key.to_vec(), row).is_none(), "a key is in two of {parts:?}");
         }
     }
     found_in_parts

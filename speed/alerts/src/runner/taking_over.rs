@@ -1,17 +1,19 @@
 //! Takes an alert over from the process that ran it before: what is committed of it, which keys are open, and which
 //! have ceased because a new version of the view does not have them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use catalog::{AlertProgress, AlertTransition, AlertVersion, OpenAlert};
+use catalog::{AlertProgress, AlertTransition, AlertVersion, OpenKey};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, OpenState};
 use serving::encoded_keys;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{ErrorKind, Result, TransitionKind};
+use types::{Error, ErrorKind, Result, TransitionKind, threads};
 
 use super::RunningAlert;
 use super::open_keys::OpenKeysGauge;
@@ -23,7 +25,7 @@ use crate::outbox::{Outbox, TransitionOrigin};
 use crate::record::{id, is_put_out, json, keys_json, parsed_keys, record_key};
 use crate::waiting::ReadViewWait;
 
-/// How many open alerts are read at once.
+/// How many open keys or transitions are read at once.
 const PAGE: u32 = 10_000;
 
 impl<'a> RunningAlert<'a> {
@@ -74,20 +76,19 @@ async fn committed_progress(alerts: &Alerts, alert: &LiveAlert) -> Result<AlertP
     }))
 }
 
-/// The open alerts of the catalog by encoded key, and open alerts whose keys the view no longer has.
+/// The open keys of the catalog as the view encodes them, and those that the view no longer has.
 async fn open_keys(
     alerts: &Alerts,
     alert: &LiveAlert,
     view: &LiveView,
     outbox: &mut Outbox<'_>,
-) -> Result<(BTreeMap<EncodedKey, OpenState>, Vec<OpenAlert>)> {
-    let (mut open, mut gone) = (BTreeMap::new(), Vec::new());
-    let mut after: Option<OpenAlert> = None;
+) -> Result<(HashMap<EncodedKey, OpenState>, Vec<OpenKey>)> {
+    let (mut open, mut gone) = (HashMap::new(), Vec::new());
+    let (mut pages, _reading) = open_pages(alerts, AlertVersion { name: alert.name.clone(), version: alert.version });
     loop {
-        let page = alerts.node.catalog().open_alerts(Some(&alert.name), after.as_ref(), PAGE).await?;
-        let of_version: Vec<&OpenAlert> = page.iter().filter(|open| open.version == alert.version).collect();
-        let keys = encoded(view, &of_version.iter().map(|open| &*open.keys).collect::<Vec<_>>())?;
-        for (key, of_key) in keys.into_iter().zip(of_version) {
+        let page = pages.recv().await.ok_or_else(|| Error::internal("the open keys of an alert are not read to their end"))??;
+        let keys = encoded(view, &page.iter().map(|open| &*open.keys).collect::<Vec<_>>())?;
+        for (key, of_key) in keys.into_iter().zip(&page) {
             match key {
                 Some(key) => {
                     open.insert(key, OpenState { since: of_key.since, last: of_key.last_put_out });
@@ -96,11 +97,32 @@ async fn open_keys(
             }
         }
         outbox.held.note_progress()?;
-        match page.len() < PAGE as usize {
-            true => return Ok((open, gone)),
-            false => after = page.into_iter().last(),
+        if is_last(&page) {
+            return Ok((open, gone));
         }
     }
+}
+
+/// Reads the open keys of a version page by page: the next pages while one is encoded.
+fn open_pages(alerts: &Alerts, version: AlertVersion) -> (mpsc::Receiver<Result<Vec<OpenKey>>>, AbortOnDropHandle<()>) {
+    let (sender, pages) = mpsc::channel(1);
+    let catalog = alerts.node.catalog().clone();
+    let reading = threads::SPEED.spawn(async move {
+        let mut after: Option<String> = None;
+        loop {
+            let page = catalog.open_keys(&version, after.as_deref(), PAGE).await;
+            let goes_on = page.as_ref().is_ok_and(|page| !is_last(page));
+            after = page.as_ref().ok().and_then(|page| page.last()).map(|open| open.keys.clone());
+            if sender.send(page).await.is_err() || !goes_on {
+                return;
+            }
+        }
+    });
+    (pages, AbortOnDropHandle::new(reading))
+}
+
+fn is_last(page: &[OpenKey]) -> bool {
+    page.len() < PAGE as usize
 }
 
 /// The keys that ceased and had begun at the time of the last transitions or later, by encoded key, each with its
@@ -154,7 +176,7 @@ fn encoded(view: &LiveView, keys: &[&str]) -> Result<Vec<Option<EncodedKey>>> {
 async fn resolve_gone(
     alert: &LiveAlert,
     plan: &AlertPlan,
-    gone: &[OpenAlert],
+    gone: &[OpenKey],
     progress: &AlertProgress,
     outbox: &mut Outbox<'_>,
 ) -> Result<()> {
@@ -166,12 +188,12 @@ async fn resolve_gone(
 }
 
 /// The transition that resolves one of them.
-fn resolved(alert: &LiveAlert, plan: &AlertPlan, open: &OpenAlert, at: Micros) -> Result<AlertTransition> {
+fn resolved(alert: &LiveAlert, plan: &AlertPlan, open: &OpenKey, at: Micros) -> Result<AlertTransition> {
     let mut transition = AlertTransition {
-        alert: open.alert.clone(),
-        version: open.version,
+        alert: alert.name.clone(),
+        version: alert.version,
         seq: 0,
-        id: id((&open.alert, open.version), &open.keys, open.since),
+        id: id((&alert.name, alert.version), &open.keys, open.since),
         kind: TransitionKind::Resolved,
         keys: open.keys.clone(),
         since: open.since,

@@ -146,6 +146,20 @@ async fn open_alerts_of_versions_come_in_pages(test: &TestCatalog) {
         }
         assert_eq!(found, ["a{\"k\":\"k0\"}", "a{\"k\":\"k1\"}", "a{\"k\":\"k2\"}", "c{\"k\":\"k0\"}", "c{\"k\":\"k1\"}"], "{limit}");
     }
+    let of_version = AlertVersion { name: "a".into(), version: 1 };
+    for limit in 1..5 {
+        let (mut found, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+        loop {
+            let page = test.catalog.open_keys(&of_version, after.as_deref(), limit).await.unwrap();
+            assert!(page.iter().all(|open| open.since == 5 && open.last_put_out >= 5));
+            found.extend(page.iter().map(|open| open.keys.clone()));
+            if page.len() < limit as usize {
+                break;
+            }
+            after = page.into_iter().last().map(|open| open.keys);
+        }
+        assert_eq!(found, ["{\"k\":\"k0\"}", "{\"k\":\"k1\"}", "{\"k\":\"k2\"}"], "{limit}");
+    }
     let counts = test.catalog.open_alert_counts().await.unwrap();
     let expected = [("a", 3), ("b", 2), ("c", 2)].map(|(alert, keys)| OpenAlertCount { alert: alert.into(), version: 1, keys });
     assert_eq!(counts, expected);

@@ -1,5 +1,7 @@
 //! Records are those of a model that looks at every key at every time.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -33,7 +35,7 @@ fn silent(last: Option<&Micros>, at: Micros) -> (bool, Option<Micros>) {
 
 #[derive(Default)]
 struct Model {
-    open: BTreeMap<u8, OpenState>,
+    open: HashMap<u8, OpenState>,
     records: Vec<Transition<u8>>,
 }
 
@@ -65,7 +67,7 @@ proptest! {
         next in prop::option::of(11i64..30),
         until in 10i64..30,
     ) {
-        let open: BTreeMap<u8, OpenState> = since.map(|since| (0, OpenState { since, last: since })).into_iter().collect();
+        let open: HashMap<u8, OpenState> = since.map(|since| (0, OpenState { since, last: since })).into_iter().collect();
         let mut watch = KeyWatch::new(repeat.map(|repeat| Duration::from_micros(repeat as u64)), open);
         next.into_iter().for_each(|next| watch.arm(&0, next));
         let (mut observed, is_settled) = (watch.clone(), watch.is_settled(&0, holds, next, until));
@@ -82,7 +84,7 @@ proptest! {
     #[test]
     fn the_records_are_those_of_looking_at_every_key_at_every_time(steps in steps(), repeat in prop::option::of(1i64..30)) {
         let duration = repeat.map(|repeat| Duration::from_micros(repeat as u64));
-        let (mut watch, mut model, mut records) = (KeyWatch::new(duration, BTreeMap::new()), Model::default(), Vec::new());
+        let (mut watch, mut model, mut records) = (KeyWatch::new(duration, HashMap::new()), Model::default(), Vec::new());
         let (mut reports, mut now) = (BTreeMap::new(), 0i64);
         for step in steps {
             match step {
@@ -123,19 +125,19 @@ proptest! {
 /// Time stands still while late events come.
 #[test]
 fn no_two_begins_of_a_key_are_of_one_time() {
-    let mut watch = KeyWatch::new(None, BTreeMap::new());
+    let mut watch = KeyWatch::new(None, HashMap::new());
     let since = |watch: &mut KeyWatch<u8>, at, holds| watch.observe(&1, at, holds, None).map(|transition| transition.since);
     assert_eq!([since(&mut watch, 5, true), since(&mut watch, 5, false), since(&mut watch, 5, true)], [Some(5), Some(5), Some(6)]);
     assert_eq!([since(&mut watch, 5, false), since(&mut watch, 5, true), since(&mut watch, 6, false)], [Some(6), Some(7), Some(7)]);
     // Time goes on, and comes to where the last begin was put.
     assert_eq!([since(&mut watch, 7, true), since(&mut watch, 7, false), since(&mut watch, 9, true)], [Some(8), Some(8), Some(9)]);
-    let mut watch = KeyWatch::new(None, BTreeMap::new()).after(6, HashMap::from([(1, 7)]));
+    let mut watch = KeyWatch::new(None, HashMap::new()).after(6, HashMap::from([(1, 7)]));
     assert_eq!([since(&mut watch, 6, true), since(&mut watch, 9, false), since(&mut watch, 10, true)], [Some(8), Some(8), Some(10)]);
 }
 
 #[test]
 fn a_million_reports_arm_one_timer_a_key() {
-    let mut watch = KeyWatch::new(None, BTreeMap::new());
+    let mut watch = KeyWatch::new(None, HashMap::new());
     for report in 0..1_000_000i64 {
         let key = report % 1_000;
         assert_eq!(watch.observe(&key, report, false, Some(report + 30_000_000)), None);
@@ -149,7 +151,7 @@ fn bursts_of_a_short_window_leave_no_timers_of_the_long_one_behind() {
     const HOUR: Micros = 3_600_000_000;
     const KEYS: u32 = 100;
     let next = |last: Micros, at: Micros| [last + HOUR, last + 7 * 24 * HOUR].into_iter().find(|time| *time > at);
-    let mut watch = KeyWatch::<u32>::new(None, BTreeMap::new());
+    let mut watch = KeyWatch::<u32>::new(None, HashMap::new());
     let mut most = 0;
     for burst in 0..7 * 12 {
         let last = burst * 2 * HOUR;
