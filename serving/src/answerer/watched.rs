@@ -20,8 +20,8 @@ use super::key_range::{KeyRange, sampled, sampling_step};
 use super::{KeyPart, StateSource};
 use crate::read_view::{LoadedView, ReadView};
 
-/// About how many rows of states are merged at once. They take tenths of a second: an alert's runner shows progress between
-/// two parts, and without progress it loses its lease.
+/// About how many rows of states are merged at once. They take tenths of a second: an alert's runner shows progress
+/// between two parts, and without progress it loses its lease.
 const PART_ROWS: usize = 131_072;
 
 /// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that
