@@ -211,7 +211,7 @@ impl<'s> FileNeeds<'s> {
                     return self.pins.is_empty();
                 }
                 let replaced_by = of_view.iter().map(|snapshot| self.oldest_publication(snapshot)).max();
-                replaced_by.is_some_and(|time| self.is_read_by_none_of_before(time))
+                replaced_by.is_some_and(|time| self.no_reader_from_before(time))
                     || of_view.into_iter().all(|s| self.is_behind_readers(Some(Successor::current(s))))
             }
         }
@@ -244,7 +244,7 @@ impl<'s> FileNeeds<'s> {
                 let grace_passed = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
                 // A reader of another view may pin an older cut for as long as that view has no newer snapshot.
                 grace_passed
-                    && (self.pins.iter().all(|pin| pin.covers(successor.cut)) || self.is_read_by_none_of_before(successor.published_at))
+                    && (self.pins.iter().all(|pin| pin.covers(successor.cut)) || self.no_reader_from_before(successor.published_at))
             }
             None => self.pins.is_empty(),
         }
@@ -258,17 +258,18 @@ impl<'s> FileNeeds<'s> {
         let definition = self.state.definitions.iter().find(of_version);
         let is_live = definition.is_some_and(|view| view.status.is_live());
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
-        // A question that began before the version was retired may still read it.
+        // A query that began before the version was retired may still read it.
         let retired_at = definition.map_or(snapshot.published_at, |view| view.since.max(snapshot.published_at));
         let grace_passed = retired_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
         let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
-        let no_earlier_reader = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
+        let no_earlier_reader = definition.is_some_and(|view| self.no_reader_from_before(view.since));
         !is_live && grace_passed && !is_run_pending && (self.pins.iter().all(is_past) || no_earlier_reader)
     }
 
-    /// True if no reader of a state from before `time` is left. A long reader pins everything.
-    fn is_read_by_none_of_before(&self, time: Micros) -> bool {
+    /// True if no reader of a state from before `time` is left. A reader that takes long pins the empty vector, which is
+    /// before everything.
+    fn no_reader_from_before(&self, time: Micros) -> bool {
         let grace_passed = time.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         grace_passed && self.pins.iter().all(|pin| !pin.is_empty())
     }

@@ -185,7 +185,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
     };
     let retired = |pin| retired_at(pin, NOW - grace);
     for pin in [None, Some("s/0:20"), Some("s/0:30")] {
-        assert_eq!(retired_at(pin, NOW - grace + 1).withdraw, [], "a question that began before may still read it: {pin:?}");
+        assert_eq!(retired_at(pin, NOW - grace + 1).withdraw, [], "a query that began before may still read it: {pin:?}");
     }
     let plan = retired(None);
     assert_eq!(
