@@ -1,4 +1,4 @@
-//! What a run works with between its start and its publication, and the snapshot that comes of it.
+//! What a run works with between its start and its publication, and the snapshot that it makes.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Archived events one after another, and what views had at each moment: what backtests and training data have in
-//! common.
+//! What backtests and training data have in common: archived events one after another, and the rows of views at each
+//! moment.
 //!
 //! - `order`: the events of one stream, sorted by DataFusion. The sort spills.
 //! - `merged`: the events of several streams in one order, chunk by chunk.

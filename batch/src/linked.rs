@@ -1,4 +1,4 @@
-//! The runs of linked views: where the edges of a snapshot's tiers are in local files, and the join over them.
+//! The runs of linked views: the edges of a snapshot's tiers in local files, and the join over them.
 
 use std::sync::Arc;
 

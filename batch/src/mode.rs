@@ -1,10 +1,10 @@
-//! What a run is asked for.
+//! Which kind of run was requested: by the view's strategy, a full one, or a replay.
 
 use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-/// What a run is asked for.
+/// Which kind of run was requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RunMode {
     /// What the view's strategy says.

@@ -1,5 +1,5 @@
-//! Computes states from checkpoints' events, through the code that the speed layer's segments are made with: for a
-//! replay, and for what the segments of a view with `strategy = 'stream'` lack.
+//! Computes states from checkpoints' events with the code that makes the speed layer's segments. A replay uses it, and
+//! a view with `strategy = 'stream'` where segments are missing.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a run is asked for, with its place in the history.
+//! The parameters of a run.
 
 use std::sync::Arc;
 

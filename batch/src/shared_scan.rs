@@ -6,9 +6,10 @@
 //! files that some of them read --scan--^          +--> columns and rows of another --Partial--> its states
 //! ```
 //!
-//! What a run makes does not depend on this: it reads the files that it would read alone, and of their rows those up to
-//! its own cut. The scan begins once each of the runs has a place in it or has left it (it failed, or reads no
-//! archive), and goes on without those that end. The slowest sets the pace: few batches wait for each.
+//! The result of a run does not depend on this: it reads the files that it would read alone, and their rows up to its
+//! own cut. The scan begins once each of the runs has joined or left it (a run leaves if it failed or reads no
+//! archive), and continues without runs that end. The slowest run sets the pace, because only a few batches are queued
+//! for each.
 
 use std::collections::BTreeMap;
 use std::fmt;

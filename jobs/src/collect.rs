@@ -1,6 +1,6 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
 //! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could
-//! commit them. What a run left is looked for once, a minute after it ended; all else once an hour.
+//! commit them. It looks for files that a run left once, a minute after the run ended, and for all others once an hour.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Files that the arguments of commands name, to be read.
+//! Opens and reads files that arguments of commands name.
 
 use std::fs::File;
 use std::path::Path;

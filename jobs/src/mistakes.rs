@@ -1,4 +1,4 @@
-//! What is wrong with what a command was asked for: reported at once, not one after another.
+//! Collects all mistakes in the arguments of a command and reports them at once.
 
 use types::{Error, ErrorKind, Result};
 

@@ -1,4 +1,4 @@
-//! Sinks and alerts in the catalog, reading what they put out, and pausing them and returning to an earlier text.
+//! Sinks and alerts in the catalog: listed, read, paused, and rolled back to an earlier text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A file of rows that a command writes: Parquet, CSV or JSON lines by its name, and whole or not there.
+//! Writes a file of rows: Parquet, CSV or JSON lines, by its name. The file appears only when it is complete.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,12 +1,13 @@
-//! Trims the embedded log: deletes records that every stream over their topic committed long ago; of the topics of
-//! sinks and alerts that no stream reads, those that were appended long ago, also of those that were dropped.
+//! Trims the embedded log. In the topic of a stream, records are deleted that every stream over the topic committed
+//! long ago. In the topic of a sink or an alert, dropped ones included, that no stream reads, records are deleted that
+//! were appended long ago.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
-//! The time of a commit is that of its checkpoint, so what was committed late, because no worker ran, stays as long as
-//! what was committed at once. The catalog forgets checkpoints after their stream's retention; before them, the time of
-//! the append counts. The last record before the committed vector stays, because it identifies the log when a partition
-//! is taken over. So does what a replay pins, which may read it: one of a run while it is under way, one of dead
-//! letters until the next one has found what it appended.
+//! The time of a commit is that of its checkpoint: records that were committed late, because no worker ran, are kept as
+//! long as those that were committed at once. The catalog forgets checkpoints after their stream's retention; for
+//! records before them, the time of the append counts. The last record before the committed vector is kept, because it
+//! identifies the log when a partition is taken over. Records that a replay pins are kept as well: those of a run until
+//! it ends, those of a replay of dead letters until the next replay has found what this one appended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

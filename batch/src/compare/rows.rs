@@ -1,4 +1,4 @@
-//! Compares two sorted streams of state rows, of which some rows are at hand.
+//! Compares two sorted streams of state rows, holding only a few rows of each in memory.
 
 use std::cmp::Ordering;
 

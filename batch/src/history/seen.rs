@@ -1,4 +1,4 @@
-//! The rows of views at each moment: the states of all events before, and of those of the present chunk.
+//! The rows of views at each moment, from the states of all earlier events and of the events of the current chunk.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

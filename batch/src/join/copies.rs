@@ -1,4 +1,5 @@
-//! The edges that linked views' last runs in this process left in local files: the next run maps what it would copy.
+//! The edges that the last runs of linked views left in local files of this process. The next run maps them instead of
+//! copying them again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

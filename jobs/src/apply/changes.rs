@@ -1,4 +1,4 @@
-//! What definitions would change in a catalog state: a pure comparison, and a value that can be printed.
+//! Compares definitions with a catalog state. The result is a value that can be printed: what `apply` would change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

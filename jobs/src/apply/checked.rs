@@ -1,4 +1,5 @@
-//! Whether the catalog may become what changes make of it: what would no longer be read, planned or kept is refused.
+//! Checks the catalog state that changes would lead to. Changes after which something could no longer be read, planned
+//! or kept are refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The one commit that changes are, and what must not have changed meanwhile.
+//! Turns changes into one commit, which expects that what they are based on has not changed meanwhile.
 
 use access::local_user;
 use catalog::{Add, CatalogState, Commit, DefinitionRecord, Expect, PauseRecord, Remove};

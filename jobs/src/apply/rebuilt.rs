@@ -1,4 +1,4 @@
-//! Which views a stream's new decoding gives a new version.
+//! Finds the views that get a new version because a stream is decoded in a new way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The definition records and the values that changes result in, and the catalog state with them.
+//! The definition records and parameter values that changes result in, and the catalog state with them.
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord, serve_version};
 use definitions::{KEEP_OLD, parse};

@@ -1,4 +1,4 @@
-//! Applies what is wanted: prepares it on a catalog state, decodes the archives that it needs, and commits.
+//! Applies changes: prepares them on a catalog state, decodes the archives that they need, and commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

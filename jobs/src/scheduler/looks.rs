@@ -1,4 +1,4 @@
-//! Whether a scheduler can look for due runs, for those who watch it.
+//! Reports whether a scheduler can look for due runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

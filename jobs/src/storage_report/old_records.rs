@@ -1,4 +1,4 @@
-//! What a shorter `log.retention` would free of the embedded log: what trimming would delete with it.
+//! Computes what a shorter `log.retention` would free in the embedded log: what trimming would then delete.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What another `retention` of a stream would free: what the collector would do, as a plan.
+//! Computes what another `retention` of a stream would free, from the collector's plan with that retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Where a process listens. Addresses are bound first, so that one in use is reported before any work starts; clients
-//! that connect while the node is loading wait for it. An address that other machines reach needs a word on who may do
-//! what.
+//! that connect while the node is loading wait for it. An address that other machines can reach is refused unless the
+//! settings say who may do what.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The metrics recorder of the process: installed once, on first use. Its upkeep.
+//! The metrics recorder of the process, installed once, on first use, and its upkeep.
 
 use std::sync::OnceLock;
 use std::time::Duration;

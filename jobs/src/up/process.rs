@@ -1,4 +1,4 @@
-//! What the process itself is and takes, as gauges: its build, its memory, its open files.
+//! Gauges about the process itself: its build, its memory, its open files.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Warns when another process, which this one does not follow, also reads partitions: two `up` on the same URLs halve
-//! each other's freshness, although neither has a fault.
+//! Warns when another process also reads partitions and this one does not follow it. Two `up` on the same URLs then
+//! each answer half of the events late, although neither has a fault.
 
 use std::time::Duration;
 

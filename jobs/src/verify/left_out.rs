@@ -1,4 +1,4 @@
-//! The events on which a view fails: plain SQL is asked about the others.
+//! Finds the events on which a view fails. Plain SQL computes the expected rows from all others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

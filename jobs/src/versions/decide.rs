@@ -1,4 +1,5 @@
-//! Decides what becomes of a view's versions: a pure function of a catalog state and what a user asks for.
+//! Decides what `view switch`, `rollback` and `drop` do to a view's versions: pure functions of a catalog state and the
+//! user's request.
 
 use catalog::{drop_versions, version_before};
 use committed::lacking::waits_for_run;

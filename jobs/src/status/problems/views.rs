@@ -1,4 +1,4 @@
-//! Problems of views: a node does not serve them, they leave events out, or events that they count are deleted.
+//! Problems of views: a node does not serve one, one leaves events out, or events that one counts are deleted.
 
 use catalog::DefinitionKind;
 use committed::registry::LiveView;
