@@ -1,4 +1,4 @@
-//! JWTs of an OIDC issuer: accepted where its keys sign them for this audience, with roles from a claim.
+//! JWTs of an OIDC issuer. One is accepted if a key of the issuer signed it for this audience; a claim has its roles.
 //!
 //! Only RS256 and ES256 are known, and the key says which: a token that names another algorithm is refused, whatever it
 //! is. The checks are written out here over `ring`, which TLS needs anyway, because what a general JWT library would

@@ -1,4 +1,5 @@
-//! The catalog's tokens, as a process knows them: read when the catalog moved, and looked up without asking it.
+//! The catalog's tokens in the memory of a process: read again when the catalog has changed, and looked up without a
+//! query to it.
 
 use std::collections::HashMap;
 use std::fmt;

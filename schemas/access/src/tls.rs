@@ -1,5 +1,4 @@
-//! What a server encrypts with: certificate and key from files, read again when they change. The same for every
-//! protocol.
+//! The certificate and key of a server, from files that are read again when they change. Every protocol uses the same.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Making tokens: 32 random bytes as text, of which the catalog gets a hash.
+//! Makes tokens: 32 random bytes as text. The catalog stores a hash of them.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};

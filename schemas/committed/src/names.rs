@@ -1,4 +1,4 @@
-//! Errors about a name that no definition of a kind has: what there is instead.
+//! Errors about a name that no definition of a kind has. They list the names that exist.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Setting a parameter: the new value is in the catalog, and every process that runs sinks and alerts follows. And what
-//! there is to list of parameters.
+//! Sets parameters: the new value is committed to the catalog, and every process that runs sinks and alerts takes it
+//! from there. Lists parameters with their values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

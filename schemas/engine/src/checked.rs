@@ -1,5 +1,5 @@
 //! Expressions whose arithmetic fails where a result does not fit its type: integers do not wrap around, and decimals
-//! keep within the digits of their type.
+//! have no more digits than their type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A key's value from the text in a question, in any of the spellings that events may have.
+//! Reads a key's value from a text in a query or a lookup, in any of the spellings that events may have.
 
 use arrow::array::StringArray;
 use arrow::compute::{CastOptions, cast_with_options};

@@ -1,4 +1,4 @@
-//! A node's side of a stream: asks a worker's process for its layers.
+//! A node's side of a stream: requests the layers of a worker's process.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A test that waited in vain. `.ci/late` gives a second try only to tests that failed here.
+//! Fails a test whose wait timed out. `.ci/late` gives a second try only to tests that failed here.
 //!
 //! The file that `BASESTREAM_TIMED_OUT` names gets a line for each such failure: its place in the code, as the panic
 //! prints it.

@@ -1,4 +1,5 @@
-//! The commits that end a batch run: published, skipped, failed or dropped. What must hold for it, the catalog checks.
+//! The commits that end a batch run: published, skipped, failed or dropped. The catalog checks what each of them
+//! expects.
 
 use uuid::Uuid;
 

@@ -1,5 +1,5 @@
-//! This machine's clock beside that of the database's server. That one is the reference: whether a lease or a pin has
-//! expired is decided by the clock of one machine, and its time was set by that of another.
+//! Compares this machine's clock with the clock of the database's server, which is the reference. Clocks have to agree
+//! because one machine sets the time at which a lease or a pin expires, and another one decides whether it has expired.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Table `removed`: the checkpoints and files that commits removed lately, for readers that have an earlier state.
+//! Table `removed`: the checkpoints and files that recent commits removed, for readers that have an earlier state.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[serving.limits]`: what questions may take of a process that answers them.
+//! `[serving.limits]`: the limits of queries in a process that answers them.
 
 use std::time::Duration;
 

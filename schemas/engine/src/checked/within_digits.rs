@@ -1,5 +1,6 @@
-//! Decimals that have no more digits than their type. A result that would need more than the most digits of a decimal
-//! has a type that does not hold all of them, and Arrow checks only that it fits the bits.
+//! Makes sure that decimals have no more digits than their type. The type of a result has at most the greatest number
+//! of digits that a decimal can have, which may be too few for the value, and Arrow checks only that the value fits the
+//! bits.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

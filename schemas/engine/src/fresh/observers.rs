@@ -1,5 +1,5 @@
-//! Who looks at each layer when it is published, by a worker of this process or a mirrored one. Merges of layers are
-//! not looked at: each event is seen once.
+//! Observers, which see each layer when it is published by a worker of this process or a mirrored one. They do not see
+//! merges of layers, so they see each event once.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -1,5 +1,5 @@
-//! Who is handed the changes of this process's workers. A subscriber that does not keep up is cut off, so that it never
-//! holds a worker up.
+//! Subscriptions to the changes of this process's workers. A subscriber that does not keep up is cut off, so that it
+//! never holds up a worker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What it takes to hand states on, where an accumulator does not say it.
+//! The memory that accumulators take when they return their states, where they do not report it themselves.
 
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 

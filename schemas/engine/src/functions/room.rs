@@ -1,4 +1,4 @@
-//! Lists of accumulators, whose memory is accounted.
+//! Grows and shrinks the lists of accumulators, whose memory is accounted for.
 
 /// Like `reserve`, but by a quarter: what is not used yet is held as well.
 pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize) {

@@ -1,5 +1,5 @@
-//! What a cast to `UUID` and to `JSON` becomes in a query: a text that is one, in the spelling that is stored. Arrow
-//! has no such types. As casts do, they fail on a text that is none, and keep NULL.
+//! Casts to `UUID` and to `JSON` in queries. Arrow has no such types, so the result is a text in the spelling that is
+//! stored. Like any cast, they fail on a text that is not a value of the type, and NULL stays NULL.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Clauses that the parser reads and DataFusion leaves out without a word: what a query means by them would be lost.
+//! Refuses clauses that the parser reads and DataFusion silently ignores, because the answer would not be what the
+//! query asks for.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Errors about what a sink or an alert cannot read: they say what it can.
+//! Errors about what a sink or an alert cannot read. They say what it can read.
 
 use definitions::{Diagnostic, Diagnostics, Origin};
 use types::Error;

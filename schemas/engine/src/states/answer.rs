@@ -1,5 +1,4 @@
-//! Answers a query: merges state rows over each range of a view, and evaluates the view's columns over the merged
-//! values.
+//! Answers a query: merges state rows over each range of a view, and evaluates the view's columns on the merged values.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Where the edges of each node begin in a bucket, by the hash that chose the bucket.
 //!
-//! A search by halves looks at some twenty keys that lie far apart. That is little for one query, and was half of the
-//! time in which all nodes are walked.
+//! A binary search compares about twenty keys that lie far apart. That costs little in one query, but took half of the
+//! time of a walk over all nodes.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Scanning a linked view: every group key that has near edges, walked some at a time.
+//! Scans a linked view: walks from every group key that has near edges, a few keys at a time.
 
 use std::collections::BTreeSet;
 

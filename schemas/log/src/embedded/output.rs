@@ -1,5 +1,5 @@
-//! How far the output of a sink is, and whose it is. Both are looked at in the transaction that appends the records, so
-//! that each is appended once, and nothing by an owner from which another one took the output over.
+//! How far the output of a sink is, and who owns it. The transaction that appends records checks both, so that each
+//! record is appended once, and none by an owner from which another one has taken the output over.
 
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;

@@ -1,8 +1,8 @@
 //! The outputs of sinks: transactions that append records and note how far they are.
 //!
-//! Each output has a producer of its own with a transactional id. Who takes the output over gets a newer epoch of that
-//! id: the producer before it can commit nothing any more, and what it left open is aborted. How far an output is
-//! stands in a compacted topic, written in the transaction of its records.
+//! Each output has a producer of its own with a transactional id. A new owner gets a newer epoch of that id: the former
+//! producer can commit nothing any more, and the transaction that it left open is aborted. The position of an output is
+//! a record of a compacted topic, written in the transaction of the output's records.
 //!
 //! Whose records count is decided by the brokers' transaction coordinator, which adds partitions to a transaction and
 //! commits it for the newest epoch alone. It gives a new epoch out only after a transaction of the one before has

@@ -1,5 +1,5 @@
-//! The different values in states of `count(DISTINCT x)`, kept to be asked again: a million values are taken in once,
-//! and what came since is counted on top.
+//! The distinct values in states of `count(DISTINCT x)`, kept for the next query of the same key: a million values are
+//! inserted once, and later ones are added to them.
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::filter;

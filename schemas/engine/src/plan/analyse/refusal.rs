@@ -1,5 +1,5 @@
-//! Turns DataFusion's refusal of a SELECT into a diagnostic, with what the project knows in addition: the names that
-//! may have been meant, and the call that was refused.
+//! Turns DataFusion's refusal of a SELECT into a diagnostic. It adds the names that may have been meant, and the call
+//! that was refused.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! One value of every key, under way: end points as the plain SELECT's aggregate takes them, far states once for each
-//! near event.
+//! One value of every key while it is merged: end points as the plain SELECT's aggregate takes them, far states once
+//! for each near event.
 
 use std::sync::Arc;
 
