@@ -1,7 +1,7 @@
-//! Ids of partitions that a worker of the process let go of. A worker of the same process that takes one of them over
-//! need not read its ids again from the archive, if nobody committed anything meanwhile: what was accepted follows from
-//! the committed position. That is so whenever the workers of a process begin one after the other, or read other topics
-//! than before.
+//! The ids of partitions that a worker of this process has released. A worker of the same process that takes such a
+//! partition over need not read its ids again from the archive if nothing was committed to it meanwhile, because the
+//! committed position determines which ids were accepted. That happens whenever the workers of a process begin one
+//! after the other, or their topics change.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

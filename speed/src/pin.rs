@@ -1,5 +1,5 @@
-//! Keeps the archive while partitions are taken over, as a busy compaction could else replace some of the files that
-//! each attempt reads, and a takeover that takes long would begin again and again.
+//! Keeps the archive's files while partitions are taken over. Otherwise a compaction could replace some of the files
+//! that an attempt reads, and a long takeover would begin again and again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a worker is doing, for those who watch it.
+//! Reports what a worker is doing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Where the accepted events go beside the states: to what makes records of each of them.
+//! The interface between the speed layer and sinks: accepted events are passed to what makes a record of each of them.
 //!
 //! The records of a micro-batch are made before its states can be read, because an event sees what came before it and
 //! not what comes after. The log appends them while the worker goes on with the next micro-batch. They are durable

@@ -1,4 +1,4 @@
-//! Whose turn it is to write the files of a checkpoint.
+//! Lets workers take turns to write the files of their checkpoints.
 
 use std::num::NonZero;
 use std::sync::Arc;

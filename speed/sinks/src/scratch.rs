@@ -1,4 +1,4 @@
-//! What one request to a sink leaves for the next.
+//! Buffers that one request to a sink leaves for the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
-//! How many bytes of records go into a micro-batch, so that its events and states take no more than their part of the
-//! worker's memory. What records will take is not known before the views have read them: one view may keep a few bytes
-//! of each, and a hundred views some kilobytes. So the micro-batches before say it.
+//! Decides how many bytes of records go into a micro-batch, so that its events and states stay within their part of the
+//! worker's memory. The memory that records will take is not known before the views have read them: one view may keep a
+//! few bytes of each, a hundred views some kilobytes. So it is estimated from earlier micro-batches.
 
 /// A micro-batch takes about one of this many parts of a worker's memory.
 const PARTS: usize = 32;
