@@ -1,4 +1,4 @@
-//! Answering from the archive: exact at any time in the past, and slower. For times that the kept tiles do not answer.
+//! Answers from the archive, for times for which the kept tiles are not sufficient: exactly, but more slowly.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Blocking work: off the threads that answer HTTP, as many jobs at once as there are processors, in the order of
-//! asking. A thread cannot be dropped as a future can: a job whose future is dropped is cancelled, and has to check for
-//! that.
+//! A pool for blocking work, so that it does not run on the threads that answer HTTP. It runs as many jobs at a time as
+//! there are processors, in the order of their requests. Unlike a future, a thread cannot be dropped: a job whose
+//! future is dropped is cancelled, and has to check for that.
 
 use std::num::NonZero;
 use std::sync::Arc;

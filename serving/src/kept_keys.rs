@@ -1,5 +1,5 @@
-//! What was merged of hot keys, kept for their next queries ([`KeptKey`]), and one query at a time of each key
-//! that is merged anew: who asks the same meanwhile waits, and takes what was merged.
+//! Keeps the merged values of hot keys for their next queries ([`KeptKey`]). Of the queries for one key, one at a time
+//! merges; the others wait for it and use its result.
 //!
 //! Kept states take a part of the queries' memory. Those that were used longest ago go first.
 

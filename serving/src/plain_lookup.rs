@@ -1,5 +1,5 @@
-//! The plainest queries, as their texts say them: columns of one view, where its keys have these values. Applications
-//! ask little else, thousands of times a second.
+//! Recognises the plainest queries by their text: columns of one view where its keys have certain values. Applications
+//! send little else, thousands of times a second.
 //!
 //! ```text
 //! SELECT { * | column [[AS] name], .. } FROM view [[AS] name]

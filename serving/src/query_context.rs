@@ -1,4 +1,4 @@
-//! What one query is answered from: one read view and one time, for all views that it asks.
+//! What one query is answered from: one read view and one time, for all views that it reads.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The memory of one query: its share, and what all queries have together. What is refused names the limit that was
+//! The memory of one query: its share, and the limit of all queries together. An error names the limit that was
 //! reached.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Sessions for queries: each its own, all under one memory limit, spilling to one folder.
+//! Sessions for queries: one for each query, all under one memory limit and spilling to one folder.
 
 use std::path::Path;
 use std::sync::Arc;

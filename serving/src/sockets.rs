@@ -1,4 +1,4 @@
-//! What every protocol asks of the system for its connections.
+//! Accepts the connections of every protocol, up to a limit, and sets the options of their sockets.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;

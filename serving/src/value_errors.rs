@@ -1,5 +1,5 @@
-//! Values that could not be computed: of one key and column, beside which everything else is answered. A lookup lists
-//! them; SQL fails, unless it is asked to list them too.
+//! Values of single keys and columns that could not be computed. All other values are answered. A lookup lists them;
+//! SQL fails, unless the request says to list them too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

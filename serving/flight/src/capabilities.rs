@@ -1,4 +1,4 @@
-//! What the server says of itself, and of its types.
+//! Describes the server and its types to clients.
 
 use arrow_flight::error::Result;
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder};

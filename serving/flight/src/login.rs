@@ -1,5 +1,5 @@
-//! Who a client is: by a bearer, as over HTTP, or by a token's name and the token, which drivers send as user and
-//! password.
+//! Authenticates clients: by a bearer token, as over HTTP, or by a token's name and the token, which drivers send as
+//! user and password.
 
 use std::sync::Arc;
 

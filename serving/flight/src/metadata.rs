@@ -1,5 +1,4 @@
-//! What there is to ask: the catalog, its schemas and tables, and the keys of views. Each principal finds what it may
-//! read.
+//! Lists the catalog, its schemas and tables, and the keys of views. Each principal sees what it may read.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who a client is: by SCRAM-SHA-256 (RFC 5802 and 7677), where a principal is required. The user is a token's name,
+//! Authenticates clients by SCRAM-SHA-256 (RFC 5802 and 7677), where a token is required. The user is a token's name,
 //! the password the token. Over TLS the exchange can be bound to the server's certificate, so that nobody in between
 //! can use it.
 

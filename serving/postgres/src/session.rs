@@ -1,4 +1,4 @@
-//! What a client has said before: its settings and its transaction. Neither reads anything nor waits.
+//! The state of a client's session: its settings and its transaction. Nothing here reads data or waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The first messages of a connection: what it asks for before it says who it is, encryption above all.
+//! The first messages of a connection, before the client says who it is: above all the request for encryption.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A text as statements, and what each of them is. What is not done here is refused here.
+//! Splits a text into statements and classifies each of them. Statements that are not supported are refused here.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};

@@ -1,5 +1,5 @@
-//! Asks the scheduler for a run of a view version that has to be built and that nothing else makes due: its snapshot or
-//! its segments are lost, or of another release.
+//! Requests a run of a view version that has to be built and that nothing else makes due: its snapshot or its segments
+//! are lost, or another release made them.
 
 use std::sync::PoisonError;
 use std::time::Duration;

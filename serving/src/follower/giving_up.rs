@@ -1,6 +1,6 @@
-//! Which local copies a node gives up where they take more than `serving.cache_bytes`. What a served version needs is
-//! never given up. A version that is kept is asked rarely, if ever: its copy is fetched again, bucket by bucket, as it
-//! is asked.
+//! Decides which local copies a node deletes when they take more than `serving.cache_bytes`. The copies of served
+//! versions always stay. A version that is kept is queried rarely, if ever: its buckets are fetched again when a query
+//! needs them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
-//! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
+//! The lease that keeps files from being collected: those of the oldest state in use, because a long query may read a
+//! state that was loaded long ago. It is renewed independently of loading, because a state can take longer to load than
+//! a lease lasts.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

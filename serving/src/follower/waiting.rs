@@ -1,4 +1,4 @@
-//! Waiting for a position: who appended something asks for an answer that counts it.
+//! Waits for a position: a client that appended something can request an answer that counts it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Around every request: it is measured, it ends in time, it cannot bring the server down, and no other site's page
-//! sends it.
+//! Wraps every request: measures it, limits its time, turns a panic into an error, and refuses requests that a page of
+//! another site sends.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;

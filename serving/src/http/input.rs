@@ -1,5 +1,5 @@
-//! What comes in: names out of the path, bodies up to their limit, JSON of a known form, and which form of answer is
-//! asked for. What is wrong is answered as a problem.
+//! Reads requests: names in the path, bodies up to their limit, JSON of a known form, and the requested form of the
+//! answer. A mistake is answered as a problem.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What there is to ask, of what the principal may read or append to: `GET /v1/views` and `GET /v1/streams`.
+//! Lists the views and streams that the principal may read or append to: `GET /v1/views` and `GET /v1/streams`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

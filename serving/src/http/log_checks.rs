@@ -1,4 +1,4 @@
-//! Before events are appended: whether the log is the one that the speed layer reads.
+//! Checks, before events are appended, whether the log is the one that the speed layer reads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

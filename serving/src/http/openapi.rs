@@ -1,4 +1,4 @@
-//! `GET /v1/openapi.json`: what is answered here, for programs. The document is the file beside this one.
+//! `GET /v1/openapi.json`: describes the HTTP interface to programs. The document is the file beside this one.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};

@@ -1,5 +1,5 @@
-//! Before every handler: who calls, and whether it may ask for this path at all. What a query reads is decided where it
-//! is planned.
+//! Runs before every handler: finds out who calls, and whether this caller may use the path at all. Whether a query may
+//! read its tables is decided where it is planned.
 //!
 //! | path | needs |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Rows as JSON in an answer that is held in memory, as long as it has room for them.
+//! Writes rows as JSON into an answer that is held in memory, up to a number of bytes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sinks over HTTP: what there are, and one event scored by one of them.
+//! Sinks over HTTP: their list, and the record of one event, on request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

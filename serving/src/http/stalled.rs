@@ -1,4 +1,4 @@
-//! A client that takes nothing of its answer: it is let go after a while, as it keeps what its answer is made from.
+//! Disconnects clients that do not read their answers, because each of them holds what its answer is made from.
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is asked of a view, as its version has it: keys, paths and columns.
+//! Checks a lookup against the version of its view: keys, paths and columns.
 
 use datafusion::common::ScalarValue;
 use types::{Error, Result};

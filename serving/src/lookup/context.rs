@@ -1,4 +1,4 @@
-//! From which read view a lookup is answered, and when it is its turn.
+//! Chooses the read view from which a lookup is answered, and waits for the lookup's turn.
 
 use access::Principal;
 use types::Result;

@@ -1,4 +1,4 @@
-//! Texts that are not parsed again: those with parameters are asked again and again.
+//! Remembers parsed texts. Those with parameters are sent again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

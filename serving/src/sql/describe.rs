@@ -1,4 +1,4 @@
-//! What a query's answer and parameters are, without running it; and what tables there are.
+//! Describes the columns and parameters of a query without running it, and lists the tables.
 
 use std::sync::Arc;
 

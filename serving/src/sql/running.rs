@@ -1,4 +1,4 @@
-//! A planned query as it runs: where, in whose turn, and within which limits.
+//! Runs a planned query: on which threads, when it is its turn, and within which limits.
 //!
 //! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries
 //! that run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.

@@ -1,4 +1,4 @@
-//! What a query's text may be: any number of `SET as_of = '..'`, then one query.
+//! Parses the text of a query: any number of `SET as_of = '..'`, then one query.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! `system.*`: what the catalog records of runs, checkpoints, partitions, views, sinks, parameters, open alerts and the
-//! handover; the events on which views fail; and the keys that this node is asked for most.
+//! `system.*`: what the catalog records about runs, checkpoints, partitions, views, sinks, parameters, open alerts and
+//! the handover; the events on which views fail; and the hot keys of this node.
 
 use std::collections::BTreeMap;
 use std::fmt;

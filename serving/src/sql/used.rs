@@ -1,4 +1,4 @@
-//! What an optimised plan asks of which view: for the answer's meta.
+//! Finds which columns of which views an optimised plan reads, for the answer's meta.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
