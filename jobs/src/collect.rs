@@ -59,8 +59,8 @@ pub async fn run(
             }
             match collect_left_by_runs(&catalog, &storage, &clock, &mut looked_after).await {
                 Ok(0) => {}
-                Ok(deleted) => info!(deleted, "what runs that did not end with a snapshot had written was deleted"),
-                Err(error) => warn!(%error, "what runs left could not be collected; trying again later"),
+                Ok(deleted) => info!(deleted, "files of runs that published no snapshot were deleted"),
+                Err(error) => warn!(%error, "files of runs that published no snapshot could not be deleted; trying again later"),
             }
             if round % ROUNDS_PER_LISTING == 0 {
                 match collect_orphans(&catalog, &storage, &clock).await {
@@ -86,7 +86,7 @@ fn check_clock(ahead: Duration, pin_lease: Duration) -> Result<()> {
     if ahead <= limit {
         return Ok(());
     }
-    Err(Error::unavailable("the clock is too far ahead of that of the catalog's database: files that are read would be deleted")
+    Err(Error::unavailable("this clock is too far ahead of the clock of the catalog's database: files in use could be deleted")
         .with("ahead_s", ahead.as_secs_f64())
         .with("at_most_s", limit.as_secs_f64()))
 }

@@ -210,7 +210,7 @@ impl Node {
         let is_known = |stream: &Arc<str>| registry.streams.contains_key(stream) && self.may_know(registry, stream);
         match position.iter().find(|(partition, _)| !is_known(&partition.stream)) {
             Some((partition, _)) => {
-                Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
+                Err(Error::not_found(format!("the position names the stream \"{}\", which does not exist", partition.stream)))
             }
             None => Ok(AwaitedPosition::new(position, self.inner.log.get())),
         }

@@ -75,7 +75,7 @@ impl RunsUnderWay {
         let task = match ended {
             Ok((task, ())) => task,
             Err(error) => {
-                error!(%error, "a batch run, or what rebuilds states, ended abnormally");
+                error!(%error, "a batch run or a rebuild of states ended abnormally");
                 error.id()
             }
         };

@@ -137,7 +137,7 @@ impl Parts {
 fn ended_by_itself(ended: Ended) -> Result<()> {
     match ended.result {
         Err(error) => Err(failed(ended.name, error)),
-        Ok(()) => Err(Error::internal("a part ended without being asked to stop").with("part", ended.name)),
+        Ok(()) => Err(Error::internal("a part of the process ended unexpectedly").with("part", ended.name)),
     }
 }
 

@@ -282,7 +282,7 @@ fn a_token_is_printed_once_opens_a_node_and_is_revoked() {
 
     assert_fails(&project.run(&["token", "create", "a", "--role", "chief"]), 2, "reader, writer, operator, admin");
     assert_fails(&project.run(&["token", "create", "a", "--role", "reader", "--views", "orders"]), 1, "there is no view \"orders\"");
-    assert_fails(&project.run(&["token", "create", "a b", "--role", "reader"]), 1, "is no name of a token");
+    assert_fails(&project.run(&["token", "create", "a b", "--role", "reader"]), 1, "is not a valid name of a token");
     assert_fails(&project.run(&["token", "create", "a", "--role", "reader", "--expires", "soon"]), 1, "--expires");
     assert_fails(&project.run(&["token", "revoke", "grafana"]), 1, "revoked already");
     assert_fails(&project.run(&["token", "revoke", "nobody"]), 1, "there is no token of this name");

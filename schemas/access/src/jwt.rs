@@ -149,7 +149,7 @@ impl Issuer {
                 true
             }
             Err(error) => {
-                warn!(%error, issuer = self.0.settings.issuer, "the issuer's keys cannot be read; those that are known stay");
+                warn!(%error, issuer = self.0.settings.issuer, "the issuer's keys cannot be read; the known keys stay in use");
                 false
             }
         }

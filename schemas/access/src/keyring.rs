@@ -168,7 +168,7 @@ impl ScramLogin {
     pub fn finish(&self, auth_message: &[u8], proof: &[u8]) -> Result<([u8; 32], Arc<Principal>)> {
         let signature = self.keys.signature(auth_message, proof);
         let signed = signature.zip(self.token.as_ref().map(|token| token.principal.clone()));
-        signed.ok_or_else(|| Error::unauthenticated("the user is no token's name, or the password is not that token"))
+        signed.ok_or_else(|| Error::unauthenticated("the user is not the name of a token, or the password is not that token"))
     }
 }
 

@@ -99,7 +99,7 @@ impl ServerTls {
             match reloaded {
                 Ok(true) => info!(cert = %self.0.files.cert.display(), "TLS files loaded again"),
                 Ok(false) => {}
-                Err(error) => warn!(%error, "the TLS files changed and cannot be loaded; the former ones stay in use"),
+                Err(error) => warn!(%error, "the TLS files changed and cannot be loaded; the previous ones stay in use"),
             }
         }
     }

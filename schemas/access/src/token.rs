@@ -69,7 +69,7 @@ fn check(new: &NewToken) -> Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
     if new.name.is_empty() || new.name.len() > MAX_NAME_BYTES || !new.name.chars().all(is_plain) {
         let expected = format!("1 to {MAX_NAME_BYTES} letters, digits and _ - . @");
-        return Err(Error::input(format!("\"{}\" is no name of a token: expected {expected}", new.name)));
+        return Err(Error::input(format!("\"{}\" is not a valid name of a token: expected {expected}", new.name)));
     }
     match new.role {
         Role::Admin if !new.views.is_empty() || !new.streams.is_empty() => {

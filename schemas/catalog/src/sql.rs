@@ -282,7 +282,7 @@ impl Catalog {
     async fn compare_clocks(&self) -> Result<Micros> {
         let before = now_us();
         let answer = tokio::time::timeout(clock::ANSWERS_WITHIN, Box::pin(self.engine.number(clock::NOW))).await;
-        let late = |_| Err(Error::unavailable("the catalog's database did not say its time").with("catalog", &self.shown));
+        let late = |_| Err(Error::unavailable("the catalog's database did not return its time").with("catalog", &self.shown));
         let server = answer.unwrap_or_else(late)?;
         Ok(self.clock.note(ClockComparison { before, server, after: now_us() }))
     }

@@ -232,7 +232,7 @@ impl Links {
         let before = self.lock().get(worker).cloned();
         let was_lost = before.as_ref().is_some_and(|link| matches!(link.state, LinkState::Lost { .. }));
         match was_lost {
-            true => debug!(worker, address, %error, "a worker is not reached"),
+            true => debug!(worker, address, %error, "a worker cannot be reached"),
             false => {
                 warn!(worker, address, %error, "a worker is not followed: answers count what it committed");
                 metrics::counter!("basestream_serving_feed_lost_total", "reason" => reason(error.kind())).increment(1);

@@ -47,7 +47,7 @@ pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &Lay
         }
     };
     let unreached =
-        |error: tonic::transport::Error| Error::unavailable("a worker is not reached").with("address", address).caused_by(error);
+        |error: tonic::transport::Error| Error::unavailable("a worker cannot be reached").with("address", address).caused_by(error);
     // The connector encrypts.
     let endpoint = Endpoint::from_shared(format!("http://{host_and_port}")).map_err(unreached)?;
     let channel = endpoint
@@ -64,7 +64,7 @@ pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &Lay
     let mut request = Request::new(Ticket { ticket: serde_json::to_vec(wanted)?.into() });
     if let Some(token) = &credentials.token {
         let value = AsciiMetadataValue::try_from(format!("Bearer {token}"));
-        request.metadata_mut().insert("authorization", value.map_err(|_| Error::input("serving.fresh_token is no token"))?);
+        request.metadata_mut().insert("authorization", value.map_err(|_| Error::input("serving.fresh_token is not a token"))?);
     }
     let response = tokio::time::timeout(CONNECTED_WITHIN, client.do_get(request)).await;
     let response = response.map_err(|_| Error::unavailable("a worker does not answer").with("address", address))?;

@@ -167,7 +167,7 @@ impl Service {
         let later = stream::unfold(changes, |mut changes| async move { Some((changes.recv().await?, changes)) });
         let later = later.map(move |change| sending.change(change));
         let stop = self.stop.clone();
-        let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it is to begin again")) });
+        let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it has to begin again")) });
         let authenticator = self.offer.authenticator.clone();
         let allowed = move || match authenticator.is_still_valid(&principal) {
             true => Ok(()),

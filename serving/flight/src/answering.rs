@@ -129,7 +129,7 @@ async fn make(
 /// Why the messages ended before their end.
 async fn left(making: AbortOnDropHandle<()>, stalled: Duration) -> Error {
     match making.await {
-        Ok(()) => Error::conflict(format!("the client took nothing of the answer for {}: it was given up", format_duration(stalled))),
+        Ok(()) => Error::conflict(format!("the client read nothing of the answer for {}: it was given up", format_duration(stalled))),
         Err(error) => Error::from(error),
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(made.load(Ordering::Relaxed), 3);
         answer.next().await.unwrap().unwrap();
         let end = answer.next().await.unwrap().unwrap_err();
-        assert_eq!((end.code(), end.message()), (Code::Aborted, "the client took nothing of the answer for 5s: it was given up"));
+        assert_eq!((end.code(), end.message()), (Code::Aborted, "the client read nothing of the answer for 5s: it was given up"));
         assert!(answer.next().await.is_none());
     }
 

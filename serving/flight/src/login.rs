@@ -61,7 +61,7 @@ struct Login {
 async fn principal(authenticator: &Authenticator, login: Login) -> Result<Arc<Principal>> {
     let refused = || {
         Error::unauthenticated(
-            "the user and its password do not fit: the user is a token's name, the password the token; see `basestream token list`",
+            "the user and the password do not match: the user is a token's name, the password the token; see `basestream token list`",
         )
     };
     if !login.password.starts_with(TOKEN_PREFIX) {

@@ -149,5 +149,5 @@ fn foreign_keys_schema() -> SchemaRef {
 }
 
 fn not_made(error: arrow_flight::error::FlightError) -> Error {
-    Error::internal("what there is cannot be listed").caused_by(error)
+    Error::internal("the catalog cannot be listed").caused_by(error)
 }

@@ -18,8 +18,8 @@ pub(crate) fn status(error: Error) -> Status {
 /// A call that would change something, or that asks for something we do not have.
 pub(crate) fn unsupported(what: &str) -> Status {
     Status::unimplemented(format!(
-        "{what} is not supported: expected queries, for nothing can be written here (events go in through the log, definitions through \
-         apply)"
+        "{what} is not supported: expected queries, because nothing can be written here (events go in through the log, definitions \
+         through apply)"
     ))
 }
 

@@ -27,7 +27,7 @@ impl Follower {
             let facts = Asking { newest: newest_run(&loaded.state, live).map(|run| run.status), since: building.since, last_asked, now };
             if facts.is_due() {
                 self.0.catalog.request_run(&live.name, live.version).await?;
-                info!(view = %live.name, version = live.version, "a run was asked for: it builds the view");
+                info!(view = %live.name, version = live.version, "a run was requested: it builds the view");
                 self.asked().insert(version.clone(), now);
             }
         }

@@ -94,7 +94,7 @@ impl ChangedView {
         let is_first = !std::mem::replace(&mut self.has_lacked, has_lacked) && has_lacked;
         if is_first && is_before_answerable {
             let (view, version, before) = (&self.view, self.version, self.before);
-            info!(%view, version, before, "a changed view is answered by its version before until the speed layer keeps the new one");
+            info!(%view, version, before, "a changed view is answered by its previous version until the speed layer keeps the new one");
         }
         let age = now.saturating_duration_since(self.seen_at);
         ChangeFacts { age, is_answerable, is_before_answerable, has_lacked }.is_answered_by_version_before()

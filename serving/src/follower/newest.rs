@@ -34,7 +34,7 @@ impl Newest {
         };
         match (was_kept, view.is_kept) {
             (false, true) => warn!("uncommitted work was withdrawn; answers stay as they were until it is read again"),
-            (true, false) => info!("answers go on: what was withdrawn is read again"),
+            (true, false) => info!("answers continue: the withdrawn work was read again"),
             _ => {}
         }
         // Most queries come between two layers: they read the same, and nothing is copied for the next one.

@@ -53,7 +53,7 @@ pub(super) async fn hot_keys(
     let Ok(permit) = app.watchers.clone().try_acquire_owned() else {
         return Err(HttpProblem::plain(
             StatusCode::TOO_MANY_REQUESTS,
-            "too many clients watch the hot keys: try again, or ask without events",
+            "too many clients watch the hot keys: try again, or request them without events",
         ));
     };
     // An answer that fails has a status.

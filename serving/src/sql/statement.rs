@@ -147,7 +147,7 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     if let Statement::Statement(inner) = &statement
         && let Some(clause) = ignored_clause(&**inner)
     {
-        return Err(Error::input(format!("{clause} is not supported here: the answer would be without it")));
+        return Err(Error::input(format!("{clause} is not supported here: the answer would ignore it")));
     }
     match inner(&statement).and_then(|inner| keywords::interval_refusal(sql, inner)) {
         Some(error) => Err(error),

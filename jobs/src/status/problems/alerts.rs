@@ -84,7 +84,7 @@ fn behind(facts: &Facts, alert: &AlertFacts, runner: &AlertRunner) -> Option<Pro
         severity: Severity::Warning,
         what: format!("the alert \"{}\" is {} behind", alert.alert, for_time(late)),
         cause,
-        effect: "its records come that late; none is left out, and lag is not taken for silence".into(),
+        effect: "its records are late by as much; none is left out, and lag does not count as silence".into(),
         next_step: "see the lag of the partitions above; more workers read more partitions at a time".into(),
     })
 }

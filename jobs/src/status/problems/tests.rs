@@ -621,7 +621,7 @@ const CASES: &[Case] = &[
         [
             "the alert \"silent\" is 5 min behind",
             "w1 looks at many keys, or cannot read the view: its log says which",
-            "its records come that late; none is left out, and lag is not taken for silence",
+            "its records are late by as much; none is left out, and lag does not count as silence",
             "see the lag of the partitions above; more workers read more partitions at a time",
         ],
     ),
@@ -636,7 +636,7 @@ const CASES: &[Case] = &[
         [
             "the alert \"silent\" is 3 h behind",
             "the records of its view's streams after that are not counted yet: workers are behind, or a partition has none",
-            "its records come that late; none is left out, and lag is not taken for silence",
+            "its records are late by as much; none is left out, and lag does not count as silence",
             "see the lag of the partitions above; more workers read more partitions at a time",
         ],
     ),
@@ -652,7 +652,7 @@ const CASES: &[Case] = &[
         [
             "the alert \"silent\" is 60 min behind",
             "the records of its view's streams after that are not counted yet: workers are behind, or a partition has none",
-            "its records come that late; none is left out, and lag is not taken for silence",
+            "its records are late by as much; none is left out, and lag does not count as silence",
             "see the lag of the partitions above; more workers read more partitions at a time",
         ],
     ),

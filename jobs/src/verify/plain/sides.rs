@@ -82,9 +82,9 @@ impl Sides {
         }
         match self.named_in(time).into_iter().collect::<Vec<_>>().as_slice() {
             [side] => Ok(*side),
-            _ => {
-                Err(Error::input(format!("within({time}, ..) is about the event time of no one side: expected the column with its table")))
-            }
+            _ => Err(Error::input(format!(
+                "within({time}, ..) does not name the event time of one side: expected the column with its table"
+            ))),
         }
     }
 

@@ -38,11 +38,11 @@ struct Header {
 
 /// Checks a token at `now` (seconds since 1970), its signature before any claim.
 pub(super) fn verify(jwt: &str, keys: &[Key], expected: &IssuerSettings, now: i64) -> Result<Principal, Refusal> {
-    let (message, signature) = jwt.rsplit_once('.').ok_or(Because("it is no JWT"))?;
-    let (header, claims) = message.split_once('.').ok_or(Because("it is no JWT"))?;
+    let (message, signature) = jwt.rsplit_once('.').ok_or(Because("it is not a JWT"))?;
+    let (header, claims) = message.split_once('.').ok_or(Because("it is not a JWT"))?;
     let header: Header = json(header)?;
     if header.crit.is_some() {
-        return Err(Because("its header asks for what is not supported"));
+        return Err(Because("its header uses an extension that is not supported"));
     }
     let key = key_of(&header, keys)?;
     if header.alg != key.algorithm() {
@@ -63,7 +63,7 @@ pub(super) fn verify(jwt: &str, keys: &[Key], expected: &IssuerSettings, now: i6
 
 fn json<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, Refusal> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(part).ok();
-    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or(Because("it is no JWT"))
+    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or(Because("it is not a JWT"))
 }
 
 fn key_of<'a>(header: &Header, keys: &'a [Key]) -> Result<&'a Key, Refusal> {
@@ -77,11 +77,11 @@ fn key_of<'a>(header: &Header, keys: &'a [Key]) -> Result<&'a Key, Refusal> {
 fn check_claims(claims: &Map<String, Value>, expected: &IssuerSettings, now: f64) -> Result<(), Refusal> {
     let time = |name: &str| match claims.get(name) {
         None => Ok(None),
-        Some(time) => time.as_f64().map(Some).ok_or(Because("one of its times is no number")),
+        Some(time) => time.as_f64().map(Some).ok_or(Because("one of its times is not a number")),
     };
     let is_of = |value: &Value, text: &str| value.as_str() == Some(text);
     if !claims.get("iss").is_some_and(|issuer| is_of(issuer, &expected.issuer)) {
-        return Err(Because("it is of another issuer"));
+        return Err(Because("another issuer issued it"));
     }
     let is_for_us = match claims.get("aud") {
         Some(Value::Array(audiences)) => audiences.iter().any(|audience| is_of(audience, &expected.audience)),

@@ -24,9 +24,9 @@ fn a_token_is_random_recognisable_and_not_in_its_record() {
 fn what_a_token_cannot_be_is_refused() {
     let limited = |role, views: &[&str]| NewToken { views: views.iter().map(|view| (*view).to_owned()).collect(), ..new("a", role) };
     let wrong = [
-        (new("", Role::Reader), "is no name of a token"),
-        (new("two words", Role::Reader), "\"two words\" is no name of a token: expected 1 to 63 letters"),
-        (new(&"a".repeat(64), Role::Reader), "is no name of a token"),
+        (new("", Role::Reader), "is not a valid name of a token"),
+        (new("two words", Role::Reader), "\"two words\" is not a valid name of a token: expected 1 to 63 letters"),
+        (new(&"a".repeat(64), Role::Reader), "is not a valid name of a token"),
         (limited(Role::Admin, &["v"]), "the role admin is not limited"),
         (limited(Role::Writer, &["v"]), "reads no view"),
     ];

@@ -96,7 +96,7 @@ impl FromStr for TransitionPlace {
             None => number(text).map(TransitionPlace::after),
             Some((revision, seq)) => number(revision).zip(number(seq)).map(|(revision, seq)| TransitionPlace { revision, seq }),
         };
-        place.ok_or_else(|| Error::input(format!("'{text}' is no id of an event of alerts: expected one like 571.12 or 571")))
+        place.ok_or_else(|| Error::input(format!("'{text}' is not the id of an alert event: expected one like 571.12 or 571")))
     }
 }
 

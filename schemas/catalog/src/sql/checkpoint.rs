@@ -120,7 +120,7 @@ pub(super) async fn remove_compacted(session: &mut Session, list: &str, count: u
     if removed == count {
         return Ok(());
     }
-    Err(Error::conflict("a checkpoint that is compacted is not in the catalog (any more)").with("expected", count).with("found", removed))
+    Err(Error::conflict("a checkpoint to be compacted is no longer in the catalog").with("expected", count).with("found", removed))
 }
 
 async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRange) -> Result<()> {

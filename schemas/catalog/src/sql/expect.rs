@@ -87,7 +87,7 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
         return Ok(());
     }
     let text = |version: Option<u32>| version.map_or("none".to_owned(), |version| version.to_string());
-    Err(Error::conflict("the definition's newest version is another")
+    Err(Error::conflict("the definition's newest version is not the expected one")
         .with(kind.word(), name)
         .with("expected version", text(expected))
         .with("found version", text(found)))
@@ -169,7 +169,7 @@ async fn named(session: &mut Session, paths: &[String]) -> Result<()> {
 async fn has_checkpoint(session: &mut Session, id: Uuid) -> Result<()> {
     match checkpoint::exists(session, id).await? {
         true => Ok(()),
-        false => Err(Error::conflict("the checkpoint is not in the catalog (any more)").with("checkpoint", id)),
+        false => Err(Error::conflict("the checkpoint is not in the catalog, or no longer").with("checkpoint", id)),
     }
 }
 

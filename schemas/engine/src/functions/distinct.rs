@@ -220,7 +220,7 @@ impl DistinctCounts {
         if i32::try_from(bytes.max(to - from)).is_err() {
             let values = to - from;
             let message =
-                format!("count(DISTINCT ..) has {values} values of {bytes} bytes to hand on at once: expected at most {}", i32::MAX);
+                format!("count(DISTINCT ..) has {values} values of {bytes} bytes to return at once: expected at most {}", i32::MAX);
             return Err(Error::limit(message).into());
         }
         let parser = self.converter.parser();

@@ -154,7 +154,7 @@ impl GroupRows {
         let taken = &self.rows[..self.rows.partition_point(|row| row.group() < groups)];
         let total: usize = taken.iter().map(|row| row.len as usize).sum();
         if i32::try_from(total).is_err() {
-            return exec_err!("{} has {total} bytes to hand on at once: expected at most {}", self.name, i32::MAX);
+            return exec_err!("{} has {total} bytes to return at once: expected at most {}", self.name, i32::MAX);
         }
         let parser = self.converter.parser();
         let columns = self.converter.convert_rows(taken.iter().map(|row| parser.parse(row.bytes(&self.bytes))))?;

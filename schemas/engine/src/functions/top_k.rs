@@ -252,7 +252,7 @@ impl TopKs {
         let sketches = &self.sketches[..groups];
         let total: usize = sketches.iter().flatten().map(Sketch::state_bytes).sum();
         if i32::try_from(total).is_err() {
-            return exec_err!("{TOP_K} has {total} bytes to hand on at once: expected at most {}", i32::MAX);
+            return exec_err!("{TOP_K} has {total} bytes to return at once: expected at most {}", i32::MAX);
         }
         let mut states = BinaryBuilder::with_capacity(groups, total);
         for sketch in sketches {

@@ -143,12 +143,12 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
         ("?alert=busi", "", 404, "there is no alert \"busi\": did you mean \"busy\"? expected one of busy, many"),
         ("?alert=no_such", events, 404, "there is no alert \"no_such\": expected one of busy, many"),
         ("?limit=5", events, 400, "limit and cursor need JSON: found Accept: text/event-stream, which takes alert and after"),
-        ("?after=x", events, 400, "'x' is no id of an event of alerts: expected one like 571.12 or 571"),
+        ("?after=x", events, 400, "'x' is not the id of an alert event: expected one like 571.12 or 571"),
         (
             "",
             "accept: text/event-stream\r\nlast-event-id: -5\r\n",
             400,
-            "'-5' is no id of an event of alerts: expected one like 571.12 or 571",
+            "'-5' is not the id of an alert event: expected one like 571.12 or 571",
         ),
     ] {
         assert_eq!(of(query, headers).await, (status, expected.to_owned()), "{query} {headers}");

@@ -106,7 +106,7 @@ fn a_token_whose_header_chooses_its_check_is_refused() {
     assert_eq!(refused(&signer.sign(&own, &claims())), UnknownKey);
     assert_eq!(refused(&signer.sign(&json!({ "alg": "ES256" }), &claims())), Because("it does not name its key"));
     let critical = json!({ "alg": "ES256", "kid": "ec", "crit": ["b64"], "b64": false });
-    assert_eq!(refused(&signer.sign(&critical, &claims())), Because("its header asks for what is not supported"));
+    assert_eq!(refused(&signer.sign(&critical, &claims())), Because("its header uses an extension that is not supported"));
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn every_claim_is_checked() {
     let keys = read(&[signer.jwk("ec")]);
     let outcome = |claims: &Value| verify(&signer.sign(&es256(), claims), &keys, &expected(), NOW).map(drop);
     let wrong = [
-        (with("iss", json!("https://other.example")), "it is of another issuer"),
-        (with("iss", json!("https://issuer.example/")), "it is of another issuer"),
-        (without("iss"), "it is of another issuer"),
+        (with("iss", json!("https://other.example")), "another issuer issued it"),
+        (with("iss", json!("https://issuer.example/")), "another issuer issued it"),
+        (without("iss"), "another issuer issued it"),
         (with("aud", json!("other")), "it is for another audience"),
         (with("aud", json!(["other"])), "it is for another audience"),
         (without("aud"), "it is for another audience"),
         (without("exp"), "it never expires"),
-        (with("exp", json!("2000")), "one of its times is no number"),
+        (with("exp", json!("2000")), "one of its times is not a number"),
         (with("exp", json!(NOW - 30)), "it is expired"),
         (with("nbf", json!(NOW + 31)), "it is not valid yet"),
         (with("iat", json!(NOW + 31)), "it is not valid yet"),
