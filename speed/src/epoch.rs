@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
-use crate::let_go::{Committed, LetGo};
 use crate::partition_state::{PartitionState, checkpoint_record};
+use crate::released::{Committed, ReleasedPartition};
 use crate::sinks::{Accepted, WorkerSinks};
 use crate::views::{Computed, Views};
 
@@ -52,14 +52,14 @@ impl AssignedPartition {
     }
 
     /// Gives the partition up; `None` if it moved since the last commit.
-    pub(crate) fn let_go(self) -> Option<(PartitionId, LetGo)> {
+    pub(crate) fn release(self) -> Option<(PartitionId, ReleasedPartition)> {
         let Self { state, definition_version, decoder, .. } = self;
         if state.has_work() {
             return None;
         }
         let (id, identity, next_offset) = (state.id.clone(), state.identity.clone(), state.position);
         let at = Committed { identity, next_offset, definition: decoder.definition().clone(), definition_version };
-        Some((id, LetGo { at, decider: state.into_decider() }))
+        Some((id, ReleasedPartition { at, decider: state.into_decider() }))
     }
 }
 

@@ -11,7 +11,7 @@ use storage::ObjectStorage;
 
 use crate::decide::DedupSettings;
 use crate::layer::{Speed, WorkerSettings};
-use crate::let_go::ProcessIds;
+use crate::released::ProcessIds;
 use crate::writers::CheckpointWriters;
 
 /// At its clock it is always the epoch, and one worker writes a checkpoint at a time.

@@ -11,9 +11,9 @@ use storage::ObjectStorage;
 use types::Result;
 use types::tiles::Clock;
 
-use crate::let_go::ProcessIds;
 use crate::progress::WorkerProgress;
 use crate::registration::Registration;
+use crate::released::ProcessIds;
 use crate::sinks::EventSinks;
 use crate::writers::CheckpointWriters;
 

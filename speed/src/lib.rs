@@ -19,13 +19,13 @@ mod epoch;
 #[cfg(test)]
 mod harness;
 mod layer;
-mod let_go;
 mod partition_state;
 mod pin;
 mod progress;
 mod rebuild;
 mod recover;
 mod registration;
+mod released;
 mod replay;
 mod sinks;
 mod stalls;
@@ -36,12 +36,12 @@ mod writers;
 
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
 pub use layer::{Speed, WorkerSettings};
-pub use let_go::ProcessIds;
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use progress::{Activity, WorkerProgress};
 pub use rebuild::{Redecide, Redecided, TakeRedecided, ValuesBefore};
 pub use recover::{Start, files_since, start_of};
 pub use registration::Registration;
+pub use released::ProcessIds;
 pub use replay::Replay;
 pub use sinks::{Accepted, EventSinks, WorkerSinks};
 pub use stalls::{SINK_STALLED, Stall};

@@ -124,7 +124,7 @@ impl<'a> Outbox<'a> {
     }
 
     /// Lets another process take over at once.
-    pub(crate) async fn let_go(self) -> Result<()> {
+    pub(crate) async fn release(self) -> Result<()> {
         let Outbox { output, held, .. } = self;
         drop(output);
         held.release().await

@@ -93,8 +93,8 @@ async fn run_under_lease(
     let Some((held, last_round)) = HeldLease::acquire(leases, of_version).await? else { return Ok(()) };
     let mut running = RunningAlert::take_over(alerts, &alert, plan, &view, held, last_round).await?;
     let outcome = running.rounds(failures, stop).await;
-    let let_go = running.outbox.let_go().await;
-    outcome.and(let_go)
+    let released = running.outbox.release().await;
+    outcome.and(released)
 }
 
 /// The alert with its plan; `None` if it is not live or is paused.

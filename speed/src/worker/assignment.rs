@@ -36,21 +36,21 @@ impl Worker<'_> {
         Ok(Next::Continue)
     }
 
-    /// Commits what is read of them, and lets them go.
+    /// Commits what is read of them, and releases them.
     pub(super) async fn revoked(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         failpoint::hit("speed.revoke")?;
         self.checkpoint().await?;
         let assigned = partitions.iter().filter_map(|partition| self.epoch.assigned.remove(partition));
-        let let_go = assigned.filter_map(AssignedPartition::let_go).collect();
+        let released = assigned.filter_map(AssignedPartition::release).collect();
         // Once the process stops, no worker of it takes them over.
         if !self.stop.is_cancelled() {
-            self.speed.ids.keep(let_go);
+            self.speed.ids.keep(released);
         }
         if let Some(sinks) = &mut self.sinks {
             sinks.partitions_revoked(partitions);
         }
         self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
-        info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
+        info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions released");
         Ok(())
     }
 }

@@ -16,10 +16,10 @@ use uuid::Uuid;
 use super::Worker;
 use crate::decide::Decider;
 use crate::epoch::AssignedPartition;
-use crate::let_go::Committed;
 use crate::partition_state::PartitionState;
 use crate::pin::TakeoverPin;
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
+use crate::released::Committed;
 
 /// How many partitions' last records are read concurrently during a takeover.
 const MARKS_AT_ONCE: usize = 8;
@@ -153,7 +153,7 @@ impl Worker<'_> {
     }
 
     /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
-    /// Those that a worker of this process let go of are known.
+    /// Those that a worker of this process released are known.
     async fn take_over_of_stream(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
         let Some(LiveStream { definition, version }) = begun.first().map(|begun| begun.stream.clone()) else { return Ok(()) };
         let ids = &self.speed.ids;

@@ -10,7 +10,7 @@ use types::vector::PartitionId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     Assigned(Vec<PartitionId>),
-    /// To be committed and then released by [`Group::let_go`].
+    /// To be committed and then released by [`Group::release`].
     Revoked(Vec<PartitionId>),
     /// Another member already has them.
     Lost(Vec<PartitionId>),
@@ -54,7 +54,7 @@ impl Group {
     }
 
     /// The member has committed and releases the partitions: those who wait for them get them.
-    pub fn let_go(&mut self, member: &str, partitions: &[PartitionId]) {
+    pub fn release(&mut self, member: &str, partitions: &[PartitionId]) {
         for partition in partitions {
             let waiting = self.members.get_mut(member).and_then(|known| {
                 known.owned.remove(partition);

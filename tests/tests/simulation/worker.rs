@@ -84,7 +84,7 @@ impl Worker {
                     self.checkpoint().await?;
                     self.partitions.retain(|id, _| !partitions.contains(id));
                     self.sinks.partitions_revoked(&partitions);
-                    self.ctx.sim.world.borrow_mut().group.let_go(&self.member, &partitions);
+                    self.ctx.sim.world.borrow_mut().group.release(&self.member, &partitions);
                 }
                 Some(Notice::Lost(partitions)) => {
                     if self.ctx.sim.is_sabotaged(Sabotage::PartOfAnEpoch) {

@@ -79,7 +79,7 @@ pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subsc
 fn run(client: Client, stop: &CancellationToken) {
     let group = client.context().clone();
     let ended = match consume(&client, &group, stop) {
-        Ok(()) => group.let_go(&client),
+        Ok(()) => group.finish(&client),
         Err(end) => Err(end),
     };
     if let Err(End::Failed(error)) = ended {
@@ -217,7 +217,7 @@ impl ConsumerGroup {
     }
 
     /// Ends in order: delivers what was polled, then a revoke of everything.
-    fn let_go(&self, client: &Client) -> Result<(), End> {
+    fn finish(&self, client: &Client) -> Result<(), End> {
         let sources = lock(&self.held).sources();
         if sources.is_empty() {
             return Ok(());

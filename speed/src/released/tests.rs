@@ -31,24 +31,24 @@ fn ids(folder: &tempfile::TempDir) -> ProcessIds {
     ProcessIds::new(DedupSettings { memory_bytes: 1 << 20, folder: folder.path().join("dedup") }, 2)
 }
 
-/// Lets partition 3 go, at the position of [`committed`], with one id.
-fn let_go(ids: &ProcessIds) {
+/// Releases partition 3, at the position of [`committed`], with one id.
+fn release(ids: &ProcessIds) {
     ids.keep(with_one_id(ids));
 }
 
-fn with_one_id(ids: &ProcessIds) -> BTreeMap<PartitionId, LetGo> {
+fn with_one_id(ids: &ProcessIds) -> BTreeMap<PartitionId, ReleasedPartition> {
     let mut decider = Decider::new(Some(70), Some(60), WITHIN, Some(WITHIN), ids.space());
     decider.remember("a", 50).unwrap();
-    BTreeMap::from([(PartitionId::new("s", 3), LetGo { at: committed(), decider })])
+    BTreeMap::from([(PartitionId::new("s", 3), ReleasedPartition { at: committed(), decider })])
 }
 
 #[tokio::test]
-async fn a_partition_continues_with_its_ids_only_where_it_was_let_go() {
+async fn a_partition_continues_with_its_ids_only_where_it_was_released() {
     let folder = tempfile::tempdir().unwrap();
     let ids = ids(&folder);
     let id = PartitionId::new("s", 3);
     let taken = |at: &Committed, known: Option<PartitionRecord>| {
-        let_go(&ids);
+        release(&ids);
         ids.take_back(&id, at, known.as_ref()).map(|decider| decider.id_count())
     };
     assert_eq!(taken(&committed(), Some(known())), Some(1));
@@ -70,7 +70,7 @@ async fn a_partition_continues_with_its_ids_only_where_it_was_let_go() {
         assert_eq!(taken(&committed(), Some(known.clone())), None, "{known:?}");
     }
     assert_eq!(taken(&committed(), None), None);
-    let_go(&ids);
+    release(&ids);
     assert!(ids.take_back(&PartitionId::new("s", 4), &committed(), Some(&known())).is_none());
     assert!(ids.take_back(&id, &committed(), Some(&known())).is_some());
     assert!(ids.take_back(&id, &committed(), Some(&known())).is_none(), "one worker has it");
@@ -88,9 +88,9 @@ async fn ids_that_nobody_takes_back_are_dropped_after_a_while() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), gone).await.expect("timed out: the ids stay");
-    // What is let go meanwhile stays as long again.
+    // What is released meanwhile stays as long again.
     ids.keep_for(Duration::from_millis(20), with_one_id(&ids));
-    let_go(&ids);
+    release(&ids);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(ids.0.lock().len(), 1);
 }

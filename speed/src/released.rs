@@ -26,12 +26,12 @@ pub struct ProcessIds(Arc<Inner>);
 struct Inner {
     space: IdSpace,
     /// Each with the time until which it is kept.
-    let_go: Mutex<BTreeMap<PartitionId, (LetGo, Instant)>>,
+    released: Mutex<BTreeMap<PartitionId, (ReleasedPartition, Instant)>>,
 }
 
 /// A partition without uncommitted work.
 #[derive(Debug)]
-pub(crate) struct LetGo {
+pub(crate) struct ReleasedPartition {
     pub(crate) at: Committed,
     pub(crate) decider: Decider,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Committed {
 impl ProcessIds {
     /// For this many workers.
     pub fn new(settings: DedupSettings, workers: usize) -> Self {
-        Self(Arc::new(Inner { space: IdSpace::for_workers(settings, workers), let_go: Mutex::default() }))
+        Self(Arc::new(Inner { space: IdSpace::for_workers(settings, workers), released: Mutex::default() }))
     }
 
     pub(crate) fn space(&self) -> &IdSpace {
@@ -57,16 +57,16 @@ impl ProcessIds {
     }
 
     /// Keeps these for a while.
-    pub(crate) fn keep(&self, partitions: BTreeMap<PartitionId, LetGo>) {
+    pub(crate) fn keep(&self, partitions: BTreeMap<PartitionId, ReleasedPartition>) {
         self.keep_for(KEPT, partitions);
     }
 
-    fn keep_for(&self, time: Duration, partitions: BTreeMap<PartitionId, LetGo>) {
+    fn keep_for(&self, time: Duration, partitions: BTreeMap<PartitionId, ReleasedPartition>) {
         if partitions.is_empty() {
             return;
         }
         let until = Instant::now() + time;
-        self.0.lock().extend(partitions.into_iter().map(|(id, let_go)| (id, (let_go, until))));
+        self.0.lock().extend(partitions.into_iter().map(|(id, partition)| (id, (partition, until))));
         let ids = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             tokio::time::sleep_until(until).await;
@@ -76,9 +76,9 @@ impl ProcessIds {
         });
     }
 
-    /// Returns the decider of a partition that continues where it was let go; `known` is what the catalog has of it.
+    /// Returns the decider of a partition that continues where it was released; `known` is what the catalog has of it.
     pub(crate) fn take_back(&self, id: &PartitionId, at: &Committed, known: Option<&PartitionRecord>) -> Option<Decider> {
-        let (LetGo { at: left_at, decider }, _) = self.0.lock().remove(id)?;
+        let (ReleasedPartition { at: left_at, decider }, _) = self.0.lock().remove(id)?;
         let has_values = |known: &PartitionRecord| {
             (known.next_offset, known.clock, known.max_event_time) == (at.next_offset, decider.clock(), decider.max_event_time())
         };
@@ -87,8 +87,8 @@ impl ProcessIds {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, (LetGo, Instant)>> {
-        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, (ReleasedPartition, Instant)>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
