@@ -207,7 +207,7 @@ impl Installation {
             event_clock: self.settings.serving.clock == ClockKind::Event,
             max_concurrent_runs: self.settings.scheduler.max_concurrent_runs as usize,
             tried: Default::default(),
-            looks: Default::default(),
+            due_check: Default::default(),
         }
     }
 

@@ -15,13 +15,13 @@ use types::{ErrorKind, Result};
 use uuid::Uuid;
 
 mod due;
-mod looks;
+mod due_check;
 mod rebuild_states;
 mod under_way;
 
 pub use due::{Due, RunSlot};
 pub(crate) use due::{due_runs, newest_runs};
-pub use looks::Looks;
+pub use due_check::DueCheck;
 pub use rebuild_states::Tried;
 
 use due::to_begin;
@@ -44,7 +44,7 @@ pub struct Scheduler {
     /// The damaged files that it tried to rebuild.
     pub tried: Tried,
     /// Whether it can look for due runs.
-    pub looks: Looks,
+    pub due_check: DueCheck,
 }
 
 impl Scheduler {
@@ -95,7 +95,7 @@ impl Scheduler {
             () = stop.cancelled() => return Ok(()),
             looked = self.find_due(registry, under_way, stop) => looked,
         };
-        self.looks.note(&looked);
+        self.due_check.note(&looked);
         let mut queue = looked?;
         queue.retain(|due| !under_way.has(due));
         let fresh: Vec<Due> = queue.iter().filter(|due| !under_way.has_begun(due)).cloned().collect();

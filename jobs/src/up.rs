@@ -33,7 +33,7 @@ use types::{Result, threads};
 use crate::collect;
 use crate::installation::{Installation, clock};
 use crate::pin;
-use crate::scheduler::Looks;
+use crate::scheduler::DueCheck;
 
 mod answers;
 mod health;
@@ -163,8 +163,8 @@ pub async fn scheduler(installation: Installation, options: UpOptions, stop: Can
     let mut parts = Parts::default();
     let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    let looks = start_jobs(&mut parts, &installation);
-    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Scheduler(looks)));
+    let due_check = start_jobs(&mut parts, &installation);
+    let ready = listener.map(|bound| start_health(&mut parts, &installation, bound, recorder, Layer::Scheduler(due_check)));
     announce("basestream scheduler", ready, options);
     finish(installation, parts, &stop).await
 }
@@ -403,9 +403,9 @@ fn start_speed(parts: &mut Parts, installation: &Installation, shared: Shared) -
 }
 
 /// Returns whether the scheduler can look for due runs.
-fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
+fn start_jobs(parts: &mut Parts, installation: &Installation) -> DueCheck {
     let scheduler = installation.scheduler();
-    let looks = scheduler.looks.clone();
+    let due_check = scheduler.due_check.clone();
     // A run takes what queries and the speed layer leave of the processors.
     parts.start(Stage::Jobs, "scheduler", |stop| async move { threads::RUNS.spawn(async move { scheduler.run(stop).await }).await? });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
@@ -425,7 +425,7 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
             Ok(threads::RUNS.spawn(async move { trimming.run(every, stop).await }).await?)
         });
     }
-    looks
+    due_check
 }
 
 /// Starts before any other part: metrics recorded before the recorder exists are lost.

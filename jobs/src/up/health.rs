@@ -14,7 +14,7 @@ use types::{Error, Result};
 use super::answers::ServiceAnswers;
 use crate::installation::Installation;
 use crate::output::count_of;
-use crate::scheduler::Looks;
+use crate::scheduler::DueCheck;
 
 /// A worker without a partition is a spare after this time: others have all of them. Those of a worker that died are
 /// assigned again sooner (`session.timeout.ms` on Kafka).
@@ -32,7 +32,7 @@ pub(super) struct Health {
 pub(super) enum Layer {
     /// With its workers, and the alerts that are not evaluated.
     Speed(Vec<WorkerProgress>, StalledAlerts),
-    Scheduler(Looks),
+    Scheduler(DueCheck),
 }
 
 impl Readiness for Health {
@@ -81,7 +81,7 @@ impl Layer {
     fn hindrances(&self, now: Instant) -> BTreeSet<String> {
         match self {
             Layer::Speed(workers, _) => workers.iter().filter_map(|worker| hindrance(worker.activity(), now)).collect(),
-            Layer::Scheduler(looks) => looks.hindrance().into_iter().collect(),
+            Layer::Scheduler(due_check) => due_check.hindrance().into_iter().collect(),
         }
     }
 }

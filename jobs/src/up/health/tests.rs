@@ -19,6 +19,6 @@ fn a_worker_is_ready_once_it_reads_its_partitions_or_others_have_all_of_them() {
 fn what_hinders_several_workers_is_named_once() {
     let layer = Layer::Speed(vec![WorkerProgress::default(), WorkerProgress::default()], StalledAlerts::default());
     assert_eq!(layer.hindrances(Instant::now()), BTreeSet::from(["a worker is joining its group".to_owned()]));
-    let layer = Layer::Scheduler(Looks::default());
+    let layer = Layer::Scheduler(DueCheck::default());
     assert_eq!(layer.hindrances(Instant::now()), BTreeSet::from(["due runs were not looked for yet".to_owned()]));
 }
