@@ -55,10 +55,10 @@ pub(crate) async fn recompute(
 }
 
 /// The part of the limit that is kept free for emitted states. On each thread Partial and the partitioner have equal
-/// shares of the rest. While Partial emits its table, it holds its share times what the view's aggregates take to hand
-/// on their states.
+/// shares of the rest. While Partial emits its table, it holds its share times the peak factor of the view's
+/// aggregates.
 fn emitted_bytes(shuffle: &ShuffleContext) -> usize {
-    let left = 1.0 - 2.0 / (1.0 + shuffle.plan.handing_on());
+    let left = 1.0 - 2.0 / (1.0 + shuffle.plan.peak_factor());
     (shuffle.limit_bytes as f64 * left) as usize
 }
 

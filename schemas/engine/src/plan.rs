@@ -19,7 +19,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::functions::{Flaw, handing_on, judged};
+use crate::functions::{Flaw, judged, peak_factor};
 use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
@@ -343,12 +343,12 @@ impl ViewPlan {
         }
     }
 
-    /// What a table of states holds at most while they are handed on, as a multiple of what its aggregates say they
-    /// hold.
-    pub fn handing_on(&self) -> f64 {
+    /// The peak memory of a table of states while they are returned, as a multiple of what its aggregates report that
+    /// they hold.
+    pub fn peak_factor(&self) -> f64 {
         /// Of the keys, which are copied.
         const KEYS: f64 = 2.0;
-        self.states.iter().map(|state| handing_on(&state.aggregate)).fold(KEYS, f64::max)
+        self.states.iter().map(|state| peak_factor(&state.aggregate)).fold(KEYS, f64::max)
     }
 
     /// How edges are walked, for a view over a JOIN.

@@ -185,8 +185,8 @@ impl GroupRows {
         let held = self.bytes.capacity() + self.rows.capacity() * size_of::<RowSpan>() + self.counts.capacity() * size_of::<u32>();
         let bytes_of_a_row = self.bytes.len().div_ceil(self.rows.len().max(1));
         // The columns, and where each row is read from.
-        let handing_on = (self.rows.len() - surplus) * (bytes_of_a_row + size_of::<&[u8]>());
-        size_of_val(self) + held + handing_on
+        let returned = (self.rows.len() - surplus) * (bytes_of_a_row + size_of::<&[u8]>());
+        size_of_val(self) + held + returned
     }
 }
 

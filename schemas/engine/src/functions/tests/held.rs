@@ -11,7 +11,7 @@ use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator, col};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column;
 
-use super::super::{grouped, handing_on};
+use super::super::{grouped, peak_factor};
 use super::{inputs, lowered, lowered_grouped};
 use crate::states::merge::groups_accumulator;
 
@@ -100,7 +100,7 @@ fn check(name: &str, call: &AggregateFunctionExpr, keys: usize, different: usize
 }
 
 fn check_batches(batches: usize, name: &str, call: &AggregateFunctionExpr, (keys, different): (usize, usize)) {
-    let (call, factor) = (Arc::new(call.clone()), handing_on(call));
+    let (call, factor) = (Arc::new(call.clone()), peak_factor(call));
     let before = LIVE.get();
     let mut accumulator: Box<dyn GroupsAccumulator> = groups_accumulator(&call).unwrap();
     for number in 0..batches {
@@ -189,7 +189,7 @@ fn what_lists_hold_is_what_they_say() {
     }
 }
 
-/// DataFusion's, with what [`handing_on`] adds.
+/// DataFusion's, with what [`peak_factor`] adds.
 #[test]
 fn what_datafusions_accumulators_hold_is_what_they_say_and_what_it_takes_to_hand_on() {
     const FEW: usize = 6;

@@ -2,10 +2,10 @@
 
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-/// What an accumulator holds at most while its states are made, as a multiple of what it says it holds (`tests::held`
-/// measures it). Ours say what that takes. DataFusion's leave out the arrays that they return, and a part of what they
-/// hold of texts and sketches.
-pub(crate) fn handing_on(call: &AggregateFunctionExpr) -> f64 {
+/// The peak memory of an accumulator while it returns its states, as a multiple of what it reports that it holds
+/// (`tests::held` measures it). Ours report the peak. DataFusion's leave out the arrays that they return, and a part of
+/// what they hold of texts and sketches.
+pub(crate) fn peak_factor(call: &AggregateFunctionExpr) -> f64 {
     match call.fun().name() {
         "approx_median" | "approx_percentile_cont" => 7.0,
         "approx_distinct" => 2.9,
