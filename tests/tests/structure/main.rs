@@ -1,7 +1,7 @@
 //! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, the modules of
 //! each folder import one another in one direction and take no function from the module above them, public items have
-//! one path and a use, types that other modules see have names of their own, links of pages lead somewhere, the
-//! reference lists metrics and SQLSTATEs, and comments are not too wide.
+//! one path and a use, types that other modules see have names of their own, links of pages and paths in the tables of
+//! `ARCHITECTURE.md` lead somewhere, the reference lists metrics and SQLSTATEs, and comments are not too wide.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,6 +11,7 @@ mod graph;
 mod items;
 mod links;
 mod modules;
+mod places;
 mod reference;
 mod source;
 
