@@ -1,4 +1,4 @@
-//! What the sorts of a run's buckets may take of its memory limit.
+//! Decides how much of a run's memory limit the sorts of its buckets may take.
 
 /// A chunk is emitted at the first end of a key after this many rows or bytes: the tiles of all levels are built next
 /// to it. Several chunks of a bucket are held at once, so each is a small fraction of the bucket's share of the limit.

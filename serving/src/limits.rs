@@ -1,4 +1,4 @@
-//! What queries may take of a node: `[serving.limits]`.
+//! The limits of queries in a node: `[serving.limits]`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a sink decides about events, event by event.
+//! The records that a sink makes of scored events, event by event.
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt32Array};
 use arrow::compute::{cast, take};

@@ -1,5 +1,4 @@
-//! Where an edited definition of a sink decides otherwise than the one that is live: counts by both verdicts, sums,
-//! examples.
+//! Compares the decisions of an edited sink with those of the live one: counts by both verdicts, sums, examples.
 
 use std::collections::BTreeMap;
 

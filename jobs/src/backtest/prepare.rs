@@ -1,4 +1,4 @@
-//! What a backtest needs before it reads an event: the definitions that score, and every mistake of the request.
+//! Prepares a backtest before it reads an event: finds the definitions that score, and every mistake of the request.
 
 use std::path::Path;
 use std::sync::Arc;

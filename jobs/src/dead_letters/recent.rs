@@ -1,4 +1,4 @@
-//! What became of the recent dead letters: how many are in the log again, and why the others failed.
+//! Summarises the recent dead letters: how many are in the log again, and why the others failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! From a script to definitions: a stream for each event type, a view for each event type and keys, and one sink.
+//! Translates a script to definitions: a stream for each event type, a view for each event type and keys, and one sink.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! From which event on which version of a sink makes the records, and which events have none because it was paused.
+//! Lists the switches of a sink: from which event on which version makes the records, and which events have none
+//! because the sink was paused.
 
 use std::sync::Arc;
 

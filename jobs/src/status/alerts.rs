@@ -1,4 +1,4 @@
-//! What is known of each live alert: how many keys are open, and who runs it.
+//! Gathers what is known about each live alert: how many keys are open, and who runs it.
 
 use std::sync::Arc;
 

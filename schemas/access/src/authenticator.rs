@@ -1,4 +1,4 @@
-//! From a credential to a principal.
+//! Authenticates callers: turns a credential into a principal.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who calls, and what it was granted.
+//! Principals: who calls, and what they were granted.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,5 @@
-//! What is sent. A message is a `FlightData`: its `app_metadata` is a [`Head`] as JSON, its `data_body` the states of a
-//! layer, each view's an Arrow IPC stream, one after the other.
+//! The messages of the feed. A message is a `FlightData`: its `app_metadata` is a [`Head`] as JSON. Its `data_body` has
+//! the states of a layer, one Arrow IPC stream for each view, one after the other.
 //!
 //! ```text
 //! Snapshot, then as many Layers as it says; then Layer | Compacted | TakenOver | Completed | Withdrawn, until the end

@@ -1,4 +1,4 @@
-//! What a worker asks of a consumer, and what the consumer delivers.
+//! The interface between a worker and its consumer: what the worker requests, and what the consumer delivers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

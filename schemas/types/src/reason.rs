@@ -1,4 +1,4 @@
-//! What exactly happened, where a protocol has a code for it.
+//! The exact reasons of errors for which a protocol has a code.
 
 /// Why a call failed, in more detail than its [`ErrorKind`](crate::ErrorKind). It is set where the error is made, and
 /// becomes an SQLSTATE or a gRPC code at the edge, whatever the message says. The edges match it exhaustively: a new

@@ -1,4 +1,4 @@
-//! What happens to a key of an alert.
+//! The transitions of an alert's keys.
 
 use serde::{Deserialize, Serialize};
 

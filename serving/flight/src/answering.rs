@@ -1,5 +1,5 @@
-//! Rows on their way to a client. They are made on a task of their own, a message ahead of what is sent. It ends when
-//! the query is cancelled, when the client has gone or takes nothing for too long, and when its token is revoked.
+//! Sends rows to a client. A task of its own makes them, one message ahead of what is sent. It ends when the query is
+//! cancelled, when the client has gone or reads nothing for too long, and when its token is revoked.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What an alert reads of a view: the rows of single keys, the rows of all keys part by part, and the keys that may
-//! have changed since a position. For grouped views only: in a linked view an event changes the rows of keys that it
-//! does not name.
+//! Reads for alerts: the rows of single keys, the rows of all keys part by part, and the keys that may have changed
+//! since a position. Only grouped views are supported: in a linked view an event changes the rows of keys that it does
+//! not name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What changes among the hot keys, for a client that watches them: which become hot, and which cease.
+//! Reports changes among the hot keys to a client that watches them: which become hot, and which cease to be.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What was counted of each view version, in both windows.
+//! The counts of each view version, in both windows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

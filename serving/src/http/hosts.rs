@@ -1,6 +1,6 @@
-//! By which names this server may be asked, where it is open to everyone on this machine: a page of another site can
-//! have its own name lead to a loopback address (DNS rebinding), and would then be a page of this server to a browser.
-//! Such a request names its site in the header `Host`.
+//! Checks the header `Host` where the server is open to everyone on this machine. A page of another site can have its
+//! own name resolve to a loopback address (DNS rebinding), and would then be a page of this server to a browser. Such a
+//! request names its site in `Host`.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

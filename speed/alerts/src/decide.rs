@@ -1,4 +1,4 @@
-//! What an alert's outbox commits, and what is left to put out, as pure functions.
+//! Decides what an alert's outbox commits, and what is left to put out: pure functions.
 
 use catalog::{Add, AlertTransition, AlertVersion, Commit, Expect};
 use types::tiles::Micros;

@@ -1,4 +1,4 @@
-//! Up to when everything that the log received is counted, over all partitions of a view's streams.
+//! Finds the time up to which everything that the log received is counted, over all partitions of a view's streams.
 //!
 //! The catalog knows a partition from its first commit on. Before that the partition may have a backlog that no worker
 //! has read yet, and its keys would seem silent. A partition without records never has a commit. So the log is asked

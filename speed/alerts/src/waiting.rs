@@ -1,6 +1,6 @@
-//! Why a runner does not evaluate its alert: the read view is behind the position of the last round. That is ordinary
-//! for a moment, while a worker reads again what another one had not committed when it died. It lasts if the log was
-//! replaced.
+//! Says why a runner does not evaluate its alert: the read view is behind the position of the last round. This is
+//! normal for a moment, while a worker reads again what another one had not committed when it died. It lasts if the log
+//! was replaced.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

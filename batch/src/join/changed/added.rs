@@ -1,5 +1,5 @@
-//! What a run that adds a delta to a snapshot changes: the delta's edges, and those of the snapshot over which the edge
-//! of a window has passed since.
+//! Finds what a run changes that adds a delta to a snapshot: the delta's edges, and those of the snapshot over which
+//! the edge of a window has passed since.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who acts: ordinary accounts with skewed activity, and the accounts of fraud rings.
+//! The accounts of the traffic: ordinary ones with skewed activity, and those of fraud rings.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;

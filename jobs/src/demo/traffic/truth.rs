@@ -1,4 +1,4 @@
-//! What the generator knows, and the pipeline must find.
+//! What the generator knows and the pipeline must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! When comparisons with the time change. A comparison over one row changes at most once, and when is found by
-//! evaluating it at times.
+//! Finds when comparisons with the time change. A comparison over one row changes at most once, and the time of the
+//! change is found by evaluating it at several times.
 //!
 //! A bisection to the microsecond evaluates all rows some fifty times. But most comparisons change a fixed time after
 //! a time in their row, such as 30 s after a device's last event. So the change of one row is bisected, and for the

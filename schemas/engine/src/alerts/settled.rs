@@ -1,4 +1,4 @@
-//! When the values that a condition reads became what they are.
+//! Determines since when the values that a condition reads have been what they are.
 //!
 //! A window ends at the time at which a row is evaluated. A value of all time has no end: it includes every event that
 //! is read. A process that catches up evaluates times before some of these events. Then a greatest or least event time

@@ -1,5 +1,4 @@
-//! Rows on their way to a client. What is under way ends when its time is over, when it is cancelled, and when the
-//! client has gone.
+//! Sends rows to a client. An answer ends when its time is over, when it is cancelled, and when the client has gone.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What clients ask the catalog in words that DataFusion does not plan, and what means the same here.
+//! Rewrites the catalog queries of clients that DataFusion cannot plan to ones with the same meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! What the subscribers of alerts share: how many there may be, and the one that asks the catalog for all of them,
-//! while there are any.
+//! What the subscribers of alerts share: the limit of their number, and one poller that reads the catalog for all of
+//! them while there are any.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is committed and put out when a key begins, repeats or ceases.
+//! Makes the transitions that are committed and put out when a key begins, repeats or ceases.
 
 use std::collections::HashMap;
 

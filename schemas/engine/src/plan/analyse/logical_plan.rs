@@ -1,4 +1,4 @@
-//! What DataFusion makes of a SELECT: its syntax tree, its plan, and that plan after the analyser.
+//! Lets DataFusion plan a SELECT: its syntax tree, its plan, and the plan after the analyser.
 
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;

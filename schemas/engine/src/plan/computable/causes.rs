@@ -1,4 +1,4 @@
-//! Why an expression cannot be computed, on one line.
+//! Says on one line why an expression cannot be computed.
 
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
