@@ -267,8 +267,8 @@ impl<'s> FileNeeds<'s> {
         !is_live && grace_passed && !is_run_pending && (self.pins.iter().all(is_past) || no_earlier_reader)
     }
 
-    /// True if no reader of a state from before `time` is left. A reader that takes long pins the empty vector, which is
-    /// before everything.
+    /// True if no reader of a state from before `time` is left. A reader that takes long pins the empty vector, which
+    /// is before everything.
     fn no_reader_from_before(&self, time: Micros) -> bool {
         let grace_passed = time.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         grace_passed && self.pins.iter().all(|pin| !pin.is_empty())
