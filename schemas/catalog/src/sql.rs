@@ -389,7 +389,7 @@ async fn decided<T>(
     let revision = meta::next_revision(session).await?;
     let state = state::read(session, last).await?;
     // It was read under the revision that this transaction took.
-    let state = CatalogState { revision: revision - 1, ..CatalogState::clone(&state) };
+    let state = CatalogState { revision: revision - 1, ..Arc::unwrap_or_clone(state) };
     let (outcome, commit) = decide(&state)?;
     let Some(commit) = commit else { return Ok((outcome, None)) };
     commit.failpoints().map_or(Ok(()), |(before, _)| failpoint::hit(before))?;
