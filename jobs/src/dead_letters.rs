@@ -39,7 +39,7 @@ pub use replay::{RefusedLetter, ReplayOptions, ReplaySummary, replay};
 pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view};
 
 /// The header of a replayed record: `topic/partition/offset` of the original record.
-pub const REPLAYED_FROM: &str = "basestream-replayed-from";
+pub(crate) const REPLAYED_FROM: &str = "basestream-replayed-from";
 
 /// Names these commands in the leases that keep the files that they read.
 const PINNED_BY: &str = "dead-letters";

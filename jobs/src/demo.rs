@@ -40,7 +40,7 @@ use show::Narrator;
 use traffic::{Traffic, TrafficSettings};
 
 /// The smallest history that contains all rings.
-pub const LEAST_EVENTS: u64 = 1_000;
+const LEAST_EVENTS: u64 = 1_000;
 
 /// The options of `basestream demo`.
 #[derive(Debug, Clone)]

@@ -38,7 +38,7 @@ pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_a
 pub use layer::{Speed, WorkerSettings};
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use progress::{Activity, WorkerProgress};
-pub use rebuild::{Redecide, Redecided, TakeRedecided, ValuesBefore};
+pub use rebuild::{Redecide, Redecided, TakeRedecided};
 pub use recover::{Start, files_since, start_of};
 pub use registration::Registration;
 pub use released::ProcessIds;

@@ -56,9 +56,9 @@ pub struct Redecide<'a> {
 
 /// A partition's values before an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ValuesBefore {
-    pub clock: Option<Micros>,
-    pub max_event_time: Option<Micros>,
+pub(crate) struct ValuesBefore {
+    pub(crate) clock: Option<Micros>,
+    pub(crate) max_event_time: Option<Micros>,
 }
 
 impl Redecide<'_> {

@@ -34,7 +34,7 @@ const DAY: Micros = 24 * HOUR;
 /// How far back the history goes.
 pub const HISTORY: Micros = 95 * DAY;
 /// Live events per second.
-pub const LIVE_PER_SECOND: i64 = 200;
+pub(crate) const LIVE_PER_SECOND: i64 = 200;
 
 /// Per thousand logins and payments (repeats: per thousand records).
 const LATE: u32 = 20;

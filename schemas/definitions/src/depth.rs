@@ -21,10 +21,10 @@ pub(crate) const MAX_TOKENS: usize = 200_000;
 
 /// Where a text exceeds a limit, and which limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TooDeep {
-    pub location: Location,
-    pub found: String,
-    pub help: &'static str,
+pub(crate) struct TooDeep {
+    pub(crate) location: Location,
+    pub(crate) found: String,
+    pub(crate) help: &'static str,
 }
 
 /// Returns the first place at which a text exceeds a limit.

@@ -53,7 +53,7 @@ mod typed_texts;
 
 pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize};
-pub use judged::Flaw;
+pub(crate) use judged::Flaw;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub(crate) use peak_factor::peak_factor;
 pub use state_formats::state_stamp;

@@ -19,7 +19,7 @@ use types::suggest::expected;
 use types::{Error, Result};
 
 /// The function that a parameter's value stands for.
-pub const FUNCTION: &str = "param";
+pub(crate) const FUNCTION: &str = "param";
 
 /// A parameter's value, with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use engine::events::{OnMisfit, event_schema};
 use jobs::backfill::{BackfillTarget, Mode, Staged, survey};
 use serde_json::Value;
 use storage::{ArchiveUpload, ArchiveVersions};
+use types::failpoint::BACKFILL;
 use types::files::ObjectName;
 use types::vector::PartitionId;
 use uuid::Uuid;
@@ -80,7 +81,7 @@ fn an_archive_that_is_decoded_again_is_switched_to_whole_or_not_at_all_however_t
     let answers = |times: i64| vec![sum(0, times), sum(1, times)];
     assert_eq!(amounts(&project), answers(1));
     let paths = [("$.amount", 1), ("$.total", 1_000)];
-    for (step, fault) in ["backfill.file_decoded", "backfill.before_switch", "backfill.after_switch"].iter().enumerate() {
+    for (step, fault) in BACKFILL.iter().enumerate() {
         let ((_, before), (path, after)) = (paths[step % 2], paths[(step + 1) % 2]);
         std::fs::write(project.folder.path().join("streams/pay.sql"), STREAM.replace("$.amount", path)).unwrap();
         let killed = project.command(&["apply"]).unwrap().env("FAILPOINTS", format!("{fault}=return(kill)")).output().unwrap();

@@ -57,6 +57,28 @@ fn a_public_function_is_called_by_another_crate() {
     assert!(report.is_empty(), "only their own crates call these, for which pub(crate) is enough:{report}");
 }
 
+/// Left out are those to which their crate's documentation links, such as the most keys of a lookup. Where another crate
+/// has the same name for something else, it counts as naming it.
+#[test]
+fn a_public_constant_is_named_by_another_crate() {
+    let callers = callers();
+    let mut report = String::new();
+    for member in &product() {
+        let files = files_of(member);
+        let documentation: String = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        for file in &files {
+            for name in read(file).public_constants() {
+                let is_named = callers.get(&name).is_some_and(|callers| callers.iter().any(|caller| caller != member));
+                let is_linked = documentation.contains(&format!("[`{name}`]"));
+                if !is_named && !is_linked && is_reached(member, file, &name) {
+                    report.push_str(&format!("\n  {}: {name}", shown(file)));
+                }
+            }
+        }
+    }
+    assert!(report.is_empty(), "only their own crates name these, for which pub(crate) is enough:{report}");
+}
+
 #[test]
 fn names_say_what_they_stand_for() {
     let mut report = String::new();

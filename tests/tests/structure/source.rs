@@ -89,6 +89,16 @@ impl Source {
         self.names_after(&["pub fn ", "pub async fn ", "pub const fn "])
     }
 
+    /// The names of its `pub` constants and statics, without those of types: their lines are not indented.
+    pub fn public_constants(&self) -> BTreeSet<String> {
+        let constant = |line: &str| {
+            let item = line.strip_prefix("pub const ").or_else(|| line.strip_prefix("pub static "))?;
+            let name = name_at(item);
+            item[name.len()..].starts_with(':').then_some(name)
+        };
+        self.0.lines().filter_map(constant).collect()
+    }
+
     /// The names of its functions, public or not, without methods: their lines are not indented.
     pub fn functions(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
@@ -329,15 +339,18 @@ fn paths_from_the_root_are_found_in_every_spelling() {
 #[test]
 fn a_file_says_its_public_functions_and_its_types() {
     let text = "pub struct A<'a>;\nenum B {}\nimpl B { pub async fn c() {} pub(crate) fn d() {} }\npub fn e<T>() {}\nfn f() {}\n// pub fn g\n\
-        pub(in crate::a) type H = B;\npub use i::J;\nmod k {\n    pub(super) trait L {\n        type M;\n    }\n}\n// pub enum N\n";
+        pub(in crate::a) type H = B;\npub use i::J;\nmod k {\n    pub(super) trait L {\n        type M;\n    }\n}\n// pub enum N\n\
+        pub const O: u8 = 0;\npub static P: u8 = 0;\nconst Q: u8 = 0;\npub(crate) const R: u8 = 0;\nimpl B {\n    pub const S: u8 = 0;\n}\n\
+        pub const fn t() {}\n";
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let source = Source::new(text);
-    assert_eq!(source.public_functions(), set(&["c", "e"]));
-    assert_eq!(source.functions(), set(&["e", "f"]));
+    assert_eq!(source.public_functions(), set(&["c", "e", "t"]));
+    assert_eq!(source.public_constants(), set(&["O", "P"]));
+    assert_eq!(source.functions(), set(&["e", "f", "t"]));
     assert_eq!(source.types(), set(&["A", "B", "H", "L", "M"]));
     assert_eq!(source.visible_types(), set(&["A", "H", "L"]));
     assert!(source.names().contains("f") && !source.names().contains("g"));
-    assert_eq!(source.without_items("impl B {").public_functions(), set(&["e"]));
+    assert_eq!(source.without_items("impl B {").public_functions(), set(&["e", "t"]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use datafusion::common::{Result, exec_err};
 /// Why a value could not be computed. The numbers are of one process: they are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i8)]
-pub enum Flaw {
+pub(crate) enum Flaw {
     /// Its state holds more than `max_state_bytes`.
     StateTooLarge = 1,
     /// It is a sum that its type does not hold.

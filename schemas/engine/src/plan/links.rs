@@ -60,7 +60,7 @@ pub struct PairRangeIndex(pub usize);
 
 /// An index into [`LinkPlan::edge_uses`], not into what the columns need ([`LinkPlan::uses`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EdgeUseIndex(pub usize);
+pub(crate) struct EdgeUseIndex(pub(crate) usize);
 
 /// An index into [`LinkPlan::ends`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
