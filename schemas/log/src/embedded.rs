@@ -29,6 +29,7 @@ mod output;
 mod output_owner;
 mod renewing;
 mod store;
+mod trimming;
 mod wal;
 mod writer;
 
