@@ -97,7 +97,9 @@ pub async fn stored_segment(
 ) -> Result<StoredSegment> {
     let StoredRows { found, damaged } = stored_rows(storage, view, state, checkpoint).await?;
     let Some((batches, failures)) = found else { return Ok(StoredSegment::Lacking { damaged }) };
-    let rows = sort_and_merge(&view.plan, &view.codec, &batches)?;
+    let (plan, codec) = (view.plan.clone(), view.codec.clone());
+    // On a thread of its own: after a start, those of many checkpoints are sorted.
+    let rows = tokio::task::spawn_blocking(move || sort_and_merge(&plan, &codec, &batches)).await??;
     Ok(StoredSegment::Found(Box::new(Segment { rows, failures, source: SegmentSource::States, damaged })))
 }
 

@@ -144,6 +144,10 @@ fn file_of(rest: &str) -> Option<PathBuf> {
     path.file_name().is_some().then_some(path)
 }
 
+/// The rows that the thread of a reading connection is ahead of who reads them. With few, the two wait for each other at
+/// each row of a long answer.
+const BUFFERED_ROWS: usize = 1_024;
+
 fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .create_if_missing(true)
@@ -175,7 +179,7 @@ async fn open_file(path: &Path) -> Result<Engine> {
         .when(is_sqlite_busy)
         .await
         .map_err(failed)?;
-    let read = connections::pool::<Sqlite>(READERS).connect_lazy_with(options);
+    let read = connections::pool::<Sqlite>(READERS).connect_lazy_with(options.row_buffer_size(BUFFERED_ROWS));
     sync_folder(folder).map_err(in_folder)?;
     Ok(Engine::Sqlite { read, write })
 }

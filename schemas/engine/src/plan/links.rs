@@ -162,23 +162,27 @@ pub struct Condition {
     pub state: StateIndex,
 }
 
-/// An end point of an edge: a key column of its state row.
+/// A key column of an edge's state row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyColumn(pub usize);
+
+/// An end point of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndPoint {
     pub side: Side,
-    pub column: usize,
+    pub column: KeyColumn,
 }
 
-/// `far <> near`, as indices of key columns.
+/// `far <> near`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    pub near: usize,
-    pub far: usize,
+    pub near: KeyColumn,
+    pub far: KeyColumn,
 }
 
 impl Ends {
     /// Returns the key column of a side.
-    pub fn column(&self, side: Side) -> usize {
+    pub fn column(&self, side: Side) -> KeyColumn {
         match side {
             Side::Near => self.near,
             Side::Far => self.far,

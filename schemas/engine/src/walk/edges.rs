@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondAr
 use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
-use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
+use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, KeyColumn, PairRange, Side};
 use crate::plan::{StateIndex, Use};
 use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
@@ -113,12 +113,12 @@ impl<'a> EdgeSet<'a> {
     }
 
     /// A key column of the edges.
-    pub(super) fn key(&self, walk: &Walk<'_>, column: usize) -> Result<ArrayRef> {
-        self.found.key(column).map(|key| key.unwrap_or_else(|| new_empty_array(walk.plan.keys[column].data_type())))
+    pub(super) fn key(&self, walk: &Walk<'_>, column: KeyColumn) -> Result<ArrayRef> {
+        self.found.key(column).map(|key| key.unwrap_or_else(|| new_empty_array(walk.plan.keys[column.0].data_type())))
     }
 
     pub(super) fn keys(&self, walk: &Walk<'_>, columns: &Range<usize>) -> Result<Vec<ArrayRef>> {
-        columns.clone().map(|column| self.key(walk, column)).collect()
+        columns.clone().map(|column| self.key(walk, KeyColumn(column))).collect()
     }
 
     /// Hashes what each edge leads to, for keys of which a sample is followed.
@@ -265,11 +265,11 @@ impl<'a> Found<'a> {
     }
 
     /// A key column, a value for each edge; `None` without edges.
-    fn key(&self, column: usize) -> Result<Option<ArrayRef>> {
+    fn key(&self, column: KeyColumn) -> Result<Option<ArrayRef>> {
         if self.one_row.is_empty() {
             return Ok(None);
         }
-        let columns: Vec<&dyn Array> = self.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+        let columns: Vec<&dyn Array> = self.batches.iter().map(|batch| batch.column(column.0).as_ref()).collect();
         Ok(Some(interleave(&columns, &self.one_row)?))
     }
 

@@ -48,7 +48,7 @@ enum Method {
 
 impl Estimate {
     pub(super) fn new(layout: &EdgeLayout, aggregate: &LinkAggregate, thresholds: &[Threshold]) -> Self {
-        let of_far_ends = matches!(&aggregate.over, Over::Ends { argument, .. } if layout.far_ends.contains(&argument.column));
+        let of_far_ends = matches!(&aggregate.over, Over::Ends { argument, .. } if layout.far_ends.contains(&argument.column.0));
         let method = match (&aggregate.over, aggregate.function.as_str()) {
             (Over::Ends { .. }, "count" | "approx_distinct") => Method::Different,
             (Over::States { .. }, "count" | "sum") => Method::Total,

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::plan::links::{Both, Ends, EndsIndex, LinkAggregate, LinkPlan, Over, Side};
+use crate::plan::links::{Both, Ends, EndsIndex, KeyColumn, LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
@@ -91,14 +91,14 @@ impl Ids {
 }
 
 /// The end points of edges as numbers, by their key column.
-pub(super) struct EndIds(HashMap<usize, Ids>);
+pub(super) struct EndIds(HashMap<KeyColumn, Ids>);
 
 impl EndIds {
     pub(super) fn number(
         walk: &Walk<'_>,
         numbers: &mut Numbers,
         edges: &EdgeSet<'_>,
-        columns: impl Iterator<Item = usize>,
+        columns: impl Iterator<Item = KeyColumn>,
     ) -> Result<EndIds> {
         let mut of_columns = HashMap::new();
         for column in columns {
@@ -109,7 +109,7 @@ impl EndIds {
         Ok(EndIds(of_columns))
     }
 
-    pub(super) fn get(&self, column: usize) -> Result<&Ids> {
+    pub(super) fn get(&self, column: KeyColumn) -> Result<&Ids> {
         self.0.get(&column).ok_or_else(|| Error::internal("a walk asks for end points that it did not number"))
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn end_columns<'v>(
     links: &'v LinkPlan,
     aggregates: impl Iterator<Item = &'v LinkAggregate> + Clone,
     side: Side,
-) -> impl Iterator<Item = usize> {
+) -> impl Iterator<Item = KeyColumn> {
     let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
     let compared = apart.map(move |index| links.ends[index.0].column(side));
     let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch
 use arrow::compute::{SortColumn, concat, lexsort_to_indices, take};
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 
-use crate::plan::links::{Both, ConditionIndex, Side};
+use crate::plan::links::{Both, ConditionIndex, KeyColumn, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
@@ -113,7 +113,9 @@ impl Walk<'_> {
 
     /// The rank of each edge in the order of these key columns.
     fn ranks(&self, edges: &EdgeSet<'_>, columns: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
-        let keys = columns.map(|column| Ok(SortColumn { values: edges.key(self, column)?, options: None })).collect::<Result<Vec<_>>>()?;
+        let keys = columns
+            .map(|column| Ok(SortColumn { values: edges.key(self, KeyColumn(column))?, options: None }))
+            .collect::<Result<Vec<_>>>()?;
         let mut ranks = vec![0; edges.len()];
         if keys.is_empty() {
             return Ok(ranks);
@@ -128,9 +130,9 @@ impl Walk<'_> {
     fn path_columns(&self, near: &EdgeSet<'_>, far: &EdgeSet<'_>) -> Result<Vec<(Side, ArrayRef)>> {
         let layout = &self.links.layout;
         let of_near = layout.groups.clone().chain(layout.via.clone()).chain(layout.near_ends.clone());
-        let mut columns = of_near.map(|column| Ok((Side::Near, near.key(self, column)?))).collect::<Result<Vec<_>>>()?;
+        let mut columns = of_near.map(|column| Ok((Side::Near, near.key(self, KeyColumn(column))?))).collect::<Result<Vec<_>>>()?;
         for column in layout.far_ends.clone() {
-            columns.push((Side::Far, far.key(self, column)?));
+            columns.push((Side::Far, far.key(self, KeyColumn(column))?));
         }
         columns.extend([(Side::Near, near.seen(self)?.clone()), (Side::Far, far.seen(self)?.clone())]);
         Ok(columns)

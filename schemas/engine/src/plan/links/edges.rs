@@ -9,7 +9,7 @@ use crate::plan::StateIndex;
 use crate::plan::columns::{StateCall, events_state, position_or_push};
 use crate::plan::links::calls::{CallArgument, LinkCall};
 use crate::plan::links::split::StreamJoin;
-use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, Side};
+use crate::plan::links::{Both, Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, EndsIndex, KeyColumn, Side};
 use crate::plan::written::{ColumnNames, sql_of};
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
@@ -137,7 +137,7 @@ impl<'a> Edges<'a> {
             Side::Far => within(&self.layout.far_ends, &self.far_ends),
         };
         let column = via.or(own).ok_or_else(|| Error::internal(format!("the end point {expr} has no column")))?;
-        Ok(EndPoint { side, column })
+        Ok(EndPoint { side, column: KeyColumn(column) })
     }
 
     fn ends_of(&self, both: &Both<Expr>) -> Result<Ends> {
