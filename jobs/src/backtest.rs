@@ -1,6 +1,6 @@
 //! `backtest`: what a sink, and an edited definition of it, would have decided about archived events, in a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct BacktestRequest {
     pub out: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
-    /// Values of parameters, in the place of those that are in effect.
+    /// Values of parameters, in the place of those that are in effect. One of the definitions uses each of them.
     pub set: Vec<(String, String)>,
     pub changed: Option<EditedSink>,
 }
@@ -56,6 +56,11 @@ impl BacktestRequest {
     fn check(&self, mistakes: &mut Mistakes) -> Option<RowFileFormat> {
         if self.from >= self.to {
             mistakes.add(Error::input("the range is empty: expected --from before --to"));
+        }
+        let mut named = BTreeSet::new();
+        let repeated: BTreeSet<&String> = self.set.iter().map(|(name, _)| name).filter(|name| !named.insert(*name)).collect();
+        for name in repeated {
+            mistakes.add(Error::input(format!("--set names the parameter \"{name}\" more than once: expected one value")));
         }
         RowFile::check(&self.out, self.force, mistakes)
     }
@@ -119,9 +124,9 @@ pub struct NoRows {
 /// Scores the events and writes their rows. The file appears when it is whole. `on_read` is called with the number of
 /// events read.
 ///
-/// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, or an edited
-/// definition that cannot be compared with it; `NotFound` for a sink or a parameter that does not exist. Of several
-/// mistakes all are listed.
+/// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, an edited
+/// definition that cannot be compared with it, or a parameter that is set twice or that no definition uses; `NotFound`
+/// for a sink or a parameter that does not exist. Of several mistakes all are listed.
 pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<BacktestReport> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;

@@ -1,5 +1,6 @@
 //! Prepares a backtest before it reads an event: finds the definitions that score, and every mistake of the request.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use committed::registry::{LiveSink, Registry};
 use definitions::settings::ClockKind;
 use definitions::{SinkDefinition, parse};
 use engine::functions::Functions;
+use engine::parameters::Parameters;
 use engine::sinks::SinkPlan;
+use types::suggest::expected;
 use types::{Error, Result};
 
 use super::BacktestRequest;
@@ -82,6 +85,9 @@ async fn checked_definitions(
     let live = mistakes.noted(loaded_sink(state, &registry, &request.sink))?;
     let Some(change) = &request.changed else {
         let live = planned("live", live, mistakes)?;
+        if let Some((_, plan)) = &live {
+            note_unused(request, &[plan], &registry.parameters, mistakes);
+        }
         return Ok(live.map(|(live, _)| (ScoringDefinitions { registry, live, edited: None }, None)));
     };
     let version = live.as_ref().map_or(0, |sink| sink.version);
@@ -91,6 +97,7 @@ async fn checked_definitions(
     };
     let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
+    note_unused(request, &[&live_plan, &plan], &registry.parameters, mistakes);
     let Some(comparison) = mistakes.noted(VerdictComparison::new(change, &live_plan, &plan))? else { return Ok(None) };
     let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
     Ok(Some((ScoringDefinitions { registry, live, edited: Some(edited) }, Some(comparison))))
@@ -120,6 +127,17 @@ async fn with_values(registry: Registry, values: &[(String, String)], functions:
         mistakes.noted(parameters.set(name, value, 0))?;
     }
     Ok(registry.with_parameters(parameters, functions).await)
+}
+
+/// Notes each parameter that was given a value and that no definition uses: the value would change nothing.
+fn note_unused(request: &BacktestRequest, plans: &[&SinkPlan], known: &Parameters, mistakes: &mut Mistakes) {
+    let used: BTreeSet<&str> = plans.iter().flat_map(|plan| plan.parameters.keys()).map(|name| &**name).collect();
+    let set: BTreeSet<&str> = request.set.iter().map(|(name, _)| name.as_str()).collect();
+    let used_names: Vec<&str> = used.iter().copied().collect();
+    for name in set.difference(&used).filter(|name| known.get(name).is_ok()) {
+        let expected = expected(name, &used_names, "it uses none");
+        mistakes.add(Error::input(format!("the sink \"{}\" does not use the parameter \"{name}\": {expected}", request.sink)));
+    }
 }
 
 /// Reads the edited definition of a sink.

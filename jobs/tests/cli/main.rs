@@ -550,6 +550,32 @@ fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
 }
 
 #[test]
+fn a_backtest_takes_each_parameter_that_its_sink_uses_once() {
+    let project = Project::with_orders();
+    let sink = "CREATE PARAMETER least = 5;\nCREATE PARAMETER other = 1;\n\
+        CREATE SINK judged WITH (topic = 'judged') AS SELECT order_id, revenue > param('least') AS is_large FROM orders;\n\
+        CREATE SINK judged_otherwise WITH (topic = 'otherwise') AS SELECT order_id, revenue > param('other') AS is_large FROM orders;\n";
+    std::fs::create_dir_all(project.path().join("sinks")).unwrap();
+    std::fs::write(project.path().join("sinks/judged.sql"), sink).unwrap();
+    let edited = "CREATE SINK judged WITH (topic = 'judged') AS SELECT order_id, revenue > param('other') AS is_large FROM orders;\n";
+    std::fs::write(project.path().join("edited.sql"), edited).unwrap();
+    assert_success(&project.run(&["apply"]));
+    let range = ["backtest", "judged", "--from", "1997-01-01", "--to", "1998-01-01", "--out", "judged.csv"];
+    let backtest = |more: &[&str]| project.run(&[&range, more].concat());
+    for (more, why) in [
+        (["--set", "leest=3"].as_slice(), "there is no parameter \"leest\": did you mean \"least\"? expected one of least, other"),
+        (&["--set", "other=3"], "the sink \"judged\" does not use the parameter \"other\": expected one of least"),
+        (&["--set", "least=3", "--set", "least=4"], "error: --set names the parameter \"least\" more than once: expected one value"),
+    ] {
+        assert_fails(&backtest(more), 1, why);
+    }
+    assert!(!project.path().join("judged.csv").exists());
+    assert_success(&backtest(&["--set", "least=3"]));
+    let changed = ["--force", "--as-changed", "edited.sql", "--verdict", "is_large", "--set", "least=3", "--set", "other=9"];
+    assert_success(&backtest(&changed));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let project = Project::with_orders();
     let mut child = command(&project.path(), &["check"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
