@@ -40,7 +40,7 @@ use crate::plan::{
     ColumnKind, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep,
     unstable_function,
 };
-use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_names};
+use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_names, check_system_names};
 
 mod evaluate;
 mod first_changes;
@@ -88,7 +88,7 @@ impl AlertPlan {
             AnalysisError::Ours(error, span) => at(alert, span, &error),
         })?;
         if sources.is_strict {
-            check_expressions(&plan).map_err(at_select)?;
+            check_expressions(&plan).and_then(|()| check_system_names(&plan)).map_err(at_select)?;
         }
         Ok(AlertPlan { parameters, ..Self::from_logical_plan(&plan, sources.views).map_err(at_select)? })
     }

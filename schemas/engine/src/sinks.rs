@@ -109,7 +109,7 @@ impl SinkPlan {
             AnalysisError::Ours(error, span) => at(sink, span, &error),
         })?;
         if sources.is_strict {
-            check_expressions(&plan).map_err(at_select)?;
+            check_expressions(&plan).and_then(|()| check_system_names(&plan)).map_err(at_select)?;
         }
         Ok(SinkPlan { parameters, ..Self::from_logical_plan(sink, &plan, sources).map_err(at_select)? })
     }
@@ -320,6 +320,40 @@ pub(crate) fn check_names(output: &Schema) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses [`POSITION`] and [`AS_OF`] as the names of columns that have another value.
+pub(crate) fn check_system_names(plan: &LogicalPlan) -> Result<()> {
+    for (index, field) in plan.schema().fields().iter().enumerate() {
+        let name = field.name().as_str();
+        if [POSITION, AS_OF].contains(&name) && name_in_table(plan, index) != Some(name) {
+            return Err(Error::input(format!(
+                "the column '{name}' is an alias of another value than the system's: expected another alias"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The name that a node's column has in the table that it comes from. `None` if it is computed.
+fn name_in_table(node: &LogicalPlan, index: usize) -> Option<&str> {
+    match node {
+        LogicalPlan::Projection(projection) => match without_alias(projection.expr.get(index)?) {
+            Expr::Column(column) => name_in_table(&projection.input, projection.input.schema().maybe_index_of_column(column)?),
+            expr if asks_for_time(expr) => Some(AS_OF),
+            _ => None,
+        },
+        LogicalPlan::Filter(filter) => name_in_table(&filter.input, index),
+        LogicalPlan::SubqueryAlias(alias) => name_in_table(&alias.input, index),
+        table => table.schema().fields().get(index).map(|field| field.name().as_str()),
+    }
+}
+
+fn without_alias(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => without_alias(&alias.expr),
+        expr => expr,
+    }
 }
 
 /// An error at its place in the file, or at the beginning of the SELECT.

@@ -70,6 +70,15 @@ async fn a_star_has_no_column_of_the_system() {
 }
 
 #[tokio::test]
+async fn a_name_of_the_system_is_no_alias_of_another_value() {
+    planned("SELECT k, as_of() AS _as_of FROM v WHERE n_1h > 1").await.unwrap();
+    for (column, name) in [("n_1h AS _position", "_position"), ("last_seen AS _as_of", "_as_of")] {
+        let found = planned(&format!("SELECT k, {column} FROM v WHERE n_1h > 1")).await.map(drop).unwrap_err();
+        assert!(found.contains(&format!("the column '{name}' is an alias of another value")), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn a_silence_can_be_as_long_as_a_parameter_says() {
     let select = "SELECT k, last_seen FROM v WHERE as_of() - last_seen > param('p')";
     for (value, begins) in [("= INTERVAL '30 minutes'", HOUR / 2), ("INTERVAL = '5 seconds'", 5 * SECOND)] {

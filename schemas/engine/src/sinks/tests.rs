@@ -98,6 +98,28 @@ async fn a_star_has_no_column_of_the_system() {
     assert_eq!(plan.records(&events(), &[], "s/0:7", &times()).unwrap().rows.num_columns(), 4);
 }
 
+/// A reader of the records takes them for the position and the time of what was read.
+#[tokio::test]
+async fn a_name_of_the_system_is_no_alias_of_another_value() {
+    for good in [
+        "SELECT id, _position, as_of() AS _as_of FROM s",
+        "SELECT id, p AS _position FROM (SELECT id, _position AS p FROM s) e",
+        "SELECT s.id, s._as_of, v.n FROM s LEFT JOIN by_key v ON v.k = s.k WHERE v.n > 1",
+    ] {
+        planned(good).await.unwrap_or_else(|found| panic!("{good}: {found}"));
+    }
+    for (bad, name) in [
+        ("SELECT id, k AS _position FROM s", "_position"),
+        ("SELECT id, ts AS _as_of FROM s", "_as_of"),
+        ("SELECT id, _as_of AS _position FROM s", "_position"),
+        ("SELECT id, upper(_position) AS _position FROM s", "_position"),
+        ("SELECT e.id, e._position FROM (SELECT id, k AS _position FROM s) e", "_position"),
+    ] {
+        let found = planned(bad).await.map(drop).unwrap_err();
+        assert!(found.contains(&format!("the column '{name}' is an alias of another value than the system's")), "{bad}: {found}");
+    }
+}
+
 /// What is left out of the plan would put out other records than the text says.
 #[tokio::test]
 async fn what_would_be_ignored_is_refused() {
