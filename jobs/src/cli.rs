@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 success, 1 a failure, 2 wrong usage.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,6 +56,8 @@ Meanwhile, in a second terminal:
 
 Or run the demo, which needs no preparation:
   basestream demo";
+
+const WRONG_USAGE: u8 = 2;
 
 /// One plain SQL SELECT over event streams, kept complete and fresh.
 #[derive(Debug, Parser)]
@@ -182,7 +185,14 @@ impl Context {
 /// Runs the whole command line and plans with `functions`. Call it from the `main` of a binary that has its own
 /// aggregates.
 pub fn main(functions: Functions) -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && asks_for_json(std::env::args_os()) => {
+            Printer { json: true }.print_error(&usage_error(&error));
+            return ExitCode::from(WRONG_USAGE);
+        }
+        Err(error) => error.exit(),
+    };
     let output = Printer { json: cli.global.json };
     match run(cli, functions) {
         Ok(Done::Success) => ExitCode::SUCCESS,
@@ -192,6 +202,29 @@ pub fn main(functions: Functions) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether `--json` is among the arguments of a command line that is not understood.
+fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
+}
+
+/// Takes the text of wrong usage apart: what is wrong, how the command is used, and what may have been meant.
+fn usage_error(error: &clap::Error) -> Error {
+    let one_line = |paragraph: &str| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let text = error.to_string();
+    let mut paragraphs = text.trim().split("\n\n").map(one_line);
+    let first = paragraphs.next().unwrap_or_default();
+    let message = match error.kind() {
+        // Its text is that of `--help`.
+        clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "an argument or a command is missing",
+        _ => first.strip_prefix("error: ").unwrap_or(&first),
+    };
+    paragraphs.fold(Error::input(message), |error, paragraph| match paragraph.split_once(": ") {
+        Some(("tip", tip)) => error.with("help", tip),
+        Some(("Usage", usage)) => error.with("usage", usage),
+        _ => error,
+    })
 }
 
 fn run(cli: Cli, functions: Functions) -> Result<Done> {

@@ -550,6 +550,29 @@ fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
 }
 
 #[test]
+fn wrong_usage_is_json_where_json_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (args, message, fact) in [
+        (["--json", "nonsense"].as_slice(), "unrecognized subcommand 'nonsense'", "usage"),
+        (&["check", "--jsn", "--json"], "unexpected argument '--jsn' found", "help"),
+        (&["lookup", "v", "no-equals-sign", "--json"], "expected column=value", ""),
+        (&["training", "--json", "a.csv", "v"], "arguments were not provided: --out <FILE>", "usage"),
+        (&["--json", "dead-letters"], "an argument or a command is missing", "usage"),
+    ] {
+        let output = run(folder.path(), args);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{args:?}");
+        let error: Value = serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{args:?}: {}", text(&output.stderr)));
+        let (error, context) = (&error["error"], &error["error"]["context"]);
+        assert_eq!(error["kind"], "input", "{error}");
+        let found = error["message"].as_str().unwrap();
+        assert!(found.contains(message) && !found.starts_with("error: "), "{error}");
+        assert!(fact.is_empty() || context[fact].is_string(), "{error}");
+    }
+    assert_fails(&run(folder.path(), &["query", "--", "--json", "more"]), 2, "error: unexpected argument 'more' found\n");
+    assert!(text(&run(folder.path(), &["check", "--json", "--help"]).stdout).contains("Usage: basestream check"));
+}
+
+#[test]
 fn a_backtest_takes_each_parameter_that_its_sink_uses_once() {
     let project = Project::with_orders();
     let sink = "CREATE PARAMETER least = 5;\nCREATE PARAMETER other = 1;\n\
