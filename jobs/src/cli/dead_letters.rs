@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 use definitions::durations::parse_duration;
 use engine::events::parse_timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use types::Result;
 use types::files::FileKind;
 use types::tiles::Micros;
@@ -17,7 +17,7 @@ use crate::dead_letters::{
     self, DamagedFile, DeadLetterListing, ExportSummary, ListedLetter, ReplayOptions, ReplaySummary, Selection, ViewErrors,
 };
 use crate::installation::{Installation, now};
-use crate::output::{count_of, one_line, table};
+use crate::output::{count_of, one_line, print_note, table};
 
 #[derive(Debug, Args)]
 pub(super) struct DeadLettersArgs {
@@ -161,6 +161,10 @@ async fn export(context: &Context, args: ExportArgs) -> Result<Done> {
     let summary = dead_letters::export(&installation, &stream, &args.selection.into(), &args.to, |n| bar.set_position(n)).await;
     bar.finish_and_clear();
     let summary = summary?;
+    if summary.exported == 0 && summary.damaged.is_empty() {
+        let value = json!({ "stream": stream, "file": null, "exported": 0, "damaged": [] });
+        return nothing_exported(context, &args.to, &value, &format!("the stream \"{stream}\" has no dead letters"));
+    }
     if args.to == "-" {
         // Only the lines go to standard output.
         eprint!("{}", damaged_text(&summary.damaged));
@@ -177,9 +181,22 @@ async fn export_view(context: &Context, installation: &Installation, view: &str,
     let summary = dead_letters::export_view(installation, view, to, |n| bar.set_position(n)).await;
     bar.finish_and_clear();
     let summary = summary?;
+    if summary.exported == 0 {
+        let value = json!({ "view": view, "file": null, "exported": 0 });
+        return nothing_exported(context, to, &value, &format!("the view \"{view}\" fails on no event"));
+    }
     if to != "-" {
         let value = json!({ "view": view, "file": to, "exported": summary.exported });
         context.output.print(&value, || format!("{} written to {to}", count_of(summary.exported, "event")))?;
+    }
+    Ok(Done::Success)
+}
+
+fn nothing_exported(context: &Context, to: &str, value: &Value, why: &str) -> Result<Done> {
+    match to {
+        // Only the lines go to standard output.
+        "-" => print_note(why),
+        _ => context.output.print(value, || format!("{why}: {to} is not written"))?,
     }
     Ok(Done::Success)
 }
@@ -276,6 +293,9 @@ fn export_text(to: &str, summary: &ExportSummary) -> String {
 }
 
 fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
+    if summary.is_empty() {
+        return format!("{stream}: no dead letters to replay");
+    }
     let of_all = count_of(summary.replayed + summary.refused, "dead letter");
     let mut text = format!("{stream}: {} of {of_all} ", summary.replayed);
     let _ = match options.dry_run {

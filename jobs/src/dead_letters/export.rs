@@ -23,8 +23,9 @@ pub struct ExportSummary {
 /// Writes the matching dead letters of a stream to a new file, or to standard output (`-`). `progress` is called with
 /// the number read.
 ///
-/// The file appears once it is complete. Errors: `NotFound` for an unknown stream or if no dead letter matches, `Input`
-/// for a file that already exists (it may contain corrections).
+/// The file appears once it is complete, and not at all where the stream has no dead letters. Errors: `NotFound` for an
+/// unknown stream or if none of its dead letters matches, `Input` for a file that already exists (it may contain
+/// corrections).
 pub async fn export(
     installation: &Installation,
     stream: &str,
@@ -59,17 +60,14 @@ async fn export_pinned(
         }
     }
     if summary.exported == 0 && summary.damaged.is_empty() {
-        return Err(none(stream, selection, read));
+        return if read == 0 { Ok(summary) } else { Err(unmatched(stream, selection, read)) };
     }
     target.finish()?;
     Ok(summary)
 }
 
-/// The error for a selection without dead letters.
-pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
-    if read == 0 {
-        return Error::not_found(format!("the stream \"{stream}\" has no dead letters"));
-    }
+/// The error for a selection that none of the stream's dead letters matches.
+pub(super) fn unmatched(stream: &str, selection: &Selection, read: u64) -> Error {
     let mut error = Error::not_found(format!("none of the {read} dead letters of the stream \"{stream}\" matches"));
     if let Some(partition) = selection.partition {
         error = error.with("partition", partition);

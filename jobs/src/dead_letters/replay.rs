@@ -72,6 +72,14 @@ pub struct ReplaySummary {
     pub seconds: f64,
 }
 
+impl ReplaySummary {
+    /// Whether there was nothing to do.
+    pub fn is_empty(&self) -> bool {
+        let ReplaySummary { replayed, already, refused, recovered, damaged, .. } = self;
+        replayed + already + refused == 0 && *recovered == 0 && damaged.is_empty()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedLetter {
     /// Its line in the corrected file.
@@ -84,9 +92,11 @@ pub struct RefusedLetter {
 
 /// Appends dead letters of a live stream to its log. `progress` is called with the number read.
 ///
-/// Errors: `NotFound` for an unknown stream or if no dead letter matches; `Input` for a corrected file with wrong
-/// lines, which names them before anything is sent; `Conflict` while another process replays the stream. After an error
-/// what was appended before it stays in the log and is remembered.
+/// Where the stream has no dead letters there is nothing to do.
+///
+/// Errors: `NotFound` for an unknown stream or if none of its dead letters matches; `Input` for a corrected file with
+/// wrong lines, which names them before anything is sent; `Conflict` while another process replays the stream. After an
+/// error what was appended before it stays in the log and is remembered.
 pub async fn replay(
     installation: &Installation,
     stream: &str,
@@ -205,8 +215,8 @@ impl<'a> Run<'a> {
             }
             self.runs.close();
         }
-        if fit == 0 && self.summary.damaged.is_empty() {
-            return Err(export::none(&self.stream.name, &self.options.selection, read));
+        if fit == 0 && read > 0 && self.summary.damaged.is_empty() {
+            return Err(export::unmatched(&self.stream.name, &self.options.selection, read));
         }
         self.send().await
     }

@@ -358,12 +358,17 @@ async fn what_cannot_be_exported_or_replayed_is_said_and_nothing_is_done() {
     bench.append(&[GOOD]).await;
     bench.work().await;
     let to = bench.path("dead.jsonl");
-    let error = export(&bench.installation, "pay", &Selection::default(), to.to_str().unwrap(), |_| {}).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "the stream \"pay\" has no dead letters"));
+    let none = export(&bench.installation, "pay", &selected_by_reason("no such reason"), to.to_str().unwrap(), |_| {}).await.unwrap();
+    assert_eq!(none, ExportSummary::default());
     assert!(!to.exists(), "no empty file is left");
+    assert!(bench.replay(ReplayOptions::default()).await.unwrap().is_empty());
 
     bench.append(&[NO_AMOUNT]).await;
     bench.work().await;
+    let error = export(&bench.installation, "pay", &selected_by_reason("no such reason"), to.to_str().unwrap(), |_| {}).await.unwrap_err();
+    assert_eq!(error.message(), "none of the 1 dead letters of the stream \"pay\" matches");
+    let unmatched = ReplayOptions { selection: selected_by_reason("no such reason"), ..ReplayOptions::default() };
+    assert_eq!(bench.replay(unmatched).await.unwrap_err().kind(), ErrorKind::NotFound);
     let file = bench.corrected("dead.jsonl", |text| text).await;
     let error = export(&bench.installation, "pay", &Selection::default(), file.to_str().unwrap(), |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("the file already exists"), "{error}");

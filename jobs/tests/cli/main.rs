@@ -718,6 +718,31 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
 }
 
 #[test]
+fn without_dead_letters_there_is_nothing_to_export_or_replay() {
+    let project = Project::with_orders();
+    assert_success(&project.run(&["apply"]));
+    let export = ["dead-letters", "export", "orders", "--to"];
+    let of_view = ["dead-letters", "export", "--view", "orders_by_customer", "--to"];
+    for (args, said) in [(export.as_slice(), "the stream \"orders\" has no dead letters"), (&of_view, "fails on no event")] {
+        let to_file = [args, &["none.jsonl"]].concat();
+        let printed = project.run(&to_file);
+        assert_success(&printed);
+        assert!(text(&printed.stdout).contains(&format!("{said}: none.jsonl is not written\n")), "{}", text(&printed.stdout));
+        let summary = project.json(&to_file);
+        assert_eq!((&summary["exported"], &summary["file"]), (&0.into(), &Value::Null), "{summary}");
+        let lines = project.run(&[args, &["-"]].concat());
+        assert_success(&lines);
+        assert!(lines.stdout.is_empty() && text(&lines.stderr).contains(said), "{}", text(&lines.stderr));
+    }
+    assert!(!project.path().join("none.jsonl").exists());
+    let replay = ["dead-letters", "replay", "orders"];
+    let printed = project.run(&replay);
+    assert_success(&printed);
+    assert_eq!(text(&printed.stdout), "orders: no dead letters to replay\n");
+    assert_eq!(project.json(&replay)["summary"]["replayed"], 0);
+}
+
+#[test]
 fn an_event_on_which_a_view_fails_is_reported_listed_and_exported() {
     let project = Project::with_orders();
     let view = "CREATE VIEW shares AS SELECT customer_id, sum(10 / (revenue - 1.25)) AS share FROM orders GROUP BY customer_id;\n";
