@@ -34,16 +34,35 @@ pub(crate) async fn checked_records(
     refuse_orphans(&after, &records)?;
     refuse_used_parameters(&after, &records)?;
     // Versions that stay in use (a served view whose successor is being built) must plan over the new streams too.
-    let registry = Registry::load(&after, functions).await.map_err(|error| {
-        Error::input(format!("the live definitions in the catalog could no longer be planned: {}", error.message()))
-            .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
-            .with("help", "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped")
-    })?;
+    let registry = Registry::load(&after, functions).await.map_err(|error| unplannable(&after, &error))?;
     refuse_short_retentions(&registry)?;
     let registry = with_places(registry, changes);
     refuse_broken_outputs(&registry, functions).await?;
     refuse_loops(&registry)?;
     Ok(records)
+}
+
+/// The error for definitions that could no longer be planned. It names the view's version that could not, if it is one.
+fn unplannable(after: &CatalogState, error: &Error) -> Error {
+    let is_it = |record: &&DefinitionRecord| {
+        let version = error.fact("version").and_then(|version| version.parse::<u32>().ok());
+        error.fact("view") == Some(&*record.name) && version == Some(record.version)
+    };
+    let general = "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped".to_owned();
+    let (what, help) = match after.live(DefinitionKind::View).find(is_it) {
+        None => ("the live definitions in the catalog".to_owned(), general),
+        Some(DefinitionRecord { name, version, status, .. }) => {
+            let (status, help) = match status {
+                DefinitionStatus::Kept => ("kept", format!("`basestream view drop {name}@{version}` drops this version")),
+                DefinitionStatus::Building => ("being built", format!("`basestream view drop {name}@{version}` drops this version")),
+                _ => ("served", general),
+            };
+            (format!("version {version} of the view \"{name}\", which is {status},"), help)
+        }
+    };
+    Error::input(format!("{what} could no longer be planned: {}", error.message()))
+        .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
+        .with("help", help)
 }
 
 /// Checks the sinks and alerts of a catalog state as it would be.

@@ -2,13 +2,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
-use catalog::{Commit, DefinitionKind, DefinitionStatus, Expect, serve_version};
+use catalog::{Commit, DefinitionKind, DefinitionStatus, Expect, drop_versions, serve_version, versions_commit};
 use committed::registry::Registry;
 use definitions::parse::parse_definitions;
 use definitions::{KEEP_OLD, parse};
 use proptest::prelude::*;
 use types::ErrorKind;
 use types::vector::Offset;
+use uuid::Uuid;
 
 use super::checked::refuse_orphans;
 use super::commit::commit_of;
@@ -351,6 +352,29 @@ async fn a_column_that_a_served_view_reads_does_not_go() {
     let error = apply_files(&target, &definitions(&[&narrower, VIEW]), false, 2).await.unwrap_err();
     assert!(error.message().contains("could no longer be planned"), "{error}");
     assert_eq!(log.bounds("pay").await.unwrap().len(), 2, "the topic was made");
+}
+
+#[tokio::test]
+async fn a_column_that_only_a_kept_version_reads_goes_once_that_version_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let target = target_of(&catalog, &storage, &*log, &functions);
+    let sum = VIEW.replace("count(*) AS n", "sum(amount) AS n");
+    apply_files(&target, &definitions(&[STREAM, &sum]), false, 1).await.unwrap();
+    apply_files(&target, &definitions(&[STREAM, VIEW]), false, 2).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    let switched = serve_version(&state, "velocity", 2, KEEP_OLD, 3).unwrap();
+    catalog.commit(versions_commit(&state, Uuid::now_v7(), switched)).await.unwrap();
+    let narrower = definitions(&[&STREAM.replace(", amount DECIMAL(18,2) NOT NULL", ""), VIEW]);
+    let error = apply_files(&target, &narrower, false, 4).await.unwrap_err();
+    let named = "version 1 of the view \"velocity\", which is kept, could no longer be planned: ";
+    assert!(error.message().starts_with(named), "{error}");
+    assert_eq!(error.fact("help"), Some("`basestream view drop velocity@1` drops this version"));
+    let state = catalog.state().await.unwrap();
+    let dropped = drop_versions(&state, "velocity", Some(1), 5);
+    catalog.commit(versions_commit(&state, Uuid::now_v7(), dropped)).await.unwrap();
+    apply_files(&target, &narrower, false, 6).await.unwrap();
 }
 
 #[tokio::test]
