@@ -79,7 +79,7 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
         // Boxed to keep the common future small.
         true => Box::pin(answer_while_copying(follower, runtime, context, request)).await,
         false => {
-            let asked = checked(loaded, request.keys, &request.paths)?;
+            let asked = checked(&context.read_view, loaded, request.keys, &request.paths)?;
             answer(runtime, context, (request.view, request.principal), asked).await
         }
     };
@@ -115,7 +115,7 @@ async fn answer_while_copying(
 ) -> Result<Response> {
     loop {
         let loaded = context.read_view.view(request.view)?;
-        let asked = checked(loaded, request.keys.clone(), &request.paths)?;
+        let asked = checked(&context.read_view, loaded, request.keys.clone(), &request.paths)?;
         match fetch(&context, loaded, Some(&asked.keys)).await {
             Ok(()) => return answer(runtime, context, (request.view, request.principal), asked).await,
             Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {

@@ -123,6 +123,11 @@ impl ReadView {
         Ok((live, loaded))
     }
 
+    /// The served version of a view, where another one answers in its place.
+    pub(crate) fn awaited(&self, name: &str) -> Option<&LiveView> {
+        self.versions.get(name).and_then(|_| self.loaded.registry.served(name))
+    }
+
     /// Whether this version of a view can be answered at this position.
     pub(crate) fn is_answerable(&self, name: &str, version: u32) -> bool {
         let live = self.loaded.registry.view(name, version);
@@ -271,6 +276,12 @@ impl ReadView {
 pub(crate) fn lacks_snapshot(table: &str, view: &str, what: &str) -> Error {
     let error = Error::unavailable(format!("\"{table}\" cannot be read: {what}"));
     error.with("help", format_args!("`basestream batch run {view}` makes a new one"))
+}
+
+/// The error for a mistake of a query over the version before of a changed view that is none over the served version.
+pub(crate) fn only_served_version_answers(mistake: &Error) -> Error {
+    let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
+    Error::unavailable(message).with("help", "try again in a second")
 }
 
 impl Loaded {

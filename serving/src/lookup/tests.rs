@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
 use ::types::{Error, ErrorKind};
-use catalog::DefinitionKind;
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use datafusion::common::ScalarValue;
 use engine::events::parse_timestamp;
 use futures::FutureExt;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::{KeyRows, Keys, ViewKeys, ViewRows};
+use super::{AskedPaths, KeyRows, Keys, ViewKeys, ViewRows, checked};
 use crate::answerer::WantedPaths;
-use crate::harness::{Harness, NOW, PAYMENTS, event};
+use crate::harness::{Harness, NOW, PAYMENTS, VELOCITY, definition, event};
 use crate::json::rows;
 use crate::query_context::QueryContext;
 
@@ -83,6 +84,32 @@ async fn null_is_a_key_like_any_other() {
     let (found, exists) = row(&harness, "velocity", json_keys(&[json!({"device": null})]), None).await;
     assert!(exists);
     assert_eq!((&found["n_7d"], &found["amount_7d"]), (&json!(1), &json!("7.00")));
+}
+
+/// While the version before answers in its place: what is asked is right in a second.
+#[tokio::test]
+async fn keys_that_only_the_served_version_of_a_view_has_are_to_be_asked_again() {
+    let harness = Harness::filled().await;
+    let Add::Definition(before) = definition(DefinitionKind::View, "velocity", VELOCITY) else { panic!("a definition is added") };
+    let sql = "CREATE VIEW velocity AS SELECT status, device, count(*) AS n FROM payments GROUP BY status, device".to_owned();
+    let served = DefinitionRecord { version: 2, sql, ..before.clone() };
+    let add = vec![Add::Definition(DefinitionRecord { status: DefinitionStatus::Kept, ..before }), Add::Definition(served)];
+    harness.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    harness.node.refresh().await.unwrap();
+    let read_view = harness.node.read_view().unwrap().with_version("velocity", 1).unwrap();
+    let ask = |keys: Keys| {
+        let asked = checked(&read_view, read_view.known_view("velocity").unwrap(), keys, &AskedPaths::default());
+        asked.map(|asked| asked.keys.len()).map_err(|error| (error.kind(), error.message().to_owned()))
+    };
+    assert_eq!(ask(text(&[("device", "a")])), Ok(1), "the version before answers");
+    for keys in [text(&[("status", "ok"), ("device", "a")]), json_keys(&[json!({ "status": "ok", "device": null })])] {
+        let (kind, message) = ask(keys).unwrap_err();
+        assert_eq!(kind, ErrorKind::Unavailable, "{message}");
+        assert!(message.contains("\"status\" is not a key column of the view"), "{message}");
+    }
+    let (kind, message) = ask(text(&[("status", "ok"), ("devise", "a")])).unwrap_err();
+    assert_eq!(kind, ErrorKind::Input, "{message}");
+    assert!(message.contains("\"devise\" is not a key column of the view: expected status TEXT, device TEXT"), "{message}");
 }
 
 #[tokio::test]

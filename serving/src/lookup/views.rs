@@ -90,7 +90,8 @@ fn check_names(views: &[ViewKeys]) -> Result<()> {
 
 fn all_checked(context: &QueryContext, views: &[ViewKeys]) -> Result<Vec<Asked>> {
     let one = |ViewKeys { view, keys }: &ViewKeys| {
-        let checked = checked(context.read_view.known_view(view)?, keys.clone(), &AskedPaths::default());
+        let read_view = &context.read_view;
+        let checked = checked(read_view, read_view.known_view(view)?, keys.clone(), &AskedPaths::default());
         Ok(Asked { view: view.clone(), checked: checked.map_err(|error| error.with("view", view))? })
     };
     views.iter().map(one).collect()

@@ -11,13 +11,13 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::typed_texts;
 use engine::plan::{IntegersDoNotWrap, UuidColumns};
-use types::{Error, ErrorKind, Reason, Result};
+use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
 use super::{QueryText, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
-use crate::read_view::ReadView;
+use crate::read_view::{ReadView, only_served_version_answers};
 
 /// How often a query is planned again because several columns have one name: the planner reports one name at a time.
 const MOST_CLASHING_NAMES: usize = 16;
@@ -56,10 +56,7 @@ pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> 
     };
     match Box::pin(plan_over(request, served)).await {
         Err(error) if error.kind() == ErrorKind::Input => Err(error),
-        _ => {
-            let message = format!("a view has changed, and its version before, which still answers, cannot answer this: {mistake}");
-            Err(Error::unavailable(message).with("help", "try again in a second"))
-        }
+        _ => Err(only_served_version_answers(&mistake)),
     }
 }
 
