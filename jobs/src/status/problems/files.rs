@@ -1,7 +1,7 @@
 //! Problems of files: damaged ones, ones that should have been deleted, and ones that are kept from deletion.
 
-use catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
-use types::files::ObjectName;
+use catalog::{CatalogState, DamageRecord, DefinitionKind, SnapshotRecord};
+use types::files::{FileKind, ObjectName};
 use types::tiles::Micros;
 use types::vector::{Behind, Vector};
 
@@ -16,10 +16,19 @@ const OLD_PIN_US: Micros = 10 * 60_000_000;
 const NAMED: usize = 20;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    let mut found: Vec<Problem> = facts.state.damages.iter().take(NAMED).map(damaged).collect();
+    let needed = facts.state.damages.iter().filter(|damage| !is_of_replaced_snapshot(&facts.state, &damage.path));
+    let mut found: Vec<Problem> = needed.take(NAMED).map(damaged).collect();
     found.extend(undeleted(facts));
     found.extend(old_pins(facts));
     found
+}
+
+/// Whether a file is of a snapshot that the catalog does not name any more: it is deleted within minutes. What a later
+/// snapshot took over is of that one's run.
+fn is_of_replaced_snapshot(state: &CatalogState, path: &str) -> bool {
+    let file = state.files.get(path).filter(|file| matches!(file.kind, FileKind::Snapshot | FileKind::Manifest));
+    let run = file.and_then(|file| file.run);
+    run.is_some_and(|run| state.snapshots.iter().all(|snapshot| snapshot.run != run))
 }
 
 fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem {

@@ -3,6 +3,7 @@ use catalog::{
     DefinitionStatus, GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 use engine::functions::Functions;
+use types::files::{FileKind, FileRecord};
 use types::vector::Offset;
 use uuid::Uuid;
 
@@ -824,6 +825,36 @@ async fn each_fault_is_reported_with_its_cause_its_effect_and_the_next_step() {
         assert_eq!(texts, [*said], "{fault:?}");
         assert_eq!((found[0].fault, found[0].severity), (*fault, *severity));
     }
+}
+
+/// A file of a replaced snapshot is read by nobody, and deleted ten minutes later.
+#[tokio::test]
+async fn damage_of_a_snapshot_is_reported_until_another_snapshot_replaces_it() {
+    let path = "snapshots/v/1/r/0.parquet";
+    let reported = async |kind: FileKind, run: Option<Uuid>| {
+        let mut facts = healthy().await;
+        facts.state.files.extend([FileRecord {
+            path: path.into(),
+            kind,
+            checkpoint: None,
+            run,
+            subject: Some("v".into()),
+            bytes: 900,
+            rows: 1,
+            checksum: 0,
+            min_event_time: None,
+            max_event_time: None,
+            marked_for_deletion: false,
+        }]);
+        facts.state.damages.push(damage(path));
+        problems(&facts).iter().map(|problem| problem.fault).collect::<Vec<_>>()
+    };
+    let (named, replaced) = (Some(Uuid::nil()), Some(Uuid::from_u128(7)));
+    for kind in [FileKind::Snapshot, FileKind::Manifest] {
+        assert_eq!(reported(kind, named).await, [Fault::FileDamaged], "{kind:?}");
+        assert_eq!(reported(kind, replaced).await, [], "{kind:?}");
+    }
+    assert_eq!(reported(FileKind::Archive, None).await, [Fault::FileDamaged]);
 }
 
 #[tokio::test]
