@@ -14,11 +14,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serving::WantedViews;
 use storage::{ObjectStorage, read_archive_as};
-use types::Result;
 use types::columns::{OFFSET, PARTITION};
 use types::failures::{Failure, Failures};
 use types::files::FileRecord;
 use types::vector::Offset;
+use types::{Error, Result};
 
 use super::export::ExportTarget;
 use super::{ExportSummary, PINNED_BY};

@@ -195,7 +195,7 @@ async fn a_replaced_version_is_kept_up_to_date_returned_to_at_once_and_deleted_a
         event_clock: true,
         max_concurrent_runs: 1,
         tried: Default::default(),
-        looks: Default::default(),
+        due_check: Default::default(),
     };
     scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
     assert_eq!(versions(&harness).await, [(1, Active), (2, Kept)], "an hour later");
@@ -288,7 +288,7 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
         event_clock: true,
         max_concurrent_runs: 1,
         tried: Default::default(),
-        looks: Default::default(),
+        due_check: Default::default(),
     };
     scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
     node.refresh().await.unwrap();

@@ -61,7 +61,7 @@ fn scheduler(batch: Batch, max_concurrent_runs: usize, clock: &Arc<AtomicI64>) -
         event_clock: true,
         max_concurrent_runs,
         tried: Default::default(),
-        looks: Default::default(),
+        due_check: Default::default(),
     }
 }
 
