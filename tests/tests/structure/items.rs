@@ -57,8 +57,8 @@ fn a_public_function_is_called_by_another_crate() {
     assert!(report.is_empty(), "only their own crates call these, for which pub(crate) is enough:{report}");
 }
 
-/// Left out are those to which their crate's documentation links, such as the most keys of a lookup. Where another crate
-/// has the same name for something else, it counts as naming it.
+/// Left out are those to which their crate's documentation links, such as the most keys of a lookup. Where another
+/// crate has the same name for something else, it counts as naming it.
 #[test]
 fn a_public_constant_is_named_by_another_crate() {
     let callers = callers();

@@ -144,8 +144,8 @@ fn file_of(rest: &str) -> Option<PathBuf> {
     path.file_name().is_some().then_some(path)
 }
 
-/// The rows that the thread of a reading connection is ahead of who reads them. With few, the two wait for each other at
-/// each row of a long answer.
+/// How many rows the thread of a reading connection is ahead of who reads them. With few, the two wait for each other
+/// at each row of a long answer.
 const BUFFERED_ROWS: usize = 1_024;
 
 fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {

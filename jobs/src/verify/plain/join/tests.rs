@@ -280,7 +280,7 @@ fn what_is_no_join_of_two_is_refused() {
             "CREATE VIEW v AS SELECT c.device_id, count(*) FILTER (WHERE within(at, '1d')) AS n FROM login c JOIN login l \
              ON c.user_id = l.user_id GROUP BY c.device_id"
                 .to_owned(),
-            "no one side",
+            "does not name the event time of one side",
         ),
     ] {
         let refused = rewritten(&[&sql], at(NOW)).unwrap_err().to_string();
