@@ -27,6 +27,7 @@ mod consumer;
 mod lease;
 mod output;
 mod output_owner;
+mod placing;
 mod renewing;
 mod store;
 mod trimming;

@@ -25,7 +25,7 @@ pub(super) async fn take_over(store: &Store, writer: Writer, output: &LogOutput)
     let owner = Uuid::new_v4();
     let mut write = store.write().await?;
     set_owner(&mut *write, output, owner).await?;
-    let next = next_offset(&mut *write, output).await?;
+    let next = next_offset(&mut write, output).await?;
     write.commit().await.map_err(failed)?;
     Ok(TakenOutput { appender: Arc::new(OutputOwner { writer, output: output.clone(), owner }), next })
 }

@@ -36,9 +36,6 @@ const READERS: u32 = 4;
 const WAL_PAGES: &str = "8000";
 /// How long the copying waits for what appends or reads. Other appends wait for it meanwhile.
 const COPIER_TIMEOUT: Duration = Duration::from_millis(10);
-/// A batch row holds at most this many records, and at most about this many bytes unless one record alone is larger.
-const MAX_BATCH_RECORDS: usize = 4096;
-const MAX_BATCH_BYTES: usize = 1 << 20;
 /// One fetch returns at most about this many bytes.
 const MAX_FETCH_BYTES: usize = 16 << 20;
 /// SQLite accepts no BLOB over 1,000,000,000 bytes.
@@ -218,7 +215,12 @@ impl Store {
     }
 
     pub(super) async fn topic(&self, name: &str) -> Result<Option<Topic>> {
-        topic_of(&self.readers, name).await
+        let row: Option<(i64, String, i64)> = sqlx::query_as("SELECT id, identity, partitions FROM topic WHERE name = ?1")
+            .bind(name)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed)?;
+        Ok(row.map(|(id, identity, partitions)| Topic { id, identity, partitions }))
     }
 
     pub(super) async fn expect_topic(&self, name: &str) -> Result<Topic> {
@@ -292,49 +294,6 @@ impl Store {
     }
 }
 
-/// Appends one partition's records in a write transaction; returns the offset of the first and their timestamp.
-pub(super) async fn append(
-    write: &mut Transaction<'static, Sqlite>,
-    topic_id: i64,
-    number: i32,
-    records: &[&NewRecord],
-    now: Micros,
-) -> Result<(i64, Micros)> {
-    let (first, last_timestamp): (i64, Micros) =
-        sqlx::query_as("SELECT end_offset, last_timestamp FROM topic_partition WHERE topic_id = ?1 AND number = ?2")
-            .bind(topic_id)
-            .bind(number)
-            .fetch_one(&mut **write)
-            .await
-            .map_err(failed)?;
-    let timestamp = now.max(last_timestamp);
-    let mut end = first;
-    for chunk in chunks(records) {
-        let batch = BatchRow::encode(number, end, timestamp, chunk.iter().copied());
-        end = batch.end();
-        sqlx::query("INSERT INTO batch VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
-            .bind(topic_id)
-            .bind(number)
-            .bind(batch.base_offset)
-            .bind(batch.records)
-            .bind(batch.timestamp)
-            .bind(batch.checksum)
-            .bind(batch.data)
-            .execute(&mut **write)
-            .await
-            .map_err(failed)?;
-    }
-    sqlx::query("UPDATE topic_partition SET end_offset = ?3, last_timestamp = ?4 WHERE topic_id = ?1 AND number = ?2")
-        .bind(topic_id)
-        .bind(number)
-        .bind(end)
-        .bind(timestamp)
-        .execute(&mut **write)
-        .await
-        .map_err(failed)?;
-    Ok((first, timestamp))
-}
-
 /// Refuses a record that is too large for any batch.
 pub(super) fn check_size(record: &NewRecord) -> Result<()> {
     match batch::size_of(record) {
@@ -343,23 +302,6 @@ pub(super) fn check_size(record: &NewRecord) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Splits records into pieces that each fit a batch row.
-fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> {
-    let mut chunks = Vec::new();
-    while !records.is_empty() {
-        let mut bytes = 0;
-        let fits = |record: &&&NewRecord| {
-            bytes += batch::size_of(record);
-            bytes <= MAX_BATCH_BYTES
-        };
-        let count = records.iter().take(MAX_BATCH_RECORDS).take_while(fits).count().max(1);
-        let (chunk, rest) = records.split_at(count);
-        chunks.push(chunk);
-        records = rest;
-    }
-    chunks
 }
 
 /// Connects the writer's pool. Switching a new file to WAL does not wait for another process that does the same, so it
@@ -401,14 +343,4 @@ fn missing(source: &TopicPartition, offset: i64) -> Error {
 
 fn in_folder(error: Error, folder: &Path) -> Error {
     error.with("folder", folder.display())
-}
-
-/// Returns the topic with this name, if there is one.
-pub(super) async fn topic_of(database: impl Executor<'_, Database = Sqlite>, name: &str) -> Result<Option<Topic>> {
-    let row: Option<(i64, String, i64)> = sqlx::query_as("SELECT id, identity, partitions FROM topic WHERE name = ?1")
-        .bind(name)
-        .fetch_optional(database)
-        .await
-        .map_err(failed)?;
-    Ok(row.map(|(id, identity, partitions)| Topic { id, identity, partitions }))
 }

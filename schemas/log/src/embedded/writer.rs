@@ -1,16 +1,18 @@
-//! The one task that appends: it puts all waiting appends into one transaction, so that they share one fsync.
+//! The one task that appends: it puts all waiting appends into one transaction, so that they share one fsync, and few
+//! statements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sqlx::{Sqlite, Transaction};
+use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use super::Clock;
-use super::batch;
-use super::output;
-use super::store::{self, Store, Topic};
+use super::batch::{self, BatchRow};
+use super::output::{self, OutputStates};
+use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicEnds};
+use super::store::{self, Store};
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
@@ -120,42 +122,43 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &
 struct AssignedRecords<'g> {
     /// Of each request. Offsets are known once the records are appended.
     outcomes: Vec<Result<RecordPositions>>,
-    /// By the topic's id and the partition.
-    by_partition: BTreeMap<(i64, i32), Pending<'g>>,
+    by_partition: BTreeMap<PartitionKey, Pending<'g>>,
 }
 
 impl<'g> AssignedRecords<'g> {
-    async fn assign(write: &mut Transaction<'static, Sqlite>, group: &'g [Request]) -> Result<AssignedRecords<'g>> {
+    /// Notes how far the outputs are with them.
+    async fn assign(connection: &mut SqliteConnection, group: &'g [Request]) -> Result<AssignedRecords<'g>> {
         let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
-        let mut topics = BTreeMap::new();
-        for name in names {
-            topics.insert(name, store::topic_of(&mut **write, name).await?);
-        }
+        let topics = placing::topics(connection, &names).await?;
+        let of_outputs: Vec<&LogOutput> = group.iter().filter_map(|request| Some(&request.output.as_ref()?.output)).collect();
+        let mut outputs = OutputStates::read(connection, &of_outputs).await?;
         let mut assigned = AssignedRecords { outcomes: Vec::with_capacity(group.len()), by_partition: BTreeMap::new() };
         for request in group {
-            let Some(Some(topic)) = topics.get(request.topic.as_str()) else {
+            let Some(topic) = topics.get(&request.topic) else {
                 assigned.outcomes.push(Err(store::no_topic(&request.topic)));
                 continue;
             };
-            let Some(of_output) = &request.output else {
+            let Some(OfOutput { output, owner, offsets }) = &request.output else {
                 assigned.add(topic, request, 0);
                 continue;
             };
-            match advance_output(write, of_output).await? {
+            match outputs.advance(output, *owner, offsets) {
                 Some(appended) => assigned.add(topic, request, appended),
-                None => assigned.outcomes.push(Err(output::taken_by_another(&of_output.output))),
+                None => assigned.outcomes.push(Err(output::taken_by_another(output))),
             }
         }
+        outputs.write(connection).await?;
         Ok(assigned)
     }
 
     /// Adds the records of the next request, without the first ones, which are in the topic.
-    fn add(&mut self, topic: &Topic, request: &'g Request, appended: usize) {
+    fn add(&mut self, topic: &TopicEnds, request: &'g Request, appended: usize) {
         let index = self.outcomes.len();
         self.outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
         for (nth, record) in request.records.iter().enumerate().skip(appended) {
-            let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
-            let pending = self.by_partition.entry((topic.id, number)).or_default();
+            let number = partition_for(record, topic.ends.len() as u32, random_of(request.random, nth));
+            let pending = self.by_partition.entry((topic.id, number));
+            let pending = pending.or_insert_with(|| Pending::after(topic.ends[number as usize]));
             pending.records.push(record);
             pending.indices.push((index, nth));
         }
@@ -165,45 +168,47 @@ impl<'g> AssignedRecords<'g> {
         self.by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum()
     }
 
-    async fn append(
-        mut self,
-        write: &mut Transaction<'static, Sqlite>,
-        now: Micros,
-        latest: &LatestTime,
-    ) -> Result<Vec<Result<RecordPositions>>> {
-        for ((topic_id, number), pending) in self.by_partition {
-            let (first, timestamp) = store::append(write, topic_id, number, &pending.records, now).await?;
+    async fn append(mut self, connection: &mut SqliteConnection, now: Micros, latest: &LatestTime) -> Result<Vec<Result<RecordPositions>>> {
+        let (mut inserts, mut ends) = (Inserts::default(), Vec::with_capacity(self.by_partition.len()));
+        for (partition, Pending { end: PartitionEnd { offset: first, timestamp }, records, indices }) in self.by_partition {
+            let timestamp = now.max(timestamp);
             latest.note(timestamp);
-            for ((request, nth), offset) in pending.indices.into_iter().zip(first..) {
+            let (_, number) = partition;
+            let mut end = first;
+            for chunk in placing::chunks(&records) {
+                let batch = BatchRow::encode(number, end, timestamp, chunk.iter().copied());
+                end = batch.end();
+                if let Some(mut full) = inserts.add(partition, batch) {
+                    full.build().execute(&mut *connection).await.map_err(store::failed)?;
+                }
+            }
+            ends.push((partition, PartitionEnd { offset: end, timestamp }));
+            for ((request, nth), offset) in indices.into_iter().zip(first..) {
                 if let Ok(positions) = &mut self.outcomes[request] {
                     positions[nth] = (number, Offset(offset));
                 }
             }
         }
+        if let Some(mut rest) = inserts.rest() {
+            rest.build().execute(&mut *connection).await.map_err(store::failed)?;
+        }
+        placing::note_ends(connection, &ends).await?;
         Ok(self.outcomes)
     }
 }
 
-/// Notes that the records of these events are in the topic, and returns how many of them were before; `None` if the
-/// output is another's by now.
-async fn advance_output(write: &mut Transaction<'static, Sqlite>, of_output: &OfOutput) -> Result<Option<usize>> {
-    let OfOutput { output, owner, offsets } = of_output;
-    if !output::is_owned(&mut **write, output, *owner).await? {
-        return Ok(None);
-    }
-    let next = output::next_offset(&mut **write, output).await?;
-    let appended = next.map_or(0, |next| offsets.partition_point(|offset| *offset < next));
-    if let Some(last) = offsets[appended..].last() {
-        output::note(&mut **write, output, last.next()).await?;
-    }
-    Ok(Some(appended))
-}
-
 /// The records for one partition, each with its request and its index there.
-#[derive(Default)]
 struct Pending<'a> {
+    /// Where the partition ends before them.
+    end: PartitionEnd,
     records: Vec<&'a NewRecord>,
     indices: Vec<(usize, usize)>,
+}
+
+impl Pending<'_> {
+    fn after(end: PartitionEnd) -> Self {
+        Pending { end, records: Vec::new(), indices: Vec::new() }
+    }
 }
 
 /// Sends the outcomes. A caller that went away gets none, but its records are in the log.
@@ -221,3 +226,6 @@ fn answer(group: Vec<Request>, outcome: Result<Vec<Result<RecordPositions>>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
