@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::postgres::{PgConnectOptions, PgConnection, Postgres};
-use sqlx::sqlite::{Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, PgPool, SqlitePool};
 use url::Url;
 
@@ -179,13 +179,13 @@ async fn open_file(path: &Path) -> Result<Engine> {
         .when(is_sqlite_busy)
         .await
         .map_err(failed)?;
-    let read = connections::pool::<Sqlite>(READERS).connect_lazy_with(options.row_buffer_size(BUFFERED_ROWS));
+    let read = connections::file_pool(READERS).connect_lazy_with(options.row_buffer_size(BUFFERED_ROWS));
     sync_folder(folder).map_err(in_folder)?;
     Ok(Engine::Sqlite { read, write })
 }
 
 async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
-    connections::pool::<Sqlite>(1).connect_with(options).await
+    connections::file_pool(1).connect_with(options).await
 }
 
 async fn open_server(options: PgConnectOptions) -> Result<Engine> {

@@ -122,8 +122,8 @@ impl Store {
             .pragma("wal_autocheckpoint", WAL_PAGES)
             .optimize_on_close(false, None);
         let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
-        let copier = connections::pool::<Sqlite>(1).connect_lazy_with(file.clone().busy_timeout(COPIER_TIMEOUT));
-        let readers = connections::pool::<Sqlite>(READERS).connect_lazy_with(file.row_buffer_size(16));
+        let copier = connections::file_pool(1).connect_lazy_with(file.clone().busy_timeout(COPIER_TIMEOUT));
+        let readers = connections::file_pool(READERS).connect_lazy_with(file.row_buffer_size(16));
         let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));
         let wal = folder.join(WAL_NAME);
         let store = Store { writer, readers, copier, wal, appends, renewals, latest: LatestTime::default() };
@@ -309,7 +309,7 @@ pub(super) fn check_size(record: &NewRecord) -> Result<()> {
 async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
     let mut attempt = 0;
     loop {
-        let pool = connections::pool::<Sqlite>(1)
+        let pool = connections::file_pool(1)
             .acquire_timeout(BUSY_TIMEOUT * 2)
             .after_connect(|connection, _| Box::pin(async move { connection.execute(BUSY_RETRY).await.map(drop) }));
         match pool.connect_with(file.clone()).await {
