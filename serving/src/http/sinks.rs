@@ -34,6 +34,8 @@ use crate::scoring::{EventOutcome, RepeatedEvent, Scorer, StoredEvent};
 /// How long a stored event's record is waited for, at first and at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PATIENCE: Duration = Duration::from_secs(25);
+/// An event of this length is decoded in much less than a millisecond.
+const SHORT_EVENT_BYTES: usize = 16 << 10;
 
 /// `GET /v1/sinks`: those that the principal may ask.
 pub(super) async fn sinks(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
@@ -76,21 +78,26 @@ pub(super) async fn score(
     body: Body,
 ) -> Result<Response, HttpProblem> {
     let options = Options::read(query.as_deref().unwrap_or_default())?;
-    apart(async move {
-        let read_view = app.node.read_view()?;
-        let (sink, plan) = asked(&read_view, &principal, &name)?;
-        let scorer = app.node.scorer().ok_or_else(|| Error::internal("this process scores no events"))?;
-        refuse_paused(sink)?;
-        let event = one_event(plan, &body)?;
-        match options.store {
-            false => ask(&app.node.acting_for(principal), scorer, (sink, plan), &event).await,
-            true => {
-                allow(&principal, Action::Append, Object::Stream(&plan.stream.name))?;
-                store(&app, scorer, sink, event, options.within).await
-            }
+    let is_short = body.bytes.len() <= SHORT_EVENT_BYTES;
+    let (stores, work) = (options.store, score_event(app, principal, name, options, body));
+    // A short event that is stored takes no time here, it waits: first for the log, then for a worker. On threads that
+    // leave busy processors to others it would wait for these too, before the append and again before the answer.
+    if stores && is_short { work.await } else { apart(work).await }
+}
+
+async fn score_event(app: App, principal: Arc<Principal>, name: String, options: Options, body: Body) -> Result<Response, HttpProblem> {
+    let read_view = app.node.read_view()?;
+    let (sink, plan) = asked(&read_view, &principal, &name)?;
+    let scorer = app.node.scorer().ok_or_else(|| Error::internal("this process scores no events"))?;
+    refuse_paused(sink)?;
+    let event = one_event(plan, &body)?;
+    match options.store {
+        false => ask(&app.node.acting_for(principal), scorer, (sink, plan), &event).await,
+        true => {
+            allow(&principal, Action::Append, Object::Stream(&plan.stream.name))?;
+            store(&app, scorer, sink, event, options.within).await
         }
-    })
-    .await
+    }
 }
 
 async fn ask(
@@ -281,3 +288,6 @@ fn one_event(plan: &SinkPlan, body: &Body) -> Result<NewRecord> {
     let event = decoder.decode(Some(text)).map_err(|error| Error::input(format!("the event does not fit the stream: {error}")))?;
     Ok(record_of(&event, text))
 }
+
+#[cfg(test)]
+mod tests;
