@@ -22,6 +22,7 @@ use types::vector::Offset;
 use types::{Error, Result};
 
 mod alive;
+mod appends;
 mod batch;
 mod consumer;
 mod lease;
@@ -34,6 +35,7 @@ mod trimming;
 mod wal;
 mod writer;
 
+use appends::{Appends, SeenAppends};
 use store::Store;
 
 /// The log in one folder.
@@ -41,7 +43,7 @@ pub struct EmbeddedLog {
     folder: PathBuf,
     store: Arc<Store>,
     writer: writer::Writer,
-    appended: watch::Receiver<u64>,
+    appends: watch::Receiver<Appends>,
     clock: Clock,
 }
 
@@ -56,9 +58,9 @@ impl EmbeddedLog {
 
     async fn open_with_clock(folder: &Path, clock: Clock) -> Result<EmbeddedLog> {
         let store = Arc::new(Store::open(folder).await?);
-        let (sender, appended) = watch::channel(0);
+        let (sender, appends) = watch::channel(Appends::default());
         let writer = writer::Writer::start(store.clone(), clock.clone(), sender);
-        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, clock })
+        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appends, clock })
     }
 }
 
@@ -142,10 +144,10 @@ impl Log for EmbeddedLog {
             renewing: renewing::Renewing::start(leases.clone(), self.clock.clone()),
             leases,
             topic_ids,
+            appends: SeenAppends::new(self.appends.clone(), subscription.topics.clone()),
             subscription,
             events,
             stop: stop.clone(),
-            appended: self.appended.clone(),
             writes: consumer::Writes::default(),
             clock: self.clock.clone(),
             held: BTreeMap::new(),

@@ -9,10 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Clock;
+use super::appends::SeenAppends;
 use super::lease::{FreePartitions, PartitionLeases};
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::{Store, WalState};
@@ -41,8 +42,7 @@ pub(super) struct EmbeddedConsumer {
     pub(super) subscription: Subscription,
     pub(super) events: mpsc::Sender<LogEvent>,
     pub(super) stop: CancellationToken,
-    /// Counts this process's appends.
-    pub(super) appended: watch::Receiver<u64>,
+    pub(super) appends: SeenAppends,
     pub(super) writes: Writes,
     pub(super) clock: Clock,
     pub(super) held: HeldPartitions,
@@ -238,6 +238,7 @@ impl EmbeddedConsumer {
 
     /// Delivers the new records of all partitions; returns whether there were any.
     async fn deliver(&mut self) -> Result<bool, End> {
+        self.appends.look();
         if self.places.is_empty() {
             return Ok(false);
         }
@@ -278,13 +279,13 @@ impl EmbeddedConsumer {
     }
 
     async fn idle(&mut self) -> Result<(), End> {
-        let EmbeddedConsumer { stop, events, appended, store, writes, .. } = self;
+        let EmbeddedConsumer { stop, events, appends, store, writes, .. } = self;
         tokio::select! {
             _ = stop.cancelled() => Ok(()),
             _ = events.closed() => Err(End::Closed),
             () = writes.wait(store) => Ok(()),
-            changed = appended.changed() => {
-                if changed.is_err() {
+            appends_go_on = appends.wait() => {
+                if !appends_go_on {
                     tokio::time::sleep(POLL_EVERY).await;
                 }
                 Ok(())

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use super::Clock;
+use super::appends::Appends;
 use super::batch::{self, BatchRow};
 use super::output::{self, OutputStates};
 use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicEnds};
@@ -55,10 +56,10 @@ struct OfOutput {
 }
 
 impl Writer {
-    /// Starts the task. It increments `appended` after each transaction.
-    pub(super) fn start(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>) -> Writer {
+    /// Starts the task. It counts its appends after each transaction, also after one whose outcome is not known.
+    pub(super) fn start(store: Arc<Store>, clock: Clock, appends: watch::Sender<Appends>) -> Writer {
         let (requests, inbox) = mpsc::channel(QUEUE);
-        threads::LOG.spawn(run(store, clock, appended, inbox));
+        threads::LOG.spawn(run(store, clock, appends, inbox));
         Writer { requests }
     }
 
@@ -86,7 +87,7 @@ impl Writer {
     }
 }
 
-async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut inbox: mpsc::Receiver<Request>) {
+async fn run(store: Arc<Store>, clock: Clock, appends: watch::Sender<Appends>, mut inbox: mpsc::Receiver<Request>) {
     let mut copier = WalCopier::start(store.clone());
     while let Some(first) = inbox.recv().await {
         let mut records = first.records.len();
@@ -99,7 +100,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
         }
         let outcome = append_group(&store, &clock, &group, &mut copier).await;
         store.appends.note(&outcome);
-        appended.send_modify(|count| *count = count.wrapping_add(1));
+        appends.send_modify(|appends| group.iter().for_each(|request| appends.note(&request.topic)));
         answer(group, outcome);
     }
 }
