@@ -1,11 +1,13 @@
 //! Appends the records of a micro-batch to the log, on a task of its own: the worker goes on with the next micro-batch
 //! meanwhile.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
 use committed::registry::LiveSink;
+use event_log::TopicPartition;
 use futures::future::join_all;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -69,9 +71,22 @@ impl SinkWorker {
     }
 }
 
-/// Outputs are independent of each other: the log may take them together. Waiting clients hear of what was decided if
-/// all of it is out, even if the worker has ended meanwhile.
+/// Outputs are independent of each other: the log may take them together.
 async fn append_all(sinks: Sinks, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
+    let mut by_partition: BTreeMap<TopicPartition, (Vec<OutputBatch>, Vec<DecidedBatch>)> = BTreeMap::new();
+    for made in made {
+        by_partition.entry(made.source.clone()).or_default().0.push(made);
+    }
+    for decided in decided {
+        by_partition.entry(decided.source.clone()).or_default().1.push(decided);
+    }
+    let append = |(made, decided)| append_of_partition(&sinks, made, decided);
+    join_all(by_partition.into_values().map(append)).await.into_iter().flatten().collect()
+}
+
+/// Waiting clients hear of what was decided about a partition's events as soon as all records of them are out, even if
+/// those of other partitions are not, or the worker has ended meanwhile.
+async fn append_of_partition(sinks: &Sinks, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
     let appended = join_all(made.into_iter().map(OutputBatch::append)).await;
     if appended.iter().all(|appended| appended.next.is_ok()) {
         decided.into_iter().for_each(|decided| sinks.outcomes.publish(decided));

@@ -1,6 +1,5 @@
 //! What becomes of an append whose worker has ended.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use catalog::Catalog;
 use definitions::parse::parse_sink;
 use engine::functions::Functions;
-use event_log::{LogOutput, NewRecord, TopicPartition};
+use event_log::{LogOutput, NewRecord};
 use speed::WorkerSinks;
 use tokio::sync::watch;
 
@@ -26,7 +25,16 @@ async fn sinks(folder: &Path) -> Sinks {
 
 /// A worker that has taken the output of a partition over and made the record of its first event.
 async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
-    let source = TopicPartition { topic: "events".into(), partition: 0 };
+    let made = record_of_partition(sinks, 0).await;
+    let mut worker = SinkWorker::new(sinks.clone(), false);
+    worker.partitions_assigned(std::slice::from_ref(&made.source));
+    worker.made = vec![made];
+    worker
+}
+
+/// The record of the first event of a partition, whose output was taken over for it.
+async fn record_of_partition(sinks: &Sinks, partition: i32) -> OutputBatch {
+    let source = TopicPartition { topic: "events".into(), partition };
     let output = LogOutput { group: "basestream".into(), sink: "out".into(), source: source.clone(), identity: "log".into() };
     let appender = sinks.log.take_over_output(&output).await.unwrap().appender;
     let definition = parse_sink(OUT).unwrap();
@@ -39,10 +47,7 @@ async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
         paused_since: None,
     };
     let record = NewRecord { key: None, value: Some(Bytes::from_static(b"{}")), headers: Vec::new(), partition_by: None };
-    let mut worker = SinkWorker::new(sinks.clone(), false);
-    worker.partitions_assigned(std::slice::from_ref(&source));
-    worker.made = vec![OutputBatch { stream: "events".into(), sink, source, appender, from: None, records: vec![(Offset(0), record)] }];
-    worker
+    OutputBatch { stream: "events".into(), sink, source, appender, from: None, records: vec![(Offset(0), record)] }
 }
 
 #[tokio::test]
@@ -74,6 +79,24 @@ async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worke
     drop(worker);
     let heard = tokio::time::timeout(Duration::from_secs(60), decisions.recv()).await.unwrap().unwrap();
     assert_eq!(heard.sinks[0].records.len(), 1);
+}
+
+#[tokio::test]
+async fn the_clients_of_a_partition_hear_of_its_records_though_those_of_another_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_with_a_record(&sinks).await;
+    worker.made.push(record_of_partition(&sinks, 1).await);
+    // Another worker takes the second output over.
+    record_of_partition(&sinks, 1).await;
+    worker.decided = worker.made.iter().map(|made| decided(&made.source)).collect();
+    let mut decisions = sinks.outcomes.listen();
+    worker.begin_append().await.unwrap();
+    let appended = worker.appending.take().unwrap().await.unwrap();
+    assert_eq!(appended.iter().map(|appended| appended.next.is_ok()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(decisions.try_recv().unwrap().source.partition, 0);
+    assert!(decisions.try_recv().is_err());
 }
 
 /// What was decided of the first event.
