@@ -43,7 +43,7 @@ impl Scorer for ThreadNotingScorer {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_event_that_is_stored_does_not_wait_for_the_threads_for_longer_queries() {
     let harness = Harness::filled().await;
-    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT id FROM payments").await;
+    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT p.id FROM payments p").await;
     let node = harness.node.clone();
     let scorer = Arc::new(ThreadNotingScorer::default());
     node.attach_scorer(scorer.clone());
