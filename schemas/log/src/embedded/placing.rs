@@ -26,7 +26,7 @@ pub(super) type PartitionKey = (i64, i32);
 
 /// A topic, and where the next records of its partitions go, by their numbers.
 #[derive(Debug)]
-pub(super) struct TopicEnds {
+pub(super) struct TopicTail {
     pub(super) id: i64,
     pub(super) ends: Vec<PartitionEnd>,
 }
@@ -41,7 +41,7 @@ pub(super) struct PartitionEnd {
 }
 
 /// Returns those topics that are in the log.
-pub(super) async fn topics(connection: &mut SqliteConnection, names: &BTreeSet<&str>) -> Result<BTreeMap<String, TopicEnds>> {
+pub(super) async fn topics(connection: &mut SqliteConnection, names: &BTreeSet<&str>) -> Result<BTreeMap<String, TopicTail>> {
     let mut sql = QueryBuilder::<Sqlite>::new(
         "SELECT name, id, end_offset, last_timestamp FROM topic JOIN topic_partition ON topic_id = id WHERE name IN (",
     );
@@ -53,7 +53,7 @@ pub(super) async fn topics(connection: &mut SqliteConnection, names: &BTreeSet<&
     let rows: Vec<(String, i64, i64, Micros)> = sql.build_query_as().fetch_all(connection).await.map_err(failed)?;
     let mut topics = BTreeMap::new();
     for (name, id, offset, timestamp) in rows {
-        let topic = topics.entry(name).or_insert_with(|| TopicEnds { id, ends: Vec::new() });
+        let topic = topics.entry(name).or_insert_with(|| TopicTail { id, ends: Vec::new() });
         topic.ends.push(PartitionEnd { offset, timestamp });
     }
     Ok(topics)

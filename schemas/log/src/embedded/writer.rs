@@ -12,7 +12,7 @@ use super::Clock;
 use super::appends::Appends;
 use super::batch::{self, BatchRow};
 use super::output::{self, OutputStates};
-use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicEnds};
+use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicTail};
 use super::store::{self, Store};
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
@@ -153,7 +153,7 @@ impl<'g> AssignedRecords<'g> {
     }
 
     /// Adds the records of the next request, without the first ones, which are in the topic.
-    fn add(&mut self, topic: &TopicEnds, request: &'g Request, appended: usize) {
+    fn add(&mut self, topic: &TopicTail, request: &'g Request, appended: usize) {
         let index = self.outcomes.len();
         self.outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
         for (nth, record) in request.records.iter().enumerate().skip(appended) {
