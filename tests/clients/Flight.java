@@ -28,7 +28,7 @@ public class Flight {
             refused("beyond a token", "may not read", () -> texts(connection.createStatement(), "SELECT * FROM orders"));
         }
         login.put("password", "bst_wrong");
-        refused("a wrong token", "do not fit", () -> DriverManager.getConnection(URL, login).createStatement());
+        refused("a wrong token", "do not match", () -> DriverManager.getConnection(URL, login).createStatement());
     }
 
     static void queries(Connection connection) throws Exception {

@@ -99,7 +99,7 @@ def tokens():
             equal("ADBC with a token", cursor.fetchall(), [(100,)])
             refused("ADBC beyond a token", adbc_driver_manager.ProgrammingError, "may not read", lambda: cursor.execute("SELECT * FROM orders"))
     wrong = {"username": "analyst", "password": "bst_wrong"}
-    refused("ADBC wrong token", adbc_driver_manager.Error, "do not fit", lambda: connect(db_kwargs=wrong).cursor().execute("SELECT 1"))
+    refused("ADBC wrong token", adbc_driver_manager.Error, "do not match", lambda: connect(db_kwargs=wrong).cursor().execute("SELECT 1"))
 
 
 def times():
