@@ -1,5 +1,6 @@
-//! Ranges of encoded keys. All keys of a view are walked range by range: the runs are sorted by key, so that each range
-//! costs its own rows, and the walk as much as all rows.
+//! Ranges of encoded keys. All keys of a view are walked bucket by bucket of its snapshot, and within a bucket range by
+//! range: runs are sorted by key, so that a range costs its own rows. Layers have no buckets: their rows are read once
+//! for each bucket.
 
 use std::ops::Range;
 use std::sync::Arc;

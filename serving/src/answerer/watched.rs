@@ -10,7 +10,7 @@ use arrow::compute::filter_record_batch;
 use committed::registry::LiveView;
 use engine::alerts::AlertPlan;
 use engine::plan::Answering;
-use engine::states::{Answered, Pieces, StateRows, answer};
+use engine::states::{Answered, Pieces, SortedRun, StateRows, answer};
 use types::tiles::{Micros, RowTime, TimeRange};
 use types::vector::Vector;
 use types::{Error, Result};
@@ -47,23 +47,21 @@ pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyP
 fn parts_of_about(part_rows: usize, read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
     let parts = view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts()).max(1);
     let rows = state_rows(read_view, view);
-    let ranges = key_ranges(read_view, view, parts, (rows, rows.div_ceil(part_rows).div_ceil(parts as usize)))?;
+    let ranges = key_ranges(read_view, view, (rows, rows.div_ceil(part_rows).div_ceil(parts as usize)))?;
     let of_bucket = |part| ranges.iter().map(move |range| KeyPart { part, parts, range: range.clone() });
     Ok((0..parts).flat_map(of_bucket).collect())
 }
 
-/// This many ranges with about as many of the rows each.
-fn key_ranges(read_view: &ReadView, view: &LoadedView, parts: u32, (rows, count): (usize, usize)) -> Result<Vec<KeyRange>> {
+/// This many ranges, each with about as many of the rows.
+fn key_ranges(read_view: &ReadView, view: &LoadedView, (rows, count): (usize, usize)) -> Result<Vec<KeyRange>> {
     if count <= 1 {
         return Ok(vec![KeyRange::default()]);
     }
-    let step = sampling_step(rows, count);
+    let of_snapshot = view.snapshot.as_ref().map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
     let of_layers = view.layers.iter().flat_map(|layer| layer.run.chunks());
-    let mut keys = sampled(of_layers.chain(read_view.fresh_of(&view.live).map(|rows| &**rows)), step);
-    // Buckets hold keys by their hashes: those of one stand for all.
-    let of_bucket = view.snapshot.as_ref().map_or(Ok(Vec::new()), |snapshot| snapshot.runs_of_part(0, parts))?;
-    keys.extend(sampled(of_bucket.iter().flat_map(|run| run.run.chunks()), (step / parts as usize).max(1)));
-    Ok(KeyRange::split(keys, count))
+    let fresh = read_view.fresh_of(&view.live).map(|rows| &**rows);
+    let chunks = of_snapshot.into_iter().flat_map(SortedRun::chunks).chain(of_layers).chain(fresh);
+    Ok(KeyRange::split(sampled(chunks, sampling_step(rows, count)), count))
 }
 
 /// The rows of states in all layers.

@@ -22,6 +22,7 @@ use crate::waiting::ReadViewWait;
 
 mod failures;
 mod open_keys;
+mod open_pages;
 mod taking_over;
 
 use failures::FailureCounts;

@@ -1,5 +1,6 @@
-//! Counts this process's appends, so that a consumer looks for records as soon as there may be some, and not for those
-//! of topics that it does not read: beside each append of events there is one of the records that sinks make of them.
+//! Counts this process's appends, so that a consumer looks for records at once when there may be some. It does not look
+//! at once for those of topics that it does not read: beside each append of events there is one of the records that
+//! sinks make of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::batch::{self, BatchRow};
 use super::store::failed;
 use crate::NewRecord;
-use types::Result;
 use types::tiles::Micros;
+use types::{Error, Result};
 
 /// One statement writes at most this many rows: prepared statements of each number of rows are kept.
 pub(super) const ROWS_AT_ONCE: usize = 16;
@@ -43,17 +43,21 @@ pub(super) struct PartitionEnd {
 /// Returns those topics that are in the log.
 pub(super) async fn topics(connection: &mut SqliteConnection, names: &BTreeSet<&str>) -> Result<BTreeMap<String, TopicTail>> {
     let mut sql = QueryBuilder::<Sqlite>::new(
-        "SELECT name, id, end_offset, last_timestamp FROM topic JOIN topic_partition ON topic_id = id WHERE name IN (",
+        "SELECT name, id, number, end_offset, last_timestamp FROM topic JOIN topic_partition ON topic_id = id WHERE name IN (",
     );
     let mut listed = sql.separated(", ");
     for name in names {
         listed.push_bind(*name);
     }
     sql.push(") ORDER BY id, number");
-    let rows: Vec<(String, i64, i64, Micros)> = sql.build_query_as().fetch_all(connection).await.map_err(failed)?;
+    let rows: Vec<(String, i64, i32, i64, Micros)> = sql.build_query_as().fetch_all(connection).await.map_err(failed)?;
     let mut topics = BTreeMap::new();
-    for (name, id, offset, timestamp) in rows {
-        let topic = topics.entry(name).or_insert_with(|| TopicTail { id, ends: Vec::new() });
+    for (name, id, number, offset, timestamp) in rows {
+        let damaged = || Error::corrupt("the log file has not all partitions of a topic").with("topic", &name).with("found", number);
+        let topic = topics.entry(name.clone()).or_insert_with(|| TopicTail { id, ends: Vec::new() });
+        if usize::try_from(number) != Ok(topic.ends.len()) {
+            return Err(damaged().with("expected", topic.ends.len()));
+        }
         topic.ends.push(PartitionEnd { offset, timestamp });
     }
     Ok(topics)

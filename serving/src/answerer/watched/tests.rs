@@ -46,6 +46,29 @@ async fn in_parts_of_any_number_each_key_has_its_row_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_has_few_rows_beside_those_of_one_key() {
+    let harness = Harness::filled().await;
+    let read_view = harness.node.read_view().unwrap();
+    let loaded = read_view.view("pairs").unwrap();
+    let rows_of = |part: &KeyPart| -> usize {
+        let source = StateSource::new(&read_view, loaded, None);
+        let grouped = grouped(&loaded.live).unwrap();
+        let (_, pieces) = grouped.pieces_of_part(&source, part).unwrap();
+        pieces.rows().map(|(_, rows)| rows.len()).sum()
+    };
+    let all = state_rows(&read_view, loaded);
+    let of_one_key = parts_of_about(1, &read_view, loaded).unwrap().iter().map(rows_of).max().unwrap();
+    assert!(of_one_key < all, "there are several keys");
+    for part_rows in 1..=all {
+        let parts = parts_of_about(part_rows, &read_view, loaded).unwrap();
+        assert_eq!(parts.iter().map(rows_of).sum::<usize>(), all);
+        for part in &parts {
+            assert!(rows_of(part) < part_rows + of_one_key, "{} rows in {part:?} of {parts:?}", rows_of(part));
+        }
+    }
+}
+
 fn rows_in_parts(read_view: &ReadView, loaded: &LoadedView, parts: &[KeyPart]) -> BTreeMap<Vec<u8>, (bool, RecordBatch)> {
     let (plan, codec) = (&loaded.live.plan, &loaded.live.codec);
     let wanted: Vec<usize> = (0..plan.columns.len()).collect();

@@ -8,15 +8,14 @@ use catalog::{AlertProgress, AlertTransition, AlertVersion, OpenKey};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, OpenState};
 use serving::encoded_keys;
-use tokio::sync::mpsc;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 use types::tiles::Micros;
 use types::vector::Vector;
-use types::{Error, ErrorKind, Result, TransitionKind, threads};
+use types::{ErrorKind, Result, TransitionKind};
 
 use super::RunningAlert;
 use super::open_keys::OpenKeysGauge;
+use super::open_pages::OpenPages;
 use crate::Alerts;
 use crate::evaluation::{EncodedKey, Evaluation, RecoveredState};
 use crate::lease::HeldLease;
@@ -84,9 +83,9 @@ async fn open_keys(
     outbox: &mut Outbox<'_>,
 ) -> Result<(HashMap<EncodedKey, OpenState>, Vec<OpenKey>)> {
     let (mut open, mut gone) = (HashMap::new(), Vec::new());
-    let (mut pages, _reading) = open_pages(alerts, AlertVersion { name: alert.name.clone(), version: alert.version });
-    loop {
-        let page = pages.recv().await.ok_or_else(|| Error::internal("the open keys of an alert are not read to their end"))??;
+    let version = AlertVersion { name: alert.name.clone(), version: alert.version };
+    let mut pages = OpenPages::read(alerts.node.catalog().clone(), version, PAGE);
+    while let Some(page) = pages.next().await? {
         let keys = encoded(view, &page.iter().map(|open| &*open.keys).collect::<Vec<_>>())?;
         for (key, of_key) in keys.into_iter().zip(&page) {
             match key {
@@ -97,32 +96,8 @@ async fn open_keys(
             }
         }
         outbox.held.note_progress()?;
-        if is_last(&page) {
-            return Ok((open, gone));
-        }
     }
-}
-
-/// Reads the open keys of a version page by page: the next pages while one is encoded.
-fn open_pages(alerts: &Alerts, version: AlertVersion) -> (mpsc::Receiver<Result<Vec<OpenKey>>>, AbortOnDropHandle<()>) {
-    let (sender, pages) = mpsc::channel(1);
-    let catalog = alerts.node.catalog().clone();
-    let reading = threads::SPEED.spawn(async move {
-        let mut after: Option<String> = None;
-        loop {
-            let page = catalog.open_keys(&version, after.as_deref(), PAGE).await;
-            let goes_on = page.as_ref().is_ok_and(|page| !is_last(page));
-            after = page.as_ref().ok().and_then(|page| page.last()).map(|open| open.keys.clone());
-            if sender.send(page).await.is_err() || !goes_on {
-                return;
-            }
-        }
-    });
-    (pages, AbortOnDropHandle::new(reading))
-}
-
-fn is_last(page: &[OpenKey]) -> bool {
-    page.len() < PAGE as usize
+    Ok((open, gone))
 }
 
 /// The keys that ceased and had begun at the time of the last transitions or later, by encoded key, each with its

@@ -1,6 +1,9 @@
 use std::pin::pin;
 
 use super::*;
+use crate::Log;
+use crate::embedded::EmbeddedLog;
+use crate::testing::numbered;
 
 #[tokio::test]
 async fn a_consumer_waits_for_appends_to_its_own_topics_alone() {
@@ -21,4 +24,16 @@ async fn a_consumer_waits_for_appends_to_its_own_topics_alone() {
     seen.look();
     drop(sender);
     assert!(!seen.wait().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_to_the_log_counts_for_its_topic() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = EmbeddedLog::open(folder.path(), &BTreeMap::new()).await.unwrap();
+    log.create_topic("in", 1).await.unwrap();
+    let seen = |topic: &str| SeenAppends::new(log.appends.clone(), vec![topic.into()]);
+    let (mut of_topic, mut of_another) = (seen("in"), seen("out"));
+    log.append("in", numbered(0, 1)).await.unwrap();
+    assert!(futures::poll!(pin!(of_topic.wait())).is_ready());
+    assert!(futures::poll!(pin!(of_another.wait())).is_pending());
 }

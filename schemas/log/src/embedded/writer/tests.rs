@@ -77,3 +77,50 @@ async fn the_appends_of_a_group_are_placed_as_if_one_came_after_the_other() {
     let ends = store.bounds(store.expect_topic("events").await.unwrap().id).await.unwrap();
     assert_eq!(ends.iter().map(|bounds| bounds.end.0).collect::<Vec<_>>(), next);
 }
+
+/// More outputs than one statement reads and writes, each at another offset.
+#[tokio::test]
+async fn each_output_of_a_group_advances_by_itself() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(Store::open(folder.path()).await.unwrap());
+    let clock: Clock = Arc::new(|| 2_000);
+    let mut copier = WalCopier::start(store.clone());
+    store.create_topic("out", 2, "one", 1_000).await.unwrap();
+    let owner = Uuid::new_v4();
+    let output = |nth: i32| LogOutput { sink: format!("sink {}", nth % 2).into(), source: source("in", nth / 2), ..output_of("in", "g") };
+    let outputs: Vec<LogOutput> = (0..40).map(output).collect();
+    let mut write = store.write().await.unwrap();
+    for output in &outputs {
+        output::set_owner(&mut *write, output, owner).await.unwrap();
+    }
+    write.commit().await.unwrap();
+    for more in [1, 3] {
+        let request_of = |(nth, output): (usize, &LogOutput)| {
+            let (offsets, records) = made_of(0..nth as i64 + more).into_iter().unzip();
+            request("out", records, Some(OfOutput { output: output.clone(), owner, offsets }))
+        };
+        let group: Vec<Request> = outputs.iter().enumerate().map(request_of).collect();
+        let outcomes = append_group(&store, &clock, &group, &mut copier).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok));
+        let mut write = store.write().await.unwrap();
+        for (nth, output) in outputs.iter().enumerate() {
+            assert_eq!(output::next_offset(&mut write, output).await.unwrap(), Some(Offset(nth as i64 + more)));
+        }
+    }
+    let ends = store.bounds(store.expect_topic("out").await.unwrap().id).await.unwrap();
+    assert_eq!(ends.iter().map(|bounds| bounds.end.0).sum::<i64>(), (0..40).map(|nth| nth + 3).sum::<i64>());
+}
+
+#[tokio::test]
+async fn nothing_is_appended_to_a_topic_that_lacks_a_partition() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(Store::open(folder.path()).await.unwrap());
+    let clock: Clock = Arc::new(|| 2_000);
+    let mut copier = WalCopier::start(store.clone());
+    store.create_topic("events", 3, "one", 1_000).await.unwrap();
+    let mut write = store.write().await.unwrap();
+    sqlx::query("DELETE FROM topic_partition WHERE number = 1").execute(&mut *write).await.unwrap();
+    write.commit().await.unwrap();
+    let error = append_group(&store, &clock, &[request("events", numbered(0, 10), None)], &mut copier).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("events"), "{error}");
+}

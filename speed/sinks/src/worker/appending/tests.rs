@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use catalog::Catalog;
 use definitions::parse::parse_sink;
 use engine::functions::Functions;
-use event_log::{LogOutput, NewRecord};
+use event_log::{LogOutput, NewRecord, OutputAppender};
 use speed::WorkerSinks;
 use tokio::sync::watch;
 
@@ -25,21 +26,21 @@ async fn sinks(folder: &Path) -> Sinks {
 
 /// A worker that has taken the output of a partition over and made the record of its first event.
 async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
-    let made = record_of_partition(sinks, 0).await;
+    let made = record_of("out", sinks, 0).await;
     let mut worker = SinkWorker::new(sinks.clone(), false);
     worker.partitions_assigned(std::slice::from_ref(&made.source));
     worker.made = vec![made];
     worker
 }
 
-/// The record of the first event of a partition, whose output was taken over for it.
-async fn record_of_partition(sinks: &Sinks, partition: i32) -> OutputBatch {
+/// A sink's record of the first event of a partition, whose output was taken over for it.
+async fn record_of(sink: &str, sinks: &Sinks, partition: i32) -> OutputBatch {
     let source = TopicPartition { topic: "events".into(), partition };
-    let output = LogOutput { group: "basestream".into(), sink: "out".into(), source: source.clone(), identity: "log".into() };
+    let output = LogOutput { group: "basestream".into(), sink: sink.into(), source: source.clone(), identity: "log".into() };
     let appender = sinks.log.take_over_output(&output).await.unwrap().appender;
     let definition = parse_sink(OUT).unwrap();
     let sink = LiveSink {
-        name: "out".into(),
+        name: sink.into(),
         version: 1,
         definition: Arc::new(definition),
         reads: None,
@@ -87,16 +88,44 @@ async fn the_clients_of_a_partition_hear_of_its_records_though_those_of_another_
     let sinks = sinks(folder.path()).await;
     sinks.log.create_topic("out", 1).await.unwrap();
     let mut worker = worker_with_a_record(&sinks).await;
-    worker.made.push(record_of_partition(&sinks, 1).await);
-    // Another worker takes the second output over.
-    record_of_partition(&sinks, 1).await;
-    worker.decided = worker.made.iter().map(|made| decided(&made.source)).collect();
+    for sink in ["out", "another"] {
+        worker.made.push(record_of(sink, &sinks, 1).await);
+    }
+    worker.decided = [0, 1].map(|made| decided(&worker.made[made].source)).into();
+    // Another worker takes the last output over.
+    record_of("another", &sinks, 1).await;
     let mut decisions = sinks.outcomes.listen();
     worker.begin_append().await.unwrap();
     let appended = worker.appending.take().unwrap().await.unwrap();
-    assert_eq!(appended.iter().map(|appended| appended.next.is_ok()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(appended.iter().map(|appended| appended.next.is_ok()).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(decisions.try_recv().unwrap().source.partition, 0);
     assert!(decisions.try_recv().is_err());
+}
+
+/// A log that does not answer.
+#[derive(Debug)]
+struct Stuck;
+
+#[async_trait]
+impl OutputAppender for Stuck {
+    async fn append(&self, _: &str, _: Vec<(Offset, NewRecord)>) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn the_clients_of_a_partition_do_not_wait_for_the_records_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_with_a_record(&sinks).await;
+    worker.made.push(OutputBatch { appender: Arc::new(Stuck), ..record_of("out", &sinks, 1).await });
+    worker.decided = worker.made.iter().map(|made| decided(&made.source)).collect();
+    let mut decisions = sinks.outcomes.listen();
+    worker.begin_append().await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(60), decisions.recv()).await.unwrap().unwrap();
+    assert_eq!(heard.source.partition, 0);
+    assert!(worker.is_appending());
 }
 
 /// What was decided of the first event.
