@@ -281,15 +281,13 @@ impl Versions {
 
 /// Returns the version of a stream's definition, if it never had another one.
 fn only_version(state: &CatalogState, stream: &Arc<str>) -> Option<u32> {
-    let mut versions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && record.name == *stream);
+    let mut versions = state.definitions.versions(DefinitionKind::Stream, stream);
     versions.next().filter(|_| versions.next().is_none()).map(|record| record.version)
 }
 
 /// Returns the definition by which these versions' archive files were decoded.
 fn definition_of(state: &CatalogState, stream: &Arc<str>, versions: ArchiveVersions) -> Result<StreamDefinition> {
-    let is_version = |version: u32| version == versions.decoded_by;
-    let mut of_stream = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && record.name == *stream);
-    let record = of_stream.find(|record| is_version(record.version));
+    let record = state.definitions.get(DefinitionKind::Stream, stream, versions.decoded_by);
     let record = record.ok_or_else(|| {
         let error = Error::corrupt("the catalog does not have the definition that an archive file was decoded by");
         error.with("stream", stream).with("version", versions.decoded_by)

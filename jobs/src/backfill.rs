@@ -372,7 +372,7 @@ async fn facts_of(storage: &ObjectStorage, file: FileRecord) -> Result<(String, 
 }
 
 fn versions<'s>(state: &'s CatalogState, stream: &'s Arc<str>) -> impl Iterator<Item = &'s DefinitionRecord> {
-    state.definitions.iter().filter(move |record| record.kind == DefinitionKind::Stream && record.name == *stream)
+    state.definitions.versions(DefinitionKind::Stream, stream)
 }
 
 /// Returns what decodes the events of each version.

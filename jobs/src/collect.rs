@@ -258,7 +258,9 @@ fn planned(state: &CatalogState, registry: &Registry, (now, event_clock): (Micro
 pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> CatalogState {
     let keeps = |view: &DefinitionRecord| !view.status.is_live() || registry.view(&view.name, view.version).is_some();
     let mut state = state.clone();
-    state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
+    if state.live(DefinitionKind::View).any(|record| !keeps(record)) {
+        state.definitions.rewrite(|records| records.retain(|record| record.kind != DefinitionKind::View || keeps(record)));
+    }
     state
 }
 

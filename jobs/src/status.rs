@@ -221,7 +221,7 @@ pub fn status_of(state: &CatalogState, ends: &TopicEnds, reads: &StreamsByVersio
     }
     partitions.sort();
     partitions.dedup();
-    let definitions = state.definitions.iter().filter(|record| record.status.is_live());
+    let definitions = state.definitions.live();
     Status {
         partitions: partitions.iter().map(|id| partition_status(state, id, topics.get(&id.stream), ends.get(&id.stream))).collect(),
         views: state

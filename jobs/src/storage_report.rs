@@ -197,10 +197,7 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
             by_version.entry((view, version)).or_default().push(file);
         }
     }
-    let status = |view: &str, version| {
-        let is_version = |record: &&DefinitionRecord| &*record.name == view && record.version == version;
-        state.definitions.iter().filter(|record| record.kind == DefinitionKind::View).find(is_version).map(|record| record.status)
-    };
+    let status = |view: &str, version| state.definitions.get(DefinitionKind::View, view, version).map(|record| record.status);
     let usage = |((view, version), files): ((Arc<str>, u32), Vec<&FileRecord>)| ViewUsage {
         status: status(&view, version),
         snapshots: Usage::sum(files),

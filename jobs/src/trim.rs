@@ -145,7 +145,7 @@ fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<s
 /// only dropped ones had, or earlier versions, keeps them as long as one of those said.
 fn output_topics(state: &CatalogState, unless_given: Duration) -> Result<BTreeMap<Arc<str>, Duration>> {
     let mut topics = [BTreeMap::new(), BTreeMap::new()];
-    for record in &state.definitions {
+    for record in state.definitions.iter() {
         let Some((topic, retention)) = output_of(record)? else { continue };
         let retention = retention.unwrap_or(unless_given);
         let known = topics[usize::from(record.status.is_live())].entry(topic).or_insert(retention);

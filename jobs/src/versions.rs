@@ -195,13 +195,11 @@ pub fn versions(state: &CatalogState, registry: &Registry, view: &str, now: Micr
 ///
 /// Errors: `NotFound` if it has none.
 pub(crate) fn records_of_view<'s>(state: &'s CatalogState, view: &str) -> Result<Vec<&'s DefinitionRecord>> {
-    let of_view = |record: &&DefinitionRecord| record.kind == DefinitionKind::View && *record.name == *view;
-    let mut records: Vec<&DefinitionRecord> = state.definitions.iter().filter(of_view).collect();
-    if records.is_empty() {
-        return Err(no_view(view, live_names(state)));
+    let records: Vec<&DefinitionRecord> = state.definitions.versions(DefinitionKind::View, view).collect();
+    match records.is_empty() {
+        true => Err(no_view(view, live_names(state))),
+        false => Ok(records),
     }
-    records.sort_by_key(|record| record.version);
-    Ok(records)
 }
 
 /// Returns one version of a view, or, if none is named, the served one (or, before there is one, the one being built).

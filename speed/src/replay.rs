@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, archive_file_of};
 use definitions::{StreamDefinition, parse};
 use engine::events::{Decoder, EventBatchBuilder, OnMisfit, RedecodedEvents, Redecoder};
 use event_log::{Log, TopicPartition};
@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
     async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<Option<ArchiveVersions>> {
         let state = self.context.state;
         let Some(file) = archive_file_of(state, checkpoint.id, stream) else { return Ok(None) };
-        let mut known = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream);
+        let mut known = state.definitions.versions(DefinitionKind::Stream, stream);
         match (known.next(), known.next()) {
             (Some(only), None) => Ok(Some(ArchiveVersions { decoded_by: only.version, decided_by: only.version })),
             _ => Ok(Some(archive_facts(self.context.storage, file).await?.versions)),
@@ -142,9 +142,7 @@ impl<'a> Replay<'a> {
     }
 
     fn definition(&self, stream: &str, version: u32) -> Result<StreamDefinition> {
-        let is_it =
-            |record: &&DefinitionRecord| record.kind == DefinitionKind::Stream && &*record.name == stream && record.version == version;
-        let record = self.context.state.definitions.iter().find(is_it);
+        let record = self.context.state.definitions.get(DefinitionKind::Stream, stream, version);
         let unknown = || Error::corrupt("the catalog lacks the version of a stream that an archive file names").with("stream", stream);
         parse::parse_stream(&record.ok_or_else(unknown)?.sql)
     }

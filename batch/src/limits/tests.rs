@@ -15,7 +15,7 @@ fn limits(options: &str) -> RunLimits {
         kept_until: None,
         rolled_back: false,
     };
-    let state = CatalogState { definitions: vec![record], ..CatalogState::default() };
+    let state = CatalogState { definitions: [record].into_iter().collect(), ..CatalogState::default() };
     RunLimits::from_definition(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
 }
 

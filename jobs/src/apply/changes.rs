@@ -409,7 +409,7 @@ pub(super) fn records_named<'a>(
     kind: DefinitionKind,
     name: &'a str,
 ) -> impl Iterator<Item = &'a DefinitionRecord> {
-    state.definitions.iter().filter(move |record| record.kind == kind && &*record.name == name)
+    state.definitions.versions(kind, name)
 }
 
 pub(super) fn versions_with_status<'a>(

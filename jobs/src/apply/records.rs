@@ -100,10 +100,7 @@ pub fn with_values(state: &CatalogState, values: &[ParameterRecord]) -> CatalogS
 
 /// Returns the catalog state as it would be with these records.
 pub fn with_records(state: &CatalogState, records: &[DefinitionRecord]) -> CatalogState {
-    let replaced =
-        |old: &DefinitionRecord| records.iter().any(|new| new.kind == old.kind && new.name == old.name && new.version == old.version);
     let mut after = state.clone();
-    after.definitions.retain(|old| !replaced(old));
     after.definitions.extend(records.iter().cloned());
     after
 }

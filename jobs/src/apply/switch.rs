@@ -230,8 +230,7 @@ fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions
 
 /// Returns the version of the stream before the one that a change makes.
 fn before<'s>(state: &'s CatalogState, change: &Change) -> Option<&'s DefinitionRecord> {
-    let newest = change.newest?;
-    state.definitions.iter().find(|record| record.kind == change.kind && record.name == change.name && record.version == newest)
+    state.definitions.get(change.kind, &change.name, change.newest?)
 }
 
 /// Without decoding, archived events can only lack columns that may be NULL.

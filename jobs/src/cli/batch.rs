@@ -139,9 +139,8 @@ async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<
 /// Errors: `NotFound` for a view that was never defined.
 async fn known_view(installation: &Installation, view: &str) -> Result<()> {
     let state = installation.catalog.state().await?;
-    let defined = state.definitions.iter().map(|definition| (definition.kind, &*definition.name));
-    match defined.clone().any(|name| name == (DefinitionKind::View, view)) {
-        true => Ok(()),
-        false => Err(no_view(view, defined)),
+    match state.definitions.versions(DefinitionKind::View, view).next() {
+        Some(_) => Ok(()),
+        None => Err(no_view(view, state.definitions.iter().map(|definition| (definition.kind, &*definition.name)))),
     }
 }

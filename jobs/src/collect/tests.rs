@@ -37,7 +37,7 @@ fn state(newest: [Option<Micros>; 2]) -> CatalogState {
         (id, record)
     };
     CatalogState {
-        definitions: vec![stream("pay", ", retention = '10d'"), stream("kept", "")],
+        definitions: [stream("pay", ", retention = '10d'"), stream("kept", "")].into_iter().collect(),
         partitions: [partition(0), partition(1)].into(),
         ..CatalogState::default()
     }

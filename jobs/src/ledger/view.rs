@@ -46,8 +46,9 @@ pub struct ViewLine {
 /// snapshot: older tiles may be gone.
 pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<ViewLine> {
     let vector = state.vector();
-    let record = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == live.name && d.version == live.version);
-    let record = record
+    let record = state
+        .definitions
+        .get(DefinitionKind::View, &live.name, live.version)
         .ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
     let mut expected = Expected::of_version(verifier, state, record)?;
     Box::pin(expected.leave_out_failing(&vector)).await?;

@@ -123,7 +123,7 @@ fn not_paused(live: &DefinitionRecord) -> Paused {
 fn roll_back(state: &CatalogState, name: &str, now: Micros) -> Result<(RolledBack, Vec<DefinitionRecord>)> {
     let of_view = |_: &[&str]| format!("`basestream view rollback {name}` returns to a view's version before");
     let live = live(state, name, of_view)?;
-    let known = || state.definitions.iter().filter(|record| record.kind == live.kind && record.name == live.name);
+    let known = || state.definitions.versions(live.kind, &live.name);
     let text = normalised(&live.sql);
     let others = known().filter(|record| record.version != live.version && normalised(&record.sql) != text);
     let Some(before) = others.max_by_key(|record| (record.since, record.version)) else {

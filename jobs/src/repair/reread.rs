@@ -154,7 +154,7 @@ fn again(state: &CatalogState, decided_by: &DefinitionRecord) -> Result<Option<(
     if decided_by.status != DefinitionStatus::Redecoded {
         return Ok(None);
     }
-    let of_stream = state.definitions.iter().filter(|record| record.kind == decided_by.kind && record.name == decided_by.name);
+    let of_stream = state.definitions.versions(decided_by.kind, &decided_by.name);
     let later = of_stream.filter(|record| record.status != DefinitionStatus::Redecoded).max_by_key(|record| record.version);
     let later = later.ok_or_else(|| Error::internal("an archive was decoded again by no version").with("stream", &decided_by.name))?;
     let (before, after) = (parse::parse_stream(&decided_by.sql)?, parse::parse_stream(&later.sql)?);
@@ -216,12 +216,11 @@ async fn candidates<'s>(
     let oldest = first_version(installation, before.iter().rev().map(|(_, file)| *file)).await?.unwrap_or(1);
     let newest = first_version(installation, after.iter().map(|(_, file)| *file)).await?.unwrap_or(u32::MAX);
     let is_candidate = |record: &&DefinitionRecord| {
-        record.kind == DefinitionKind::Stream
-            && Some(&record.name) == file.subject.as_ref()
-            && (oldest..=newest).contains(&record.version)
+        (oldest..=newest).contains(&record.version)
             && (may_have_decided(record.created_at, checkpoint.sealed_at()) || record.version == oldest)
     };
-    Ok(state.definitions.iter().filter(is_candidate).collect())
+    let of_stream = file.subject.iter().flat_map(|stream| state.definitions.versions(DefinitionKind::Stream, stream));
+    Ok(of_stream.filter(is_candidate).collect())
 }
 
 /// Whether a version that was created at one time, by the clock of the process that did, may have decided records of

@@ -268,8 +268,7 @@ fn backoff_us(attempt: u32) -> Micros {
 }
 
 fn created_at(state: &CatalogState, view: &LiveView) -> Micros {
-    let of_view = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version);
-    of_view.map(|definition| definition.created_at).unwrap_or_default()
+    state.definitions.get(DefinitionKind::View, &view.name, view.version).map(|definition| definition.created_at).unwrap_or_default()
 }
 
 #[cfg(test)]

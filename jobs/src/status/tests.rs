@@ -45,11 +45,13 @@ fn state() -> CatalogState {
     };
     let checkpoint = |range| CheckpointRecord { id: Uuid::now_v7(), worker: "w".into(), committed_at: 0, revision: 1, ranges: vec![range] };
     CatalogState {
-        definitions: vec![
+        definitions: [
             definition(DefinitionKind::Stream, "pay", STREAM, DefinitionStatus::Active),
             definition(DefinitionKind::View, "old", "", DefinitionStatus::Retired),
             definition(DefinitionKind::View, "sums", "", DefinitionStatus::Active),
-        ],
+        ]
+        .into_iter()
+        .collect(),
         partitions: [(id.clone(), partition)].into(),
         checkpoints: [checkpoint(range(0, 6, 5, 0)), checkpoint(range(6, 10, 2, 1))].into_iter().collect(),
         snapshots: vec![SnapshotRecord {

@@ -50,7 +50,9 @@ fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
     let gone = FileRecord { marked_for_deletion: true, ..file(ObjectName::States { checkpoint: Uuid::from_u128(1) }, 5, 0) };
     CatalogState {
         revision: 7,
-        definitions: vec![definition(DefinitionKind::Stream, "pay", pay), definition(DefinitionKind::View, "totals", &totals)],
+        definitions: [definition(DefinitionKind::Stream, "pay", pay), definition(DefinitionKind::View, "totals", &totals)]
+            .into_iter()
+            .collect(),
         checkpoints: archive.iter().enumerate().map(|(at, (_, days_ago))| checkpoint(at, *days_ago)).collect(),
         files: archived.chain([bucket, manifest, gone]).collect(),
         snapshots: vec![SnapshotRecord {
@@ -100,7 +102,7 @@ async fn the_archive_is_shown_by_the_age_of_its_events() {
 async fn what_dropping_a_kept_version_frees_is_named() {
     let mut state = state("", &[(1000, 2)]);
     assert!(!report(&state).await.text().contains("view drop"));
-    state.definitions[1].status = DefinitionStatus::Kept;
+    state.definitions.rewrite(|all| all[1].status = DefinitionStatus::Kept);
     let text = report(&state).await.text();
     assert!(text.contains("basestream view drop totals@1 would free 100 B"), "{text}");
 }
@@ -120,7 +122,7 @@ async fn a_bound_that_is_less_than_what_is_served_is_named() {
 async fn a_bound_frees_the_copies_of_kept_versions_that_do_not_fit() {
     let mut state = state("", &[(1000, 2)]);
     assert!(!report(&state).await.text().contains("serving.cache_bytes"));
-    state.definitions[1].status = DefinitionStatus::Kept;
+    state.definitions.rewrite(|all| all[1].status = DefinitionStatus::Kept);
     let mut report = report(&state).await;
     assert_eq!((report.served_bytes, report.kept_bytes, report.cache_would_free), (0, 70, 70));
     assert!(report.text().contains("\nserving.cache_bytes would free up to about 70 B in each node"), "{}", report.text());
@@ -162,7 +164,8 @@ async fn a_shorter_retention_of_the_log_frees_what_would_be_trimmed() {
         clock: Arc::new(move || two_hours_later),
     };
     let sink = definition(DefinitionKind::Sink, "out", "CREATE SINK out WITH (topic = 'out') AS SELECT * FROM pay");
-    let freed = log_would_free(&trimming, &CatalogState { definitions: vec![sink], ..CatalogState::default() }).await.unwrap();
+    let freed =
+        log_would_free(&trimming, &CatalogState { definitions: [sink].into_iter().collect(), ..CatalogState::default() }).await.unwrap();
     let half = log.size().await.unwrap().bytes / 2;
     let shown: Vec<(&str, u64, u64)> = freed.iter().map(|freed| (&*freed.retention, freed.records, freed.bytes)).collect();
     assert_eq!(shown, [("1h", 4, half), ("6h", 0, 0)]);

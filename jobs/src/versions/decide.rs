@@ -128,10 +128,7 @@ fn serve(state: &CatalogState, registry: &Registry, (chosen, keep_old): (&Defini
     let mut records = serve_version(state, view, version, keep_old, now)?;
     let is_left = |record: &&mut DefinitionRecord| record.version > version && record.status != DefinitionStatus::Building;
     records.iter_mut().filter(is_left).for_each(|record| record.rolled_back = true);
-    let from = state
-        .definitions
-        .iter()
-        .find(|record| record.kind == DefinitionKind::View && record.name == *view && record.status == DefinitionStatus::Active);
+    let from = state.definitions.live_versions(DefinitionKind::View, view).find(|record| record.status == DefinitionStatus::Active);
     let kept_until =
         records.iter().find(|record| Some(record.version) == from.map(|from| from.version)).and_then(|record| record.kept_until);
     let switched = Switched {

@@ -128,8 +128,9 @@ async fn a_rollback_and_another_go_back_and_forth() {
 #[tokio::test]
 async fn a_rollback_keeps_the_version_that_it_leaves_whatever_the_text_before_says() {
     let (mut state, registry) = catalog(&[Kept, Active]).await;
-    let before = state.definitions.iter_mut().find(|record| record.version == 1 && &*record.name == "v").unwrap();
-    before.sql = "CREATE VIEW v WITH (keep_old = '0s') AS SELECT k, count(*) AS n1 FROM s GROUP BY k".into();
+    let before = state.definitions.get(DefinitionKind::View, "v", 1).unwrap().clone();
+    let sql = "CREATE VIEW v WITH (keep_old = '0s') AS SELECT k, count(*) AS n1 FROM s GROUP BY k".into();
+    state.definitions.extend([DefinitionRecord { sql, ..before }]);
     let (switched, records) = decide::roll_back(&state, &registry, "v", MINUTE).unwrap();
     assert_eq!((switched.version, switched.kept_until.is_some()), (1, true));
     assert_eq!(statuses(&state, &records), [(1, Active), (2, Kept)]);
@@ -177,7 +178,7 @@ async fn what_there_is_not_is_refused_with_what_there_is() {
 async fn a_view_that_others_read_is_not_dropped() {
     let (mut state, _) = catalog(&[Active]).await;
     let reader = "CREATE VIEW r AS WITH v AS (SELECT k FROM s) SELECT k, count(*) AS n FROM v GROUP BY k";
-    state.definitions.push(record(DefinitionKind::View, "r", 1, reader, Active));
+    state.definitions.extend([record(DefinitionKind::View, "r", 1, reader, Active)]);
     let refused = decide::drop_view(&state, ("v", None), true, MINUTE).unwrap_err();
     assert!(refused.message().contains("the view \"r\" reads it"), "{refused}");
 }
@@ -187,11 +188,11 @@ async fn a_view_that_others_read_is_not_dropped() {
 async fn a_view_that_another_runs_after_is_not_dropped() {
     let (mut state, _) = catalog(&[Kept, Active]).await;
     let follower = "CREATE VIEW r WITH (after = 'v') AS SELECT k, count(*) AS n FROM s GROUP BY k";
-    state.definitions.push(record(DefinitionKind::View, "r", 1, follower, Active));
+    state.definitions.extend([record(DefinitionKind::View, "r", 1, follower, Active)]);
     let drop = |state: &CatalogState, version| decide::drop_view(state, ("v", version), true, MINUTE);
     let refused = drop(&state, None).unwrap_err();
     assert!(refused.message().contains("the view \"r\" runs after it"), "{refused}");
     assert!(drop(&state, Some(1)).is_ok(), "the served version goes on");
-    state.definitions.last_mut().unwrap().status = Retired;
+    state.definitions.extend([record(DefinitionKind::View, "r", 1, follower, Retired)]);
     assert!(drop(&state, None).is_ok());
 }

@@ -23,4 +23,4 @@ pub use records::{
     TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
-pub use state::{CatalogState, Checkpoints, Files};
+pub use state::{CatalogState, Checkpoints, DefinitionVersions, Files};

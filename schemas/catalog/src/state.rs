@@ -11,8 +11,10 @@ use uuid::Uuid;
 
 use crate::records::*;
 
+mod definitions;
 mod shared;
 
+pub use definitions::DefinitionVersions;
 pub use shared::{Checkpoints, Files};
 
 /// All that queries, runs and decisions depend on, read in one transaction.
@@ -23,7 +25,8 @@ pub struct CatalogState {
     pub identity: String,
     /// Files of checkpoints that were made before this time can no longer be named.
     pub orphaned_before: Micros,
-    pub definitions: Vec<DefinitionRecord>,
+    /// All versions, those that were replaced and dropped too.
+    pub definitions: DefinitionVersions,
     /// The newest value of each parameter, ordered by name. Those of parameters that were dropped are among them.
     pub parameters: Vec<ParameterRecord>,
     pub partitions: BTreeMap<PartitionId, PartitionRecord>,
@@ -51,7 +54,7 @@ impl CatalogState {
 
     /// Returns the version of a definition that is served (or, before there is one, the version being built).
     pub fn served_or_building(&self, kind: DefinitionKind, name: &str) -> Option<&DefinitionRecord> {
-        let of_name = || self.definitions.iter().filter(|d| d.kind == kind && &*d.name == name);
+        let of_name = || self.definitions.live_versions(kind, name);
         of_name()
             .find(|d| d.status == DefinitionStatus::Active)
             .or_else(|| of_name().filter(|d| d.status == DefinitionStatus::Building).max_by_key(|d| d.version))
@@ -59,13 +62,12 @@ impl CatalogState {
 
     /// Returns the definitions that the speed layer processes: active ones, those being built and those kept.
     pub fn live(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
-        self.definitions.iter().filter(move |d| d.kind == kind && d.status.is_live())
+        self.definitions.live().filter(move |d| d.kind == kind)
     }
 
     /// Returns the live versions of all definitions, for a commit that was decided on them.
     pub fn live_versions(&self) -> Vec<LiveVersion> {
-        let live = self.definitions.iter().filter(|d| d.status.is_live());
-        live.map(|d| LiveVersion { kind: d.kind, name: d.name.clone(), version: d.version, status: d.status }).collect()
+        self.definitions.live().map(|d| LiveVersion { kind: d.kind, name: d.name.clone(), version: d.version, status: d.status }).collect()
     }
 
     /// Returns the live parameters with the versions of their values, for a commit that was decided on them.

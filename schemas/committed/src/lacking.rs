@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, archive_file_of, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, archive_file_of, checkpoints_after};
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
 use types::tiles::{CLOCKS_DIFFER, Micros, micros};
@@ -99,8 +99,7 @@ pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {
 }
 
 fn defined_at(state: &CatalogState, view: &LiveView) -> Micros {
-    let is_of_view = |d: &&DefinitionRecord| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version;
-    state.definitions.iter().find(is_of_view).map_or(0, |definition| definition.created_at)
+    state.definitions.get(DefinitionKind::View, &view.name, view.version).map_or(0, |definition| definition.created_at)
 }
 
 #[cfg(test)]

@@ -116,8 +116,7 @@ impl Alerts {
 
     /// Removes a part of what is left of a version that is not live, once all of its transitions are in the topic.
     async fn remove_one(&self, state: &CatalogState, gone: AlertVersion, progress: Option<&AlertProgress>) -> Result<()> {
-        let mut definitions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Alert);
-        let definition = definitions.find(|record| record.name == gone.name && record.version == gone.version);
+        let definition = state.definitions.get(DefinitionKind::Alert, &gone.name, gone.version);
         let left = progress.filter(|progress| progress.published < progress.next_seq);
         if let Some((left, definition)) = left.zip(definition) {
             let topic = parse_alert(&definition.sql)?.topic;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, Revision};
+use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionStatus, Revision};
 use committed::registry::{LiveStream, Registry};
 use tracing::warn;
 use types::{Error, ErrorKind, Result};
@@ -94,11 +94,10 @@ async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<A
 
 /// Returns a stream of this registry whose archive was decoded again by a later version.
 fn redecoded<'r>(state: &CatalogState, registry: &'r Registry) -> Option<&'r Arc<str>> {
-    let is_by = |record: &DefinitionRecord, name: &Arc<str>, stream: &LiveStream| {
-        let is_version = record.kind == DefinitionKind::Stream && record.name == *name && record.version == stream.version;
-        is_version && record.status == DefinitionStatus::Redecoded
+    let is_redecoded = |name: &Arc<str>, stream: &LiveStream| {
+        let record = state.definitions.get(DefinitionKind::Stream, name, stream.version);
+        record.is_some_and(|record| record.status == DefinitionStatus::Redecoded)
     };
-    let is_redecoded = |name: &Arc<str>, stream: &LiveStream| state.definitions.iter().any(|record| is_by(record, name, stream));
     registry.streams.iter().find(|(name, stream)| is_redecoded(name, stream)).map(|(name, _)| name)
 }
 

@@ -122,7 +122,7 @@ async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_leas
 async fn the_run_of_one_version_holds_up_no_other_one() {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
-    state.definitions.push(second);
+    state.definitions.extend([second]);
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let due = |state: &CatalogState| due_runs(state, &registry, 5 * HOUR).iter().map(|due| due.version).collect::<Vec<_>>();
     state.runs.push(RunRecord { version: 2, ..run(RunStatus::Running, HOUR, 1) });
@@ -145,7 +145,7 @@ fn a_run_under_its_views_lease_as_of_earlier_releases_is_not_taken_for_dead() {
 async fn one_request_is_answered_by_the_version_it_names() {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
-    state.definitions.push(second);
+    state.definitions.extend([second]);
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let asked = RunRecord { version: 2, started_at: None, ..run(RunStatus::Requested, HOUR, 1) };
     state.runs.push(asked.clone());
@@ -162,7 +162,7 @@ async fn one_request_is_answered_by_the_version_it_names() {
 async fn a_kept_version_runs_by_its_schedule_after_the_others() {
     let (mut state, _) = fixture(DefinitionStatus::Kept).await;
     let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Active) };
-    state.definitions.push(second);
+    state.definitions.extend([second]);
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let due = due_runs(&state, &registry, 2 * HOUR);
     assert_eq!(due.iter().map(|due| (due.version, due.reason)).collect::<Vec<_>>(), [(2, "its schedule"), (1, "its schedule")]);
@@ -320,7 +320,7 @@ async fn a_run_that_recomputes_from_one_stream_is_known_to() {
 async fn after_fixture() -> (CatalogState, Registry) {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let after = VIEW.replace("VIEW v", "VIEW w").replace("every = '1h'", "after = 'v'");
-    state.definitions.push(definition(DefinitionKind::View, "w", &after, DefinitionStatus::Active));
+    state.definitions.extend([definition(DefinitionKind::View, "w", &after, DefinitionStatus::Active)]);
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     (state, registry)
 }
@@ -372,13 +372,15 @@ mod laws {
     fn scheduled(options: &str, created: DateTime<Utc>) -> (CatalogState, Registry) {
         let sql = VIEW.replace("every = '1h'", options);
         let mut state = CatalogState {
-            definitions: vec![
+            definitions: [
                 definition(DefinitionKind::Stream, "s", STREAM, DefinitionStatus::Active),
                 definition(DefinitionKind::View, "v", &sql, DefinitionStatus::Active),
-            ],
+            ]
+            .into_iter()
+            .collect(),
             ..CatalogState::default()
         };
-        state.definitions[1].created_at = created.timestamp_micros();
+        state.definitions.rewrite(|all| all[1].created_at = created.timestamp_micros());
         let registry = futures::executor::block_on(Registry::load(&state, &Functions::standard())).unwrap();
         (state, registry)
     }

@@ -160,8 +160,7 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building || waits(view));
     let mut found = Vec::new();
     for view in building.filter(|view| facts.state.snapshot(&view.name, view.version).is_none()) {
-        let defined =
-            facts.state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version);
+        let defined = facts.state.definitions.get(DefinitionKind::View, &view.name, view.version);
         let age = facts.now.saturating_sub(defined.map_or(facts.now, |definition| definition.created_at));
         let newest = newest_runs(&facts.state).get(&view.view_version()).copied();
         let running = newest.is_some_and(|run| run.status == RunStatus::Running);

@@ -40,7 +40,7 @@ async fn healthy() -> Facts {
         complete_to: Some(NOW - 5 * SECOND),
     };
     let state = CatalogState {
-        definitions: vec![definition(DefinitionKind::Stream, "pay", STREAM), definition(DefinitionKind::View, "v", VIEW)],
+        definitions: [definition(DefinitionKind::Stream, "pay", STREAM), definition(DefinitionKind::View, "v", VIEW)].into_iter().collect(),
         partitions: [(id(0), partition(0)), (id(1), partition(1))].into(),
         checkpoints: [checkpoint("w1", NOW - 5 * SECOND, vec![range(0, 0, 100), range(1, 0, 100)])].into_iter().collect(),
         snapshots: vec![SnapshotRecord {
@@ -405,7 +405,7 @@ const CASES: &[Case] = &[
             facts.state.partitions.clear();
             facts.state.checkpoints = Checkpoints::default();
             facts.state.snapshots.clear();
-            facts.state.definitions[0].created_at = NOW - 5 * SECOND;
+            facts.state.definitions.rewrite(|all| all[0].created_at = NOW - 5 * SECOND);
         },
         [
             "pay: 200 records are in the log, and no worker has committed any record of this stream yet",
@@ -496,9 +496,9 @@ const CASES: &[Case] = &[
                 status: DefinitionStatus::Building,
                 ..registry.views[0].clone()
             });
-            let mut second = facts.state.definitions[1].clone();
+            let mut second = facts.state.definitions.get(DefinitionKind::View, "v", 1).unwrap().clone();
             (second.version, second.status) = (2, DefinitionStatus::Building);
-            facts.state.definitions.push(second);
+            facts.state.definitions.extend([second]);
             facts.state.runs.push(RunRecord { version: 2, ..run(RunStatus::Failed, 1) });
         },
         [

@@ -253,9 +253,7 @@ impl<'s> FileNeeds<'s> {
     /// True for a retired view version's snapshot if every reader is past its cut, or has read the catalog since the
     /// version was retired.
     fn is_withdrawable(&self, snapshot: &SnapshotRecord) -> bool {
-        let of_version =
-            |view: &&DefinitionRecord| view.kind == DefinitionKind::View && view.name == snapshot.view && view.version == snapshot.version;
-        let definition = self.state.definitions.iter().find(of_version);
+        let definition = self.state.definitions.get(DefinitionKind::View, &snapshot.view, snapshot.version);
         let is_live = definition.is_some_and(|view| view.status.is_live());
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
         // A query that began before the version was retired may still read it.

@@ -37,10 +37,8 @@ pub fn add_redecoded(commit: &mut Commit, state: &CatalogState, redecoded: &Rede
         let superseded = FileRecord { kind: FileKind::Superseded, run: Some(commit.id), ..old.clone() };
         commit.add.extend([Add::File(superseded), Add::File(new.clone())]);
     }
-    let is_earlier = |record: &&DefinitionRecord| {
-        record.kind == DefinitionKind::Stream && record.name == redecoded.stream && record.version != redecoded.version
-    };
     // A definition that the commit retires already is added once more: the last one counts.
-    let earlier = state.definitions.iter().filter(is_earlier);
+    let versions = state.definitions.versions(DefinitionKind::Stream, &redecoded.stream);
+    let earlier = versions.filter(|record| record.version != redecoded.version);
     commit.add.extend(earlier.map(|record| Add::Definition(DefinitionRecord { status: DefinitionStatus::Redecoded, ..record.clone() })));
 }

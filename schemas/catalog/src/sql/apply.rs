@@ -77,7 +77,7 @@ fn check_transitions(commit: &Commit) -> Result<()> {
 async fn add(session: &mut Session, add: &Add, applying: Applying) -> Result<()> {
     let Applying { revision, now, .. } = applying;
     match add {
-        Add::Definition(record) => definition::put(session, record).await,
+        Add::Definition(record) => definition::put(session, record, revision).await,
         Add::Parameter(record) => parameter::add(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
         Add::Compacted { checkpoint, of, files } => compact(session, checkpoint, of, *files, applying).await,

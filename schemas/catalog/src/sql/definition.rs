@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::session::{Row, Session, values, word_of};
-use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus, LiveVersion};
+use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus, LiveVersion, Revision};
 use types::Result;
 
 /// The words of kinds, as they are read back.
@@ -19,17 +19,19 @@ const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Redecoded, "redecoded"),
 ];
 
-pub(super) async fn all(session: &mut Session) -> Result<Vec<DefinitionRecord>> {
-    let sql =
-        "SELECT kind, name, version, sql, status, created_at, since, kept_until, rolled_back FROM definition ORDER BY kind, name, version";
-    session.rows(sql, values![]).await?.iter().map(record).collect()
+pub(super) const SINCE: &str =
+    "SELECT kind, name, version, sql, status, created_at, since, kept_until, rolled_back FROM definition WHERE revision > $1";
+
+/// Returns the definitions written after `revision`, in no order.
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<DefinitionRecord>> {
+    session.rows(SINCE, values![revision]).await?.iter().map(record).collect()
 }
 
-pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) -> Result<()> {
-    let sql = "INSERT INTO definition (kind, name, version, sql, status, created_at, since, kept_until, rolled_back)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord, revision: Revision) -> Result<()> {
+    let sql = "INSERT INTO definition (kind, name, version, sql, status, created_at, since, kept_until, rolled_back, revision)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         ON CONFLICT (kind, name, version) DO UPDATE SET sql = excluded.sql, status = excluded.status, created_at = excluded.created_at,
-            since = excluded.since, kept_until = excluded.kept_until, rolled_back = excluded.rolled_back";
+            since = excluded.since, kept_until = excluded.kept_until, rolled_back = excluded.rolled_back, revision = excluded.revision";
     let values = values![
         definition.kind.word(),
         &*definition.name,
@@ -40,6 +42,7 @@ pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) ->
         definition.since,
         definition.kept_until,
         definition.rolled_back,
+        revision,
     ];
     session.execute(sql, values).await.map(drop)
 }

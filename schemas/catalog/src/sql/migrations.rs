@@ -22,6 +22,7 @@ const MIGRATIONS: [&str; FORMAT as usize] = [
     include_str!("migrations/0013_parameters.sql"),
     include_str!("migrations/0014_pauses.sql"),
     include_str!("migrations/0015_alert_runners.sql"),
+    include_str!("migrations/0016_definitions_by_revision.sql"),
 ];
 
 /// An arbitrary number: processes that open a catalog at the same time migrate one at a time.

@@ -1,12 +1,12 @@
-//! Reads the whole state as of one point in time. A checkpoint never changes and a file rarely does, so a reader that
-//! has an earlier state reads only what was written or removed since, and shares the rest with it: the cost depends on
-//! the change, not on the size.
+//! Reads the whole state as of one point in time. A reader that has an earlier state reads only the checkpoints, files
+//! and definitions that were written or removed since, and shares the rest with it: the cost depends on the change, not
+//! on the history.
 
 use std::sync::Arc;
 
 use super::session::Session;
 use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, parameter, partition, pause, removed, run, snapshot, worker};
-use crate::{CatalogState, Checkpoints, Files, Revision};
+use crate::{CatalogState, Checkpoints, DefinitionVersions, Files, Revision};
 use types::Result;
 
 /// Before all revisions.
@@ -26,13 +26,16 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
         Some(last) => without_removed(session, last).await?,
         None => (Checkpoints::default(), Files::default()),
     };
+    // None is ever removed.
+    let mut definitions = last.map_or_else(DefinitionVersions::default, |last| last.definitions.clone());
     checkpoints.extend(checkpoint::since(session, since).await?);
     files.extend(file::since(session, since).await?);
+    definitions.extend(definition::since(session, since).await?);
     Ok(Arc::new(CatalogState {
         revision: meta.revision,
         identity: meta.identity,
         orphaned_before: meta::orphaned_before(session).await?,
-        definitions: definition::all(session).await?,
+        definitions,
         parameters: parameter::newest(session).await?,
         partitions: partition::all(session).await?,
         checkpoints,

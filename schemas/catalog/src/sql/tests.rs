@@ -138,6 +138,20 @@ fn checkpoint(ranges: Vec<CheckpointRange>) -> CheckpointRecord {
     CheckpointRecord::new(Uuid::new_v4(), "worker", 7, ranges)
 }
 
+fn definition(name: &str, version: u32, status: DefinitionStatus) -> DefinitionRecord {
+    DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: name.into(),
+        version,
+        sql: "SELECT 1".into(),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    }
+}
+
 /// A checkpoint over one range of partition 0, with one file.
 fn checkpoint_of(start: i64, end: i64) -> Commit {
     let record = checkpoint(vec![range(0, start, end)]);

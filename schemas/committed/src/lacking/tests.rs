@@ -25,7 +25,7 @@ async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {
         rolled_back: false,
     };
     let mut state = CatalogState {
-        definitions: vec![definition(DefinitionKind::Stream, "s", STREAM), definition(DefinitionKind::View, "v", VIEW)],
+        definitions: [definition(DefinitionKind::Stream, "s", STREAM), definition(DefinitionKind::View, "v", VIEW)].into_iter().collect(),
         ..CatalogState::default()
     };
     let mut next = 0;

@@ -176,7 +176,7 @@ fn what_may_still_be_read_by_checkpoint_is_left_alone() {
 fn a_view_holds_up_only_what_it_reads() {
     let mut state = state(&[(0, 1_000); 8]);
     let (name, status) = ("v".into(), DefinitionStatus::Active);
-    state.definitions.push(DefinitionRecord {
+    state.definitions.extend([DefinitionRecord {
         kind: DefinitionKind::View,
         name,
         version: 1,
@@ -186,7 +186,7 @@ fn a_view_holds_up_only_what_it_reads() {
         since: 0,
         kept_until: None,
         rolled_back: false,
-    });
+    }]);
     let of_another = CheckpointRange { partition: PartitionId::new("q", 0), archived: 0, duplicate: 5, ..range(0, 5) };
     let with_both = CheckpointRecord { ranges: vec![of_another, range(7, 8)], ..state.checkpoints.iter().next_back().unwrap().clone() };
     state.checkpoints.remove(&[id(7)]);

@@ -46,7 +46,7 @@ fn archive_file(path: &str, checkpoint: u128, max_event_time: Micros) -> FileRec
 fn state() -> CatalogState {
     CatalogState {
         revision: 7,
-        definitions: vec![view(1, DefinitionStatus::Active)],
+        definitions: [view(1, DefinitionStatus::Active)].into_iter().collect(),
         checkpoints: (0..3).map(|n| checkpoint(10 + n as u128, n * 10, n * 10 + 10, NOW)).collect(),
         files: [snapshot_file("old", 1), snapshot_file("new", 2), states_file("s10", 10), states_file("s20", 11), states_file("s30", 12)]
             .into_iter()
@@ -82,7 +82,7 @@ fn an_unexpired_pin_keeps_what_stands_on_it() {
 #[test]
 fn a_view_that_never_runs_keeps_only_what_it_reads() {
     let mut state = state();
-    state.definitions.push(DefinitionRecord { name: "idle".into(), ..view(1, DefinitionStatus::Active) });
+    state.definitions.extend([DefinitionRecord { name: "idle".into(), ..view(1, DefinitionStatus::Active) }]);
     let marked = |streams: &[&str]| {
         let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
         collectable(&state, &StreamsRead::from_iter([(("idle".into(), 1), streams)]), &BTreeMap::new(), NOW).mark_for_deletion
@@ -168,7 +168,7 @@ fn a_failed_runs_files_are_collected_at_once() {
 #[test]
 fn a_view_without_a_snapshot_keeps_all_states() {
     let mut state = state();
-    state.definitions.push(view(2, DefinitionStatus::Building));
+    state.definitions.extend([view(2, DefinitionStatus::Building)]);
     assert_eq!(marked_for_deletion(&state), ["old"]);
 }
 
@@ -178,7 +178,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
     let retired_at = |pin: Option<&str>, since: Micros| {
         let mut state = state();
         let retired = DefinitionRecord { since, ..view(1, DefinitionStatus::Retired) };
-        state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
+        state.definitions = [retired, view(2, DefinitionStatus::Active)].into_iter().collect();
         state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
         state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
         collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW)
@@ -201,7 +201,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_every_reader_has_read_the_catal
     let withdrawn = |retired_at: Micros, pin: &str| {
         let mut state = pinned(pin, NOW + 1);
         let retired = DefinitionRecord { since: retired_at, ..view(1, DefinitionStatus::Retired) };
-        state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
+        state.definitions = [retired, view(2, DefinitionStatus::Active)].into_iter().collect();
         !collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW).withdraw.is_empty()
     };
     let minute = 60 * 1_000_000;
@@ -214,7 +214,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_every_reader_has_read_the_catal
 fn a_kept_version_keeps_its_snapshot_and_the_states_after_it() {
     let mut state = state();
     let kept = DefinitionRecord { kept_until: Some(NOW + 1), ..view(1, DefinitionStatus::Kept) };
-    state.definitions = vec![kept, view(2, DefinitionStatus::Active)];
+    state.definitions = [kept, view(2, DefinitionStatus::Active)].into_iter().collect();
     state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
     let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
     assert_eq!((plan.withdraw, plan.mark_for_deletion), (vec![], ["old", "s10", "s20"].map(String::from).to_vec()));
@@ -359,7 +359,7 @@ proptest! {
         }
         for (n, cut) in cuts.iter().enumerate() {
             let version = n as u32 + 1;
-            state.definitions.push(view(version, DefinitionStatus::Active));
+            state.definitions.extend([view(version, DefinitionStatus::Active)]);
             for (cut, run) in cut.iter().zip([n as u128 + 1]) {
                 state.snapshots.push(SnapshotRecord { version, cut: cut.clone(), ..snapshot(run, "") });
                 state.files.extend([snapshot_file(&format!("snapshot {n}"), run)]);
@@ -440,7 +440,7 @@ fn histories() -> impl Strategy<Value = CatalogState> {
         for (n, (is_live, cut, before)) in versions.into_iter().enumerate() {
             let (name, version): (Arc<str>, u32) = (["v", "w"][n % 2].into(), n as u32 + 1);
             let status = if is_live { DefinitionStatus::Active } else { DefinitionStatus::Retired };
-            state.definitions.push(DefinitionRecord { name: name.clone(), ..view(version, status) });
+            state.definitions.extend([DefinitionRecord { name: name.clone(), ..view(version, status) }]);
             let last = 1_000 + 10 * n as u128 + before;
             for number in last - before..=last {
                 let is_published = number == last;
@@ -517,7 +517,7 @@ fn a_part_has_no_more_than_asked_for_but_a_views_snapshots_with_their_files() {
     let plan = collectable(&state(), &StreamsRead::default(), &BTreeMap::new(), NOW);
     assert_eq!((plan.marks(&state(), 2).mark_for_deletion, plan.marks(&state(), 9).len()), (vec!["old".into(), "s10".into()], 3));
     let mut state = state();
-    state.definitions = vec![view(1, DefinitionStatus::Retired), view(2, DefinitionStatus::Active)];
+    state.definitions = [view(1, DefinitionStatus::Retired), view(2, DefinitionStatus::Active)].into_iter().collect();
     state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
     let plan = collectable(&state, &StreamsRead::default(), &BTreeMap::new(), NOW);
     assert_eq!((plan.len(), plan.marks(&state, 4).withdraw), (6, vec![]), "after all other files");

@@ -24,8 +24,7 @@ fn state(versions: &[DefinitionStatus]) -> CatalogState {
 
 fn apply(state: &mut CatalogState, records: Vec<DefinitionRecord>) {
     for record in records {
-        state.definitions.retain(|old| old.version != record.version);
-        state.definitions.push(record);
+        state.definitions.extend([record]);
     }
 }
 
@@ -57,7 +56,7 @@ fn a_version_that_was_replaced_earlier_is_not_the_one_before() {
     let mut state = state(&[Active, Building]);
     let records = serve_version(&state, "v", 2, KEEP, MINUTE).unwrap();
     apply(&mut state, records);
-    state.definitions.push(view(3, Building));
+    state.definitions.extend([view(3, Building)]);
     let records = serve_version(&state, "v", 3, Duration::ZERO, 2 * MINUTE).unwrap();
     apply(&mut state, records);
     assert_eq!(statuses(&state), [(1, Kept), (2, Retired), (3, Active)]);
@@ -154,7 +153,7 @@ proptest! {
             let expired = expired_versions(&state, now);
             apply(&mut state, expired);
             prop_assert_eq!(state.definitions.iter().filter(|record| record.status == Active).count(), 1);
-            for record in &state.definitions {
+            for record in state.definitions.iter() {
                 prop_assert_eq!(record.status == Kept, record.kept_until.is_some_and(|until| until > now));
             }
         }

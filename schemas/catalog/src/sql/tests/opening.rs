@@ -65,6 +65,7 @@ async fn a_newer_format_is_refused(test: &TestCatalog) {
 /// A catalog as the first release left it: its records stay, and what came later can be written.
 async fn an_older_format_is_migrated(test: &TestCatalog) {
     test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    test.catalog.commit(adds(vec![Add::Definition(definition("v", 1, DefinitionStatus::Active))])).await.unwrap();
     let later = [
         "DROP TABLE replay",
         "DROP TABLE damage",
@@ -87,6 +88,8 @@ async fn an_older_format_is_migrated(test: &TestCatalog) {
         "ALTER TABLE definition DROP COLUMN since",
         "ALTER TABLE definition DROP COLUMN kept_until",
         "ALTER TABLE definition DROP COLUMN rolled_back",
+        "DROP INDEX definition_by_revision",
+        "ALTER TABLE definition DROP COLUMN revision",
         "DROP INDEX run_by_version",
         "DROP INDEX run_compared",
         "DROP INDEX run_open",
@@ -107,7 +110,9 @@ async fn an_older_format_is_migrated(test: &TestCatalog) {
         return;
     }
     let migrated = Catalog::open(&test.url).await.unwrap();
-    assert_eq!(migrated.state().await.unwrap().vector().get(&partition(0)), Offset(10));
+    let state = migrated.state().await.unwrap();
+    assert_eq!(state.vector().get(&partition(0)), Offset(10));
+    assert_eq!(state.definitions.live().map(|record| &*record.name).collect::<Vec<_>>(), ["v"]);
     let replay = ReplayedDeadLetters { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
     migrated.commit(adds(vec![Add::ReplayedDeadLetters(replay.clone())])).await.unwrap();
     assert_eq!(migrated.replayed_dead_letters("payments").await.unwrap(), [replay]);
@@ -218,11 +223,12 @@ async fn what_is_new_is_found_by_an_index() {
     }
     test.tamper("ANALYZE").await;
     let super::super::Engine::Sqlite { read, .. } = &test.catalog.engine else { unreachable!() };
-    for sql in [super::super::checkpoint::SINCE.sqlite, super::super::file::SINCE.sqlite] {
+    for sql in [super::super::checkpoint::SINCE.sqlite, super::super::file::SINCE.sqlite, super::super::definition::SINCE] {
         let explained = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind(49_i64).fetch_all(read).await.unwrap();
         let steps: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();
-        let of_tables: Vec<&&str> = steps.iter().filter(|step| step.contains(" checkpoint") || step.contains(" file")).collect();
+        let tables = [" checkpoint", " file", " definition"];
+        let of_tables: Vec<&&str> = steps.iter().filter(|step| tables.iter().any(|table| step.contains(table))).collect();
         assert!(!of_tables.is_empty() && of_tables.iter().all(|step| step.starts_with("SEARCH")), "{sql}: {steps:?}");
         // Nor is a long result held to be sorted.
         assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {steps:?}");

@@ -20,6 +20,7 @@ on_every_engine!(
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
+    a_state_shares_the_definitions_that_no_commit_has_changed,
 );
 
 async fn every_record_is_read_back_as_it_was_written(test: &TestCatalog) {
@@ -90,7 +91,7 @@ async fn every_record_is_read_back_as_it_was_written(test: &TestCatalog) {
     let expected = CatalogState {
         revision: 2,
         identity: test.catalog.identity().to_owned(),
-        definitions,
+        definitions: definitions.into_iter().collect(),
         files: files.into_iter().collect(),
         snapshots,
         runs: vec![bare_run, full_run],
@@ -302,7 +303,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
     for step in 0..80usize {
         let path = paths[step % paths.len()];
         let mark_for_deletion = |path: &str| Commit { remove: vec![Remove::MarkForDeletion(path.into())], ..Commit::default() };
-        let commit = match step % 7 {
+        let commit = match step % 8 {
             0 | 3 => checkpoint_of(step as i64, step as i64),
             1 => Commit { remove: vec![Remove::File(path.into())], ..Commit::default() },
             2 => mark_for_deletion(path),
@@ -311,6 +312,10 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
                 Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
             }
             6 => compaction_of_two(&commits.state().await.unwrap()),
+            7 => {
+                let status = if step % 16 == 7 { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+                adds(vec![Add::Definition(definition("v", step as u32 % 3, status))])
+            }
             _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
@@ -331,6 +336,21 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
         }
     }
     assert!(test.catalog.state().await.unwrap().checkpoints.len() > 2);
+}
+
+async fn a_state_shares_the_definitions_that_no_commit_has_changed(test: &TestCatalog) {
+    let names = ["v", "w"].map(|name| Add::Definition(definition(name, 1, DefinitionStatus::Active)));
+    test.catalog.commit(adds(names.to_vec())).await.unwrap();
+    let before = test.catalog.state().await.unwrap();
+    test.catalog.commit(adds(vec![Add::Definition(definition("w", 1, DefinitionStatus::Retired))])).await.unwrap();
+    test.catalog.commit(adds(vec![Add::File(file("a"))])).await.unwrap();
+    let after = test.catalog.state().await.unwrap();
+    let of_state = |state: &Arc<CatalogState>, name: &str| {
+        let record = state.definitions.get(DefinitionKind::View, name, 1).unwrap();
+        (std::ptr::from_ref(record), record.status)
+    };
+    assert_eq!(of_state(&after, "v"), of_state(&before, "v"), "it was read again");
+    assert_eq!(of_state(&after, "w").1, DefinitionStatus::Retired);
 }
 
 /// Of the second and the third checkpoint, so that their place in the order counts.
