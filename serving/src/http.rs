@@ -30,7 +30,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath};
 use axum::handler::Handler;
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -38,6 +38,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapResponseLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tracing::info;
@@ -214,11 +215,14 @@ fn routes_at(
     router
         .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
         .method_not_allowed_fallback(no_such_method)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)))
-        .layer(from_fn(apart::compressed_apart))
-        .layer(from_fn_with_state(protection.clone(), rights::authorize))
-        .layer(from_fn_with_state(guarding, guard::guard))
+        // The first is the outermost. They are one layer, since axum puts a boxed route around each that it is given.
+        .layer((
+            from_fn_with_state(guarding, guard::guard),
+            from_fn_with_state(protection.clone(), rights::authorize),
+            MapResponseLayer::new(apart::compressed_apart),
+            CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)),
+            DefaultBodyLimit::max(MAX_BODY_BYTES),
+        ))
         .with_state(App::new(node, log, metrics, protection, stop))
 }
 

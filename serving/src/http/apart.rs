@@ -4,15 +4,14 @@
 use std::future::Future;
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header::CONTENT_ENCODING;
-use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream::{self, Stream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
+use tower_http::compression::CompressionBody;
 use types::{Error, threads};
 
 use super::problem::HttpProblem;
@@ -61,8 +60,8 @@ where
 
 /// Has a compressed body made on those threads: the layer inside this one compresses a body as it is read, and hyper
 /// reads hundreds of kilobytes of it at a time.
-pub(super) async fn compressed_apart(request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
+pub(super) fn compressed_apart(response: Response<CompressionBody<Body>>) -> Response {
+    let response = response.map(Body::new);
     if !response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }

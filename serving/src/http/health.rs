@@ -76,8 +76,7 @@ fn routes(app: App, guarding: Guarding) -> Router {
     router
         .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
         .method_not_allowed_fallback(async || HttpProblem::no_such_method(&["GET"]))
-        .layer(from_fn_with_state(app.protection.clone(), rights::authorize))
-        .layer(from_fn_with_state(guarding, guard::guard))
+        .layer((from_fn_with_state(guarding, guard::guard), from_fn_with_state(app.protection.clone(), rights::authorize)))
         .with_state(app)
 }
 

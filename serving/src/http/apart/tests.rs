@@ -4,11 +4,12 @@ use std::thread;
 
 use axum::Router;
 use axum::body::to_bytes;
+use axum::extract::Request;
 use axum::http::header::ACCEPT_ENCODING;
-use axum::middleware::from_fn;
 use axum::routing::get;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use tower::util::MapResponseLayer;
 use tower_http::compression::CompressionLayer;
 
 use super::*;
@@ -26,7 +27,7 @@ async fn a_body_is_compressed_on_the_threads_for_longer_queries() {
         });
         std::future::ready(Body::from_stream(pieces))
     };
-    let router = Router::new().route("/", get(answer)).layer(CompressionLayer::new()).layer(from_fn(compressed_apart));
+    let router = Router::new().route("/", get(answer)).layer((MapResponseLayer::new(compressed_apart), CompressionLayer::new()));
     let request = Request::get("/").header(ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
     let response = TowerToHyperService::new(router).call(request).await.unwrap();
     assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
