@@ -29,10 +29,21 @@ fn plain_key(text: &str, data_type: &DataType) -> Option<ScalarValue> {
         DataType::Decimal128(precision, scale) => {
             decimal(text, *precision, *scale).map(|unscaled| ScalarValue::Decimal128(Some(unscaled), *precision, *scale))
         }
-        integer if integer.is_integer() => ScalarValue::Decimal128(Some(whole(text)?), 38, 0).cast_to(integer).ok(),
+        DataType::Int8 => integer(text).map(|value| ScalarValue::Int8(Some(value))),
+        DataType::Int16 => integer(text).map(|value| ScalarValue::Int16(Some(value))),
+        DataType::Int32 => integer(text).map(|value| ScalarValue::Int32(Some(value))),
+        DataType::Int64 => integer(text).map(|value| ScalarValue::Int64(Some(value))),
+        DataType::UInt8 => integer(text).map(|value| ScalarValue::UInt8(Some(value))),
+        DataType::UInt16 => integer(text).map(|value| ScalarValue::UInt16(Some(value))),
+        DataType::UInt32 => integer(text).map(|value| ScalarValue::UInt32(Some(value))),
+        DataType::UInt64 => integer(text).map(|value| ScalarValue::UInt64(Some(value))),
         DataType::Float64 => double(text).map(|value| ScalarValue::Float64(Some(value))),
         other => exact_cast(text, other),
     }
+}
+
+fn integer<T: TryFrom<i128>>(text: &str) -> Option<T> {
+    T::try_from(whole(text)?).ok()
 }
 
 /// Arrow's reading of a text, for types that no column of a stream has but an expression can. Decimals with more digits

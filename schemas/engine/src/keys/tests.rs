@@ -137,6 +137,43 @@ proptest! {
     }
 }
 
+const INTEGERS: [DataType; 8] = [
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::UInt8,
+    DataType::UInt16,
+    DataType::UInt32,
+    DataType::UInt64,
+];
+
+/// Whole numbers, many of them about the bounds of a type, and texts that are nearly numbers.
+fn nearly_integers() -> impl Strategy<Value = String> {
+    let about_a_bound = (0..127u32, -2..=2i128, any::<bool>()).prop_map(|(bits, beside, is_negative)| {
+        let value = (1i128 << bits) + beside;
+        if is_negative { -value } else { value }
+    });
+    prop_oneof![
+        about_a_bound.prop_map(|value| value.to_string()),
+        any::<i128>().prop_map(|value| value.to_string()),
+        "[-+]?[0-9]{0,3}[.]?0{0,2}(e[-+]?[0-9])?",
+        "[-+0-9.e ]{0,12}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn an_integer_key_is_what_arrow_makes_of_the_number(text in nearly_integers()) {
+        for data_type in INTEGERS {
+            let cast = |number| ScalarValue::Decimal128(Some(number), 38, 0).cast_to(&data_type).ok();
+            prop_assert_eq!(parse_key(&text, &data_type, false), whole(text.trim()).and_then(cast), "{} as {}", text, data_type);
+        }
+    }
+}
+
 #[test]
 fn truths_and_zeros_have_several_spellings() {
     for (texts, truth) in [(["true", "TRUE", "t", "1"], true), (["false", "False", "F", "0"], false)] {
