@@ -36,6 +36,7 @@ pub use checked::MAX_KEYS;
 pub(crate) use fetch::fetch;
 pub(crate) use keys::with_zones_plus;
 pub use keys::{Keys, encoded_keys};
+pub(crate) use measure::LookupTimes;
 pub use paths::{AskedPaths, MAX_PATHS};
 pub(crate) use rows::KeyRows;
 pub use views::{ViewKeys, ViewRows, ViewsResponse};
@@ -43,7 +44,6 @@ pub(crate) use views::{ViewsRequest, look_up_views};
 
 use checked::{CheckedLookup, all_columns, checked};
 use context::{context_after, place};
-use measure::record;
 
 /// The answer of a lookup, in the order of the keys asked.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
     let begun = Instant::now();
     let context = context_after(follower, request.as_of, &[request.view], request.after).await?;
     let loaded = context.read_view.known_view(request.view)?;
-    let (name, is_copying) = (loaded.live.name.to_string(), loaded.copying().is_some());
+    let (name, is_copying) = (loaded.live.name.clone(), loaded.copying().is_some());
     let answer = match is_copying {
         // Boxed to keep the common future small.
         true => Box::pin(answer_while_copying(follower, runtime, context, request)).await,
@@ -84,7 +84,7 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
         }
     };
     let response = follower.report_damage(answer).await?;
-    record(name, begun);
+    runtime.lookup_times().record(&name, begun);
     Ok(response)
 }
 

@@ -19,6 +19,7 @@ use crate::blocking_pool::BlockingPool;
 use crate::hot_keys::{HotKeySettings, HotKeys};
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
+use crate::lookup::LookupTimes;
 use crate::plain_lookup::PlainLookups;
 use crate::query_memory::QueryMemory;
 use crate::row_cache::RowCache;
@@ -55,6 +56,7 @@ struct Shared {
     hot: Arc<HotKeys>,
     rows: RowCache,
     plain_lookups: PlainLookups,
+    lookup_times: LookupTimes,
 }
 
 impl QueryRuntime {
@@ -90,6 +92,7 @@ impl QueryRuntime {
             hot: Arc::new(HotKeys::new(hot)),
             rows: RowCache::new(hot.row_cache_bytes, &runtime.memory_pool),
             plain_lookups: PlainLookups::default(),
+            lookup_times: LookupTimes::default(),
         };
         Ok(Self { shared: Arc::new(shared), runtime, of_query: None })
     }
@@ -173,6 +176,11 @@ impl QueryRuntime {
     /// The texts of SQL that are not parsed again.
     pub(crate) fn plain_lookups(&self) -> &PlainLookups {
         &self.shared.plain_lookups
+    }
+
+    /// How long lookups take.
+    pub(crate) fn lookup_times(&self) -> &LookupTimes {
+        &self.shared.lookup_times
     }
 
     /// Where walks, and lookups that merge much, are answered.

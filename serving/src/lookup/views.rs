@@ -14,7 +14,6 @@ use super::checked::{CheckedLookup, all_columns, check_count, checked};
 use super::context::{context_after, place};
 use super::fetch::fetch;
 use super::keys::Keys;
-use super::measure::record;
 use super::paths::AskedPaths;
 use super::rows::KeyRows;
 use crate::follower::{AwaitedPosition, Follower};
@@ -116,7 +115,7 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, principal: &Princ
     for (Asked { view, checked: CheckedLookup { keys, paths } }, columns) in asked.into_iter().zip(columns) {
         let begun = Instant::now();
         let answers = KeyRows { context: context.clone(), view: view.clone(), keys, columns, paths }.answer(runtime).await?;
-        record(view.to_string(), begun);
+        runtime.lookup_times().record(&view, begun);
         views.push(ViewRows { view, rows: answers.rows, found: answers.found });
     }
     drop(place);
