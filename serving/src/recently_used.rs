@@ -39,10 +39,12 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentlyUsed<K, V> {
 
     pub(crate) fn get(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.get_mut(key)?;
-        self.by_use.remove(&entry.used);
-        self.uses += 1;
-        entry.used = self.uses;
-        self.by_use.insert(self.uses, key.clone());
+        if entry.used < self.uses {
+            self.by_use.remove(&entry.used);
+            self.uses += 1;
+            entry.used = self.uses;
+            self.by_use.insert(self.uses, key.clone());
+        }
         Some(entry.value.clone())
     }
 
