@@ -101,6 +101,9 @@ pub(super) fn parameters(query: &str) -> Result<Vec<(String, String)>, Error> {
 
 /// Decodes `%C3%A4` and `+`; `None` for what is not UTF-8 then. A `%` without two digits stands for itself.
 fn decoded(text: &str) -> Option<String> {
+    if !text.contains(['+', '%']) {
+        return Some(text.to_owned());
+    }
     let text = text.replace('+', " ");
     percent_decode_str(&text).decode_utf8().ok().map(Cow::into_owned)
 }
