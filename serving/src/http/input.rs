@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -128,7 +128,9 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
 }
 
 pub(super) fn json_bytes(body: Vec<u8>) -> Response {
-    ([(axum::http::header::CONTENT_TYPE, "application/json")], body).into_response()
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 #[cfg(test)]
