@@ -9,7 +9,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -192,11 +191,24 @@ fn decimal(out: &mut Vec<u8>, value: i128, precision: u8, scale: i8) -> Result<(
     let one = u32::try_from(scale).ok().filter(|scale| *scale > 0).and_then(|scale| 10u64.checked_pow(scale));
     match (u64::try_from(value.unsigned_abs()), one) {
         (Ok(digits), Some(one)) => {
-            let (sign, width) = (if value < 0 { "-" } else { "" }, scale as usize);
-            write!(out, "\"{sign}{}.{:0width$}\"", digits / one, digits % one)?;
+            out.extend_from_slice(if value < 0 { b"\"-" } else { b"\"" });
+            serde_json::to_writer(&mut *out, &(digits / one))?;
+            out.push(b'.');
+            fraction(out, digits % one, scale as usize);
+            out.push(b'"');
             Ok(())
         }
         _ => text(out, &Decimal128Type::format_decimal(value, precision, scale)),
+    }
+}
+
+/// The digits after the point, with zeros in front where there are fewer.
+fn fraction(out: &mut Vec<u8>, mut digits: u64, places: usize) {
+    let from = out.len();
+    out.resize(from + places, b'0');
+    for place in out[from..].iter_mut().rev() {
+        *place += (digits % 10) as u8;
+        digits /= 10;
     }
 }
 

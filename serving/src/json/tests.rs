@@ -5,7 +5,7 @@ use arrow::array::{
     Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
     TimestampNanosecondArray, UInt64Array,
 };
-use arrow::datatypes::{DataType, Field, Int64Type, IntervalMonthDayNano, Schema, i256};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Field, Int64Type, IntervalMonthDayNano, Schema, i256};
 use engine::functions::QUOTIENT;
 use proptest::prelude::*;
 
@@ -29,6 +29,17 @@ fn decimals_are_strings_with_all_their_digits() {
     assert_eq!(json(column.clone(), 0), "\"15.50\"");
     assert_eq!(json(column.clone(), 1), "\"-0.05\"");
     assert_eq!(json(column, 2), "\"123456789012345678901234567.89\"");
+}
+
+proptest! {
+    #[test]
+    fn decimals_are_written_as_arrow_formats_them(
+        value in prop_oneof![any::<i64>().prop_map(i128::from), -1_000..1_000i128, -10i128.pow(38) + 1..10i128.pow(38)],
+        scale in 0..=38i8,
+    ) {
+        let column = Decimal128Array::from(vec![value]).with_precision_and_scale(38, scale).unwrap();
+        prop_assert_eq!(json(column, 0), format!("\"{}\"", Decimal128Type::format_decimal(value, 38, scale)));
+    }
 }
 
 #[test]
