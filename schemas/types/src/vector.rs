@@ -127,8 +127,10 @@ impl FromIterator<(PartitionId, Offset)> for Vector {
 impl fmt::Display for Vector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (partition, offset)) in self.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            write!(f, "{comma}{partition}:{offset}")?;
+            let PartitionId { stream, partition } = partition;
+            f.write_str(if i == 0 { "" } else { "," })?;
+            f.write_str(stream)?;
+            write!(f, "/{partition}:{}", offset.0)?;
         }
         Ok(())
     }
