@@ -59,8 +59,10 @@ pub struct Behind {
 }
 
 /// The next offset per stream and partition. An absent partition is at offset 0.
+///
+/// Cheap to clone: each answer has one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Vector(BTreeMap<PartitionId, Offset>);
+pub struct Vector(Arc<BTreeMap<PartitionId, Offset>>);
 
 impl Vector {
     pub fn new() -> Self {
@@ -77,7 +79,7 @@ impl Vector {
     }
 
     pub fn set(&mut self, partition: PartitionId, next: Offset) {
-        self.0.insert(partition, next);
+        Arc::make_mut(&mut self.0).insert(partition, next);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
@@ -95,7 +97,7 @@ impl Vector {
 
     /// True if no partition of `self` is before `other`'s.
     pub fn covers(&self, other: &Vector) -> bool {
-        other.iter().all(|(partition, offset)| self.get(partition) >= offset)
+        Arc::ptr_eq(&self.0, &other.0) || other.iter().all(|(partition, offset)| self.get(partition) >= offset)
     }
 
     /// Returns the first partition in which `self` is before `other`.
@@ -119,7 +121,7 @@ impl Vector {
 
 impl FromIterator<(PartitionId, Offset)> for Vector {
     fn from_iter<I: IntoIterator<Item = (PartitionId, Offset)>>(iter: I) -> Self {
-        Self(iter.into_iter().collect())
+        Self(Arc::new(iter.into_iter().collect()))
     }
 }
 
