@@ -81,7 +81,7 @@ pub struct ReadView {
     pub now: Micros,
     pub clock: ServingClock,
     /// Until when each partition is complete.
-    pub complete_to: BTreeMap<PartitionId, Micros>,
+    pub complete_to: Arc<BTreeMap<PartitionId, Micros>>,
     /// True if it was read before and is kept, because what could be read now is older.
     pub is_kept: bool,
 }
@@ -187,8 +187,8 @@ impl ReadView {
     pub(crate) fn committed(&self) -> ReadView {
         let committed = &self.loaded.vector;
         let is_committed = |id: &PartitionId| self.vector.get(id) == committed.get(id);
-        let complete_to = self.complete_to.iter().filter(|(id, _)| is_committed(id)).map(|(id, time)| (id.clone(), *time)).collect();
-        ReadView { fresh: Vec::new(), vector: committed.clone(), complete_to, ..self.clone() }
+        let complete_to = self.complete_to.iter().filter(|(id, _)| is_committed(id)).map(|(id, time)| (id.clone(), *time));
+        ReadView { fresh: Vec::new(), vector: committed.clone(), complete_to: Arc::new(complete_to.collect()), ..self.clone() }
     }
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {

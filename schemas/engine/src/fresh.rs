@@ -15,7 +15,7 @@
 //! process, so a reader does not know whose layers it reads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -101,6 +101,9 @@ pub struct Fresh<S = StateRows> {
 #[derive(Debug)]
 struct Shared<S> {
     state: LayerList<S>,
+    /// The chain that was taken last, and the vector that it follows, until something changes. Most queries come
+    /// between two changes.
+    last_chain: Mutex<Option<(Vector, Chain<S>)>>,
     subscribers: Subscribers<S>,
     observers: Observers<S>,
     /// Whether a node of this process reads the layers. It then releases what its vector has passed.
@@ -119,6 +122,7 @@ impl<S> Default for Fresh<S> {
     fn default() -> Self {
         let shared = Shared {
             state: LayerList::default(),
+            last_chain: Mutex::default(),
             subscribers: Subscribers::default(),
             observers: Observers::default(),
             is_read: true,
@@ -148,13 +152,19 @@ pub struct Chain<S = StateRows> {
     /// Where the layers end. In partitions without a layer, the vector itself.
     pub end: Vector,
     /// The time up to which each partition is complete, including these layers.
-    pub complete_to: BTreeMap<PartitionId, Micros>,
+    pub complete_to: Arc<BTreeMap<PartitionId, Micros>>,
+}
+
+impl<S> Clone for Chain<S> {
+    fn clone(&self) -> Self {
+        Self { layers: self.layers.clone(), end: self.end.clone(), complete_to: self.complete_to.clone() }
+    }
 }
 
 impl<S> Chain<S> {
     /// A chain without layers, at `vector`.
     pub fn at(vector: Vector) -> Self {
-        Self { layers: Vec::new(), end: vector, complete_to: BTreeMap::new() }
+        Self { layers: Vec::new(), end: vector, complete_to: Arc::default() }
     }
 
     /// Adds a layer if it begins where the chain ends in all of its partitions. Returns whether it did.
@@ -246,7 +256,14 @@ impl<S> Fresh<S> {
 
     /// Returns the chain of layers that follows `vector`.
     pub fn after(&self, vector: &Vector) -> Chain<S> {
-        self.read().state.after(vector)
+        let shared = self.read();
+        let mut last = shared.last_chain.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, chain)) = last.as_ref().filter(|(before, _)| before == vector) {
+            return chain.clone();
+        }
+        let chain = shared.state.after(vector);
+        *last = Some((vector.clone(), chain.clone()));
+        chain
     }
 
     /// The workers of this process own their partitions at this epoch from now on: a subscriber had seen a greater one
@@ -308,7 +325,10 @@ impl<S> Fresh<S> {
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Shared<S>> {
-        self.shared.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+        let mut shared = self.shared.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // The list still has its layers: nothing large is freed here.
+        shared.last_chain = Mutex::default();
+        shared
     }
 }
 

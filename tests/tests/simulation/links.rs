@@ -82,7 +82,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions
         vector: Vector::new(),
         now: 0,
         clock: ServingClock::Event,
-        complete_to: BTreeMap::new(),
+        complete_to: Arc::default(),
         is_kept: false,
     };
     let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();

@@ -181,8 +181,8 @@ impl<S> LayerList<S> {
             left.retain(|layer| !chain.take(layer));
         }
         let is_reached = |complete: &&Complete| chain.end.get(&complete.partition) >= complete.position;
-        chain.complete_to =
-            self.complete_to.values().filter(is_reached).map(|complete| (complete.partition.clone(), complete.time)).collect();
+        let reached = self.complete_to.values().filter(is_reached);
+        chain.complete_to = Arc::new(reached.map(|complete| (complete.partition.clone(), complete.time)).collect());
         chain
     }
 

@@ -43,7 +43,7 @@ fn what_a_dead_worker_left_is_not_counted_beside_what_its_successor_made() {
     let fresh = fresh(&[&[(0, 0, 20)], &[(0, 0, 15)], &[(0, 15, 25)]]);
     let chain = fresh.after(&Vector::new());
     assert_eq!((chain.layers.len(), end_of(&chain)), (1, "s/0:20".into()));
-    assert_eq!(chain.complete_to, BTreeMap::from([(PartitionId::new("s", 0), 7)]), "all records before that time are before 20");
+    assert_eq!(*chain.complete_to, BTreeMap::from([(PartitionId::new("s", 0), 7)]), "all records before that time are before 20");
     fresh.complete([Complete { partition: PartitionId::new("s", 0), position: Offset(25), time: 8 }]);
     assert!(fresh.after(&Vector::new()).complete_to.is_empty(), "the chain does not have all that the time was sent with");
     fresh.withdraw(&Vector::new(), &[PartitionId::new("s", 0)]);
@@ -93,7 +93,7 @@ fn a_time_counts_for_those_who_read_up_to_its_position() {
     let fresh = fresh(&[&[(0, 0, 5)], &[(0, 5, 9)]]);
     let partition = PartitionId::new("s", 0);
     fresh.complete([Complete { partition: partition.clone(), position: Offset(9), time: 8 }]);
-    assert_eq!(fresh.after(&Vector::new()).complete_to, BTreeMap::from([(partition.clone(), 8)]));
+    assert_eq!(*fresh.after(&Vector::new()).complete_to, BTreeMap::from([(partition.clone(), 8)]));
     // What was committed and released may be ahead of a reader.
     fresh.release(&"s/0:9".parse().unwrap());
     assert!(fresh.after(&Vector::new()).complete_to.is_empty());

@@ -108,7 +108,7 @@ async fn a_node_follows_every_change_of_a_worker_in_another_process() {
     node.reads("s/0:3").await;
     fresh.publish(layer(3, 5), [Complete { partition: id(), position: Offset(5), time: 50 }]);
     node.reads("s/0:5").await;
-    assert_eq!(node.fresh.after(&Vector::new()).complete_to, BTreeMap::from([(id(), 50)]));
+    assert_eq!(*node.fresh.after(&Vector::new()).complete_to, BTreeMap::from([(id(), 50)]));
     fresh.compact(layer(0, 5));
     eventually(|| node.fresh.layers() == 1, || node.fresh.layers().to_string()).await;
     fresh.complete([Complete { partition: id(), position: Offset(5), time: 60 }]);
