@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{ColumnKind, ColumnRangeIndex, MergedValues, StateIndex, Use, UseIndex, ViewPlan};
+use crate::plan::{ColumnKind, ColumnRangeIndex, MergedValues, StateIndex, Use, UseIndex, ValueColumn, ViewPlan};
 use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
@@ -68,7 +68,7 @@ pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[us
 /// The event times of every range that the wanted columns of a row at `t` depend on. Rows of the same states at two
 /// times with the same spans differ only in what is computed from the time itself ([`ViewPlan::reads_time`]).
 pub fn spans_of(plan: &ViewPlan, wanted: &[usize], t: Micros) -> Vec<Span> {
-    Need::for_columns(plan, wanted).ranges.iter().map(|range| plan.range(range.in_view()).at(t)).collect()
+    ranges_of(plan, wanted).iter().map(|range| plan.range(range.in_view()).at(t)).collect()
 }
 
 /// Returns the rows of these keys, each at its own time, from the values that `merge` returns for the uses that it is
@@ -118,20 +118,11 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// The range that decides which keys have a row is always needed.
     pub(crate) fn for_columns(plan: &ViewPlan, wanted: &[usize]) -> Need {
-        let (mut ranges, mut uses) = (vec![plan.existence_of_rows()], Vec::new());
-        for column in wanted {
-            if let ColumnKind::Value(value) = &plan.columns[*column].kind {
-                ranges.extend_from_slice(&value.ranges);
-                uses.extend_from_slice(&value.uses);
-            }
-        }
-        ranges.sort_unstable();
-        ranges.dedup();
+        let mut uses: Vec<UseIndex> = values_among(plan, wanted).flat_map(|value| value.uses.iter().copied()).collect();
         uses.sort_unstable();
         uses.dedup();
-        Need { ranges, uses }
+        Need { ranges: ranges_of(plan, wanted), uses }
     }
 
     /// What has to be merged: the events of each range, then the uses.
@@ -139,6 +130,22 @@ impl Need {
         let events = self.ranges.iter().map(|range| Use { state: StateIndex::EVENTS, range: range.in_view() });
         events.chain(self.uses.iter().map(|usage| values.uses[usage.0])).collect()
     }
+}
+
+/// The ranges of [`Need`]. The one that decides which keys have a row is always needed.
+fn ranges_of(plan: &ViewPlan, wanted: &[usize]) -> Vec<ColumnRangeIndex> {
+    let mut ranges = vec![plan.existence_of_rows()];
+    ranges.extend(values_among(plan, wanted).flat_map(|value| &value.ranges));
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
+}
+
+fn values_among<'a>(plan: &'a ViewPlan, wanted: &'a [usize]) -> impl Iterator<Item = &'a ValueColumn> {
+    wanted.iter().filter_map(move |column| match &plan.columns[*column].kind {
+        ColumnKind::Key(_) => None,
+        ColumnKind::Value(value) => Some(value),
+    })
 }
 
 #[cfg(test)]
