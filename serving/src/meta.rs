@@ -112,9 +112,9 @@ fn past_retention(context: &QueryContext, views: &[AskedView<'_>]) -> Vec<Arc<st
 
 fn unread(read_view: &ReadView, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Vec<Arc<str>> {
     let of_views = views.iter().flat_map(|asked| &asked.view.live.plan.streams).map(|stream| &stream.name);
-    let asked: BTreeSet<&Arc<str>> = of_views.chain(streams).collect();
     let is_read = |stream: &Arc<str>| read_view.vector.iter().any(|(partition, _)| partition.stream == *stream);
-    asked.into_iter().filter(|stream| !is_read(stream)).cloned().collect()
+    let unread: BTreeSet<&Arc<str>> = of_views.chain(streams).filter(|stream| !is_read(stream)).collect();
+    unread.into_iter().cloned().collect()
 }
 
 fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
