@@ -159,7 +159,7 @@ impl Wide for i256 {
         let values: Decimal256Array = sums.iter().map(|sum| sum.filter(fits)).collect();
         let values: ArrayRef = Arc::new(values.with_data_type(DataType::Decimal256(precision, scale)));
         let is_past = is_past(sums, &values);
-        Ok((cast(&values, sum_type)?, is_past))
+        Ok((if values.data_type() == sum_type { values } else { cast(&values, sum_type)? }, is_past))
     }
 }
 
