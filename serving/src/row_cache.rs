@@ -5,9 +5,10 @@
 //! The cache takes a part of the queries' memory. The least recently used rows are dropped first.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use datafusion::execution::memory_pool::MemoryPool;
+use metrics::Counter;
 
 use crate::answers::Answers;
 use crate::kept_keys::KeyName;
@@ -38,13 +39,16 @@ pub(crate) struct CachedRow {
 pub(crate) struct RowCache {
     /// `None` if no rows are kept.
     rows: Option<Mutex<RecentlyUsed<RowName, Arc<CachedRow>>>>,
+    hits: OnceLock<Counter>,
+    misses: OnceLock<Counter>,
 }
 
 impl RowCache {
     /// Creates a cache with room for this many bytes.
     pub(crate) fn new(limit_bytes: usize, pool: &Arc<dyn MemoryPool>) -> Self {
         let limit = Limit { bytes: limit_bytes, entries: MAX_ROWS };
-        Self { rows: (limit_bytes > 0).then(|| Mutex::new(RecentlyUsed::new(limit, "RowCache", pool))) }
+        let rows = (limit_bytes > 0).then(|| Mutex::new(RecentlyUsed::new(limit, "RowCache", pool)));
+        Self { rows, hits: OnceLock::new(), misses: OnceLock::new() }
     }
 
     pub(crate) fn is_used(&self) -> bool {
@@ -54,6 +58,16 @@ impl RowCache {
     /// Returns the last row under this name. [`RowInputs::compared`] says whether it is still valid.
     pub(crate) fn get(&self, name: &RowName) -> Option<Arc<CachedRow>> {
         self.lock()?.get(name)
+    }
+
+    /// Counts a lookup that was answered with a row of the cache.
+    pub(crate) fn count_hit(&self) {
+        self.hits.get_or_init(|| metrics::counter!("basestream_serving_row_cache_hits_total")).increment(1);
+    }
+
+    /// Counts a lookup of a hot key whose row has to be computed.
+    pub(crate) fn count_miss(&self) {
+        self.misses.get_or_init(|| metrics::counter!("basestream_serving_row_cache_misses_total")).increment(1);
     }
 
     pub(crate) fn put(&self, name: RowName, basis: RowBasis, answers: &Answers) {

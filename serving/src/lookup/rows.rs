@@ -52,10 +52,10 @@ impl KeyRows {
             answerer.standing(source, asked, known.as_ref().map(|known| &known.basis))
         })?;
         if let (Standing::Same, Some(known)) = (&standing, known) {
-            metrics::counter!("basestream_serving_row_cache_hits_total").increment(1);
+            runtime.rows().count_hit();
             return self.noted(known.answers.clone());
         }
-        metrics::counter!("basestream_serving_row_cache_misses_total").increment(1);
+        runtime.rows().count_miss();
         let answers = self.answer_anew(columns, needs_archive, runtime).await?;
         if let Standing::New(basis) = standing {
             runtime.rows().put(name, basis, &answers);
