@@ -209,16 +209,15 @@ fn routes_at(
     stop: CancellationToken,
 ) -> Router {
     let (hosts, measures) = (Hosts::new(&protection, address), Measures::for_paths(table().iter().map(|route| route.path)));
-    let guarding = Guarding { query_timeout: node.query_timeout(), hosts, measures };
     let protection = Arc::new(protection);
+    let guarding = Guarding { query_timeout: node.query_timeout(), hosts, measures, protection: protection.clone() };
     let router = table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     router
         .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: GET /v1/openapi.json lists them"))
         .method_not_allowed_fallback(no_such_method)
         // The first is the outermost. They are one layer, since axum puts a boxed route around each that it is given.
         .layer((
-            from_fn_with_state(guarding, guard::guard),
-            from_fn_with_state(protection.clone(), rights::authorize),
+            from_fn_with_state(Arc::new(guarding), guard::guard),
             MapResponseLayer::new(apart::compressed_apart),
             CompressionLayer::new().compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE)),
             DefaultBodyLimit::max(MAX_BODY_BYTES),

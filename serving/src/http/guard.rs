@@ -1,12 +1,13 @@
 //! Wraps every request: measures it, limits its time, turns a panic into an error, and refuses requests that a page of
-//! another site sends.
+//! another site sends, or whose caller may not use the path.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,7 @@ use metrics::{Counter, Histogram};
 
 use super::hosts::Hosts;
 use super::problem::HttpProblem;
+use super::rights::{Protection, authorize};
 use super::{CURSOR_PATH, SQL_PATH};
 use crate::sql::out_of_time;
 
@@ -23,19 +25,20 @@ use crate::sql::out_of_time;
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What requests are guarded by.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Guarding {
     /// A query is answered (a stream begun) in this time.
     pub(super) query_timeout: Duration,
     pub(super) hosts: Hosts,
     pub(super) measures: Measures,
+    pub(super) protection: Arc<Protection>,
 }
 
-/// The metrics of each path. Cheap to clone.
-#[derive(Debug, Clone)]
+/// The metrics of each path.
+#[derive(Debug)]
 pub(super) struct Measures {
-    by_path: Arc<HashMap<&'static str, Measure>>,
-    other: Arc<Measure>,
+    by_path: HashMap<&'static str, Measure>,
+    other: Measure,
 }
 
 /// Those of one path, as they are recorded from its first request on: to find them by their labels each time takes a
@@ -52,7 +55,7 @@ impl Measures {
     /// Requests for other paths are measured together.
     pub(super) fn for_paths(paths: impl IntoIterator<Item = &'static str>) -> Self {
         let by_path = paths.into_iter().map(|path| (path, Measure::new(path))).collect();
-        Self { by_path: Arc::new(by_path), other: Arc::new(Measure::new("other")) }
+        Self { by_path, other: Measure::new("other") }
     }
 
     fn measure_of(&self, path: Option<&MatchedPath>) -> &Measure {
@@ -77,25 +80,35 @@ impl Measure {
     }
 }
 
-pub(super) async fn guard(State(guarding): State<Guarding>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(guarding): State<Arc<Guarding>>,
+    path: Option<MatchedPath>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
-    let measure = guarding.measures.measure_of(request.extensions().get::<MatchedPath>());
+    let measure = guarding.measures.measure_of(path.as_ref());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
     } else if is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
         HttpProblem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
-        answered(measure.path, guarding.query_timeout, request, next).await
+        let path = path.as_ref().map(MatchedPath::as_str);
+        let name = params.as_ref().ok().and_then(|params| params.iter().next()).map(|(_, value)| value);
+        // No layer of its own: axum boxes the future of each twice, and copies the layers inside it.
+        let answer = authorize(&guarding.protection, path, name, request, next);
+        answered(measure.path, guarding.query_timeout, answer).await
     };
     measure.record(response.status(), begun.elapsed());
     response
 }
 
-async fn answered(path: &str, query_timeout: Duration, request: Request, next: Next) -> Response {
+async fn answered(path: &str, query_timeout: Duration, answer: impl Future<Output = Response>) -> Response {
     let is_query = path == SQL_PATH || path == CURSOR_PATH;
     let limit = if is_query { query_timeout } else { TIME_LIMIT };
-    match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+    match tokio::time::timeout(limit, AssertUnwindSafe(answer).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {
             tracing::error!(path, "a request panicked");

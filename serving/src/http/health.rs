@@ -30,7 +30,7 @@ use super::hosts::Hosts;
 use super::input::Json;
 use super::problem::HttpProblem;
 use super::rights::{Protection, sees_details};
-use super::{BoundListener, connections, guard, rights, status};
+use super::{BoundListener, connections, guard, status};
 use crate::limits::ServingLimits;
 
 /// What a process knows of its own health.
@@ -60,8 +60,9 @@ pub fn serve_health(
 ) -> JoinHandle<()> {
     let (tls, limits) = (protection.tls.clone(), Limits::from_settings(limits));
     let (hosts, measures) = (Hosts::new(&protection, Some(bound.address)), Measures::for_paths(table().map(|(path, _)| path)));
-    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures };
-    let router = routes(App { process, metrics, protection: Arc::new(protection) }, guarding);
+    let protection = Arc::new(protection);
+    let guarding = Guarding { query_timeout: guard::TIME_LIMIT, hosts, measures, protection: protection.clone() };
+    let router = routes(App { process, metrics, protection }, guarding);
     info!(address = %bound.address, tls = tls.is_some(), "answering HTTP: health and metrics");
     tokio::spawn(connections::serve(bound.listener, router, tls, limits, stop))
 }
@@ -76,7 +77,7 @@ fn routes(app: App, guarding: Guarding) -> Router {
     router
         .fallback(async || HttpProblem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
         .method_not_allowed_fallback(async || HttpProblem::no_such_method(&["GET"]))
-        .layer((from_fn_with_state(guarding, guard::guard), from_fn_with_state(app.protection.clone(), rights::authorize)))
+        .layer(from_fn_with_state(Arc::new(guarding), guard::guard))
         .with_state(app)
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use access::tls::ServerTls;
 use access::{Action, Authenticator, Object, Principal, allow, audit, may};
-use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -71,16 +71,15 @@ enum Needs<'a> {
     Right(Action, Object<'a>),
 }
 
-/// Lets a request through to its handler, which finds its principal among the request's extensions.
+/// Lets a request through to its handler, which finds its principal among the request's extensions. `name` is the first
+/// parameter in the path.
 pub(super) async fn authorize(
-    State(protection): State<Arc<Protection>>,
-    path: Option<MatchedPath>,
-    params: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
+    protection: &Protection,
+    path: Option<&str>,
+    name: Option<&str>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = path.as_ref().map(MatchedPath::as_str);
-    let name = params.as_ref().ok().and_then(|params| params.iter().next()).map(|(_, value)| value);
     let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
     let caller = protection.authenticator.caller(authorization).await;
     match decide(path, name, &protection.public, caller) {
