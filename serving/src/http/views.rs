@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use access::{Object, Principal, audit};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -131,8 +131,9 @@ pub(super) async fn row(
 
 /// Whether it takes time to write: a row with lists of many values, or with many paths.
 fn is_large(response: &lookup::Response) -> bool {
-    let batches = [Some(&response.rows), response.paths.as_ref()];
-    batches.into_iter().flatten().map(RecordBatch::get_array_memory_size).sum::<usize>() > LARGE_BYTES
+    let may_be_long = |column: &&ArrayRef| column.data_type().primitive_width().is_none();
+    let of_row: usize = response.rows.columns().iter().filter(may_be_long).map(|column| column.get_array_memory_size()).sum();
+    of_row + response.paths.as_ref().map_or(0, RecordBatch::get_array_memory_size) > LARGE_BYTES
 }
 
 fn one_row(response: &lookup::Response) -> Result<Response, HttpProblem> {
