@@ -52,11 +52,13 @@ pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: imp
     for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
         let mut selections: Vec<(Vec<RangeIndex>, RangeSelection)> = Vec::new();
         for state in (0..plan.states.len()).map(StateIndex) {
-            let is_asked = |range: &RangeIndex| asked.contains(&Use { state, range: *range });
-            let ranges: Vec<RangeIndex> = together.iter().copied().filter(is_asked).collect();
+            let of_state = asked.iter().filter(|usage| usage.state == state).map(|usage| usage.range);
+            let mut ranges: Vec<RangeIndex> = of_state.filter(|range| together.contains(range)).collect();
             if ranges.is_empty() {
                 continue;
             }
+            ranges.sort_unstable();
+            ranges.dedup();
             if !selections.iter().any(|(of, _)| *of == ranges) {
                 selections.push((ranges.clone(), RangeSelection::for_ranges(plan, &ranges, pieces, keys, time)?));
             }
