@@ -82,10 +82,11 @@ impl KeyType<'_> {
 
 /// The keys as one column for each key column of the view.
 pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<Vec<ArrayRef>> {
-    if keys.is_empty() {
-        return Ok(fields.iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
+    match keys {
+        [] => Ok(fields.iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect()),
+        [key] => key.iter().map(|value| Ok(value.to_array()?)).collect(),
+        _ => (0..fields.len()).map(|index| Ok(ScalarValue::iter_to_array(keys.iter().map(|key| key[index].clone()))?)).collect(),
     }
-    (0..fields.len()).map(|index| Ok(ScalarValue::iter_to_array(keys.iter().map(|key| key[index].clone()))?)).collect()
 }
 
 /// Encodes keys of a grouped view that are JSON objects of its key columns.

@@ -33,6 +33,31 @@ fn json_values_become_the_keys_exact_types() {
 }
 
 #[test]
+fn a_key_alone_has_the_columns_that_it_has_among_others() {
+    let values = [
+        ScalarValue::Int64(Some(7)),
+        ScalarValue::UInt8(Some(7)),
+        ScalarValue::Float64(Some(-0.5)),
+        ScalarValue::Decimal128(Some(1250), 18, 2),
+        ScalarValue::Utf8(Some("a".to_owned())),
+        ScalarValue::Binary(Some(vec![0, 255])),
+        ScalarValue::Boolean(Some(true)),
+        ScalarValue::Date32(Some(1)),
+        ScalarValue::TimestampMicrosecond(Some(1), Some("UTC".into())),
+    ];
+    for value in values {
+        let null = ScalarValue::try_new_null(&value.data_type()).unwrap();
+        for value in [value, null] {
+            let fields: [FieldRef; 1] = [Arc::new(Field::new("k", value.data_type(), true))];
+            let key = vec![value];
+            let alone = columns(&fields, std::slice::from_ref(&key)).unwrap();
+            let among_others = columns(&fields, &[key.clone(), key]).unwrap();
+            assert_eq!(alone[0].to_data(), among_others[0].slice(0, 1).to_data());
+        }
+    }
+}
+
+#[test]
 fn what_would_lose_something_is_refused() {
     let decimal = DataType::Decimal128(18, 2);
     assert!(typed(decimal.clone(), json!("12.345")).unwrap_err().contains("expected DECIMAL(18,2)"));
