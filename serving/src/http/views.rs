@@ -31,6 +31,8 @@ use crate::sql::parse_as_of;
 
 /// A row of more bytes is written apart.
 const LARGE_BYTES: usize = 256 << 10;
+/// An answer of one row mostly takes no more.
+const ROW_BYTES: usize = 2 << 10;
 
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, HttpProblem> {
@@ -137,7 +139,8 @@ fn is_large(response: &lookup::Response) -> bool {
 }
 
 fn one_row(response: &lookup::Response) -> Result<Response, HttpProblem> {
-    let mut out = b"{\"row\":".to_vec();
+    let mut out = Vec::with_capacity(ROW_BYTES);
+    out.extend_from_slice(b"{\"row\":");
     match response.rows.num_rows() {
         0 => out.extend_from_slice(b"null"),
         _ => write_row(&mut out, &response.rows, 0)?,
