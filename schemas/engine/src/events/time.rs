@@ -92,9 +92,10 @@ fn push_date(text: &mut String, date: NaiveDate) {
 }
 
 fn push_digits(text: &mut String, number: u32, digits: u32) {
-    for place in (0..digits).rev() {
-        let digit = number / 10u32.pow(place) % 10;
-        text.push(char::from(b'0' + digit as u8));
+    let mut unit = 10u32.pow(digits - 1);
+    while unit > 0 {
+        text.push(char::from(b'0' + (number / unit % 10) as u8));
+        unit /= 10;
     }
 }
 
