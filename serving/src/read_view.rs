@@ -261,14 +261,15 @@ impl ReadView {
     /// Until when each known partition of the streams that are read is complete.
     pub(crate) fn complete_partitions<'a>(
         &'a self,
-        reads: impl Fn(&str) -> bool + 'a,
+        reads: impl Fn(&str) -> bool + Copy + 'a,
     ) -> impl Iterator<Item = (&'a PartitionId, Option<Micros>)> {
         let partitions = &self.loaded.state.partitions;
         // What is read is further than what is committed, unless the partition has gone to a process that is not
         // followed.
-        let committed = partitions.values().map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
-        let others = self.complete_to.iter().filter(move |(id, _)| !partitions.contains_key(*id)).map(|(id, time)| (id, Some(*time)));
-        committed.chain(others).filter(move |(id, _)| reads(&id.stream))
+        let committed = partitions.values().filter(move |known| reads(&known.id.stream));
+        let committed = committed.map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
+        let others = self.complete_to.iter().filter(move |(id, _)| reads(&id.stream) && !partitions.contains_key(*id));
+        committed.chain(others.map(|(id, time)| (id, Some(*time))))
     }
 }
 
