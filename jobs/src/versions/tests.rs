@@ -31,7 +31,7 @@ async fn catalog(versions: &[DefinitionStatus]) -> (CatalogState, Registry) {
     let view = |(status, version): (&DefinitionStatus, u32)| record(DefinitionKind::View, "v", version, &sql(version), *status);
     let mut definitions = vec![record(DefinitionKind::Stream, "s", 1, STREAM, Active)];
     definitions.extend(versions.iter().zip(1..).map(view));
-    let state = CatalogState { definitions, ..CatalogState::default() };
+    let state = CatalogState { definitions: definitions.into_iter().collect(), ..CatalogState::default() };
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     (state, registry)
 }
@@ -83,7 +83,7 @@ async fn the_views_say_what_they_read_and_how_they_run() {
         staging,
         view("a", 1, "WITH (every = '1h')", Active),
     ];
-    let state = CatalogState { definitions, ..CatalogState::default() };
+    let state = CatalogState { definitions: definitions.into_iter().collect(), ..CatalogState::default() };
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let listed = list_views(&state, &registry, MINUTE);
     let shown: Vec<_> =

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, CatalogState, CheckpointRecord, CompactionRules, Remove, compacted, compaction_commit, compactions};
+use catalog::{
+    Add, CatalogState, CheckpointRecord, CompactionRules, DefinitionVersions, Remove, compacted, compaction_commit, compactions,
+};
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
 use uuid::Uuid;
@@ -50,7 +52,7 @@ pub async fn compact(ctx: &Ctx) -> Result<()> {
 fn seen(ctx: &Ctx, state: &CatalogState) -> CatalogState {
     let mut seen = state.clone();
     if ctx.sim.is_sabotaged(Sabotage::CompactionAcrossACut) {
-        seen.definitions.clear();
+        seen.definitions = DefinitionVersions::default();
         seen.snapshots.clear();
         seen.leases.clear();
         seen.runs.clear();

@@ -27,7 +27,7 @@ async fn fixture(status: DefinitionStatus) -> (CatalogState, Registry) {
         definition(DefinitionKind::Stream, "s", STREAM, DefinitionStatus::Active),
         definition(DefinitionKind::View, "v", VIEW, status),
     ];
-    let state = CatalogState { definitions, ..CatalogState::default() };
+    let state = CatalogState { definitions: definitions.into_iter().collect(), ..CatalogState::default() };
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     (state, registry)
 }

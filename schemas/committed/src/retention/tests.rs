@@ -24,7 +24,9 @@ async fn registry(stream_options: &str, windows: &[&str]) -> Registry {
     };
     let mut definitions = vec![definition(DefinitionKind::Stream, "s".into(), stream)];
     definitions.extend(windows.iter().enumerate().map(view));
-    Registry::load(&CatalogState { definitions, ..CatalogState::default() }, &Functions::standard()).await.unwrap()
+    Registry::load(&CatalogState { definitions: definitions.into_iter().collect(), ..CatalogState::default() }, &Functions::standard())
+        .await
+        .unwrap()
 }
 
 const WEEK: &str = " WITH (windows = '7d')";
