@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 
 use crate::Reason;
 use crate::suggest::nearest;
-use known::known_names;
+use known::{MEMBER_OF_JSON, known_elsewhere, known_names};
 use reasons::reason_in;
 
 mod constants;
@@ -77,7 +77,7 @@ pub(crate) fn plain(error: &DataFusionError) -> PlainError {
         }
         DataFusionError::SchemaError(error, _) => schema(error),
         DataFusionError::Plan(text) => planning(text),
-        DataFusionError::NotImplemented(text) => (format!("not supported: {}", in_our_types(text)), Some(Reason::NotSupported)),
+        DataFusionError::NotImplemented(text) => (format!("not supported: {}", not_implemented(text)), Some(Reason::NotSupported)),
         DataFusionError::ArrowError(error, _) => computing(error),
         DataFusionError::Execution(text) => {
             let text = without_prefixes(text);
@@ -91,6 +91,17 @@ pub(crate) fn plain(error: &DataFusionError) -> PlainError {
     let message = first_lower(message);
     let reason = reason.or_else(|| reason_in(&message));
     PlainError { message, reason, place }
+}
+
+/// Says what to write instead, where there is something.
+fn not_implemented(text: &str) -> String {
+    const OF_JSON: [&str; 4] = ["->", "->>", "#>", "#>>"];
+    let operator = text.strip_prefix("Operator ").and_then(|rest| rest.strip_suffix(" is not yet supported"));
+    match operator {
+        Some(operator) if OF_JSON.contains(&operator) => format!("the operator {operator}: write {MEMBER_OF_JSON}"),
+        None if text == "COUNT DISTINCT with multiple arguments" => "count(DISTINCT a, b): write count(DISTINCT a || '/' || b)".to_owned(),
+        _ => in_our_types(text),
+    }
 }
 
 fn computing(error: &ArrowError) -> Said {
@@ -258,6 +269,9 @@ fn planning(text: &str) -> Said {
         return (wrong_arguments(&text, call), None);
     }
     if let Some(name) = between("Invalid function '", "'") {
+        if let Some(here) = known_elsewhere(name) {
+            return (format!("there is no function \"{name}\": write {here}"), Some(Reason::UnknownFunction));
+        }
         // DataFusion's own suggestion may be far off, but it knows functions that a caller has added.
         let near = nearest(name, known_names().chain(between("Did you mean '", "'")));
         let near = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));

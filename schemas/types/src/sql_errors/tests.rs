@@ -67,6 +67,12 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         ("SELECT coutn(sku) FROM items", "there is no function \"coutn\": did you mean \"count\"?"),
         ("SELECT zzzzzz(sku) FROM items", "there is no function \"zzzzzz\""),
         ("SELECT lst_n(sku, 3) FROM items", "there is no function \"lst_n\": did you mean \"last_n\"?"),
+        ("SELECT max_by(sku, order_id) FROM items", "there is no function \"max_by\": write first_value(x ORDER BY y DESC NULLS LAST)"),
+        ("SELECT countIf(sku = 'a') FROM items", "there is no function \"countif\": write count(*) FILTER (WHERE ..)"),
+        (
+            "SELECT sku ->> 'a' FROM items",
+            "not supported: the operator ->>: write a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')",
+        ),
         ("SELECT * FROM order_s", "there is no stream or view \"order_s\""),
         ("SELECT abs(sku) FROM items", "found abs(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))"),
         ("SELECT sum(sku) FROM items", "found sum(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))"),
@@ -93,6 +99,17 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
     for (sql, line, column) in [("SELECT 1,\n  sum(2 FROM orders", "2", "9"), ("SELECT sku,\n summ(sku) FROM items", "2", "2")] {
         let error = refused(sql).await;
         assert_eq!((error.fact("line"), error.fact("column")), (Some(line), Some(column)), "{error}");
+    }
+}
+
+#[test]
+fn no_name_of_another_engine_is_one_of_ours() {
+    let ours: Vec<&str> = super::known::known_names().collect();
+    let theirs: Vec<&str> = super::known::ELSEWHERE.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+    for name in &theirs {
+        assert!(!ours.contains(name), "{name} is a function here");
+        assert_eq!(*name, name.to_lowercase(), "names arrive in lower case");
+        assert_eq!(theirs.iter().filter(|other| *other == name).count(), 1, "{name} is listed twice");
     }
 }
 
@@ -129,6 +146,8 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert!(repeated.starts_with("a local time is not exactly one time in its zone") && repeated.contains("+01:00'"), "{repeated}");
     let other = ArrowError::InvalidArgumentError("Column of Int64".into());
     assert_eq!(of_arrow(other), "column of BIGINT");
+    let values = DataFusionError::NotImplemented("COUNT DISTINCT with multiple arguments".into());
+    assert_eq!(Error::plain_message(&values), "not supported: count(DISTINCT a, b): write count(DISTINCT a || '/' || b)");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
     assert_eq!(Error::plain_message(&ours), "the window is unknown");
 }
