@@ -55,7 +55,7 @@ pub(crate) use analyse::asks_for_time;
 pub use analyse::{Planned, Planner};
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use hidden::{node_name, strip_casts};
-pub use ignored::ignored_clause;
+pub use ignored::{ignored_clause, ignored_in_calls};
 pub(crate) use links::check_on_types;
 pub use overflow::IntegersDoNotWrap;
 pub(crate) use select_place::SelectPlace;

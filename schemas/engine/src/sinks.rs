@@ -34,8 +34,8 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, node_name, planning_session,
-    simplify_or_keep,
+    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, ignored_in_calls, node_name,
+    planning_session, simplify_or_keep,
 };
 use crate::steps::Step;
 
@@ -224,7 +224,8 @@ pub(crate) async fn analysed(
     let dialect = state.config().options().sql_parser.dialect;
     let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
-    if let Some(clause) = ignored_clause(&**query) {
+    let in_calls = || ignored_in_calls(&**query).filter(|_| sources.is_strict);
+    if let Some(clause) = ignored_clause(&**query).or_else(in_calls) {
         let message = format!("{clause} is not supported in {what}: expected SELECT .. FROM .. WHERE ..");
         return Err(AnalysisError::Ours(Error::input(message), None));
     }

@@ -14,7 +14,7 @@ use definitions::depth::check_depth;
 use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
-use engine::plan::ignored_clause;
+use engine::plan::{ignored_clause, ignored_in_calls};
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
@@ -145,7 +145,7 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
         return Err(found_within(write));
     }
     if let Statement::Statement(inner) = &statement
-        && let Some(clause) = ignored_clause(&**inner)
+        && let Some(clause) = ignored_clause(&**inner).or_else(|| ignored_in_calls(&**inner))
     {
         return Err(Error::input(format!("{clause} is not supported here: the answer would ignore it")));
     }
@@ -203,6 +203,8 @@ mod tests {
             ("SELECT a FROM (SELECT a FROM v TABLESAMPLE BERNOULLI (1)) AS t", "TABLESAMPLE"),
             ("SELECT a FROM v PARTITION (p)", "PARTITION"),
             ("SELECT a FROM v SETTINGS x = 1", "SETTINGS"),
+            ("SELECT coalesce(sum(a), 0) FILTER (WHERE b) FROM v", "FILTER of a function that is no aggregate"),
+            ("SELECT a FROM (SELECT last_n(3)(a, 2) AS a FROM v) AS t", "a call with two lists of arguments"),
         ] {
             let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(&format!("{found} is not supported here")), "{text}: {error}");

@@ -52,8 +52,8 @@ impl Planner {
         }
     }
 
-    /// Also refuses expressions that fail on every event. Stored definitions are planned without this, because earlier
-    /// releases did not check it.
+    /// Also refuses expressions that fail on every event, and clauses of calls that would be ignored. Stored
+    /// definitions are planned without this, because earlier releases did not check it.
     pub fn strict(self) -> Self {
         Self { is_strict: true, ..self }
     }
@@ -77,6 +77,9 @@ impl Planner {
         let (session, respelled) = self.session(view).await?;
         let query = parse(&session, view)?;
         let shape = refuse::check(&query, view, &self.functions)?;
+        if self.is_strict {
+            refuse::check_calls(&query, view)?;
+        }
         let logical = match logical(&session, &query).await {
             Ok(logical) => logical,
             Err(error) => return Err(self.refused(view, &session, &query, error).await),

@@ -1,9 +1,14 @@
 //! Refuses clauses that the parser reads and DataFusion silently ignores, because the answer would not be what the
 //! query asks for.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
-use datafusion::sql::sqlparser::ast::{Query, Select, TableFactor, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, Query, Select, TableFactor, Visitor,
+};
+use datafusion::{functions, functions_nested};
 use definitions::syntax::SyntaxNode;
 
 /// The first clause in a statement or query that DataFusion would ignore.
@@ -49,3 +54,50 @@ impl Visitor for Ignored {
         }
     }
 }
+
+/// What DataFusion would ignore in the first such call in a statement or query, as [`ignored_in_call`].
+pub fn ignored_in_calls(node: &impl SyntaxNode) -> Option<&'static str> {
+    let mut found = None;
+    let _ = node.visit_expressions(|expr| {
+        if let Expr::Function(call) = expr {
+            found = ignored_in_call(call);
+        }
+        if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found
+}
+
+/// What DataFusion would ignore in a call: a list of arguments before another list, and in the call of a function that
+/// is no aggregate all that belongs to an aggregate. `coalesce(sum(x), 0) FILTER (WHERE ..)` would be the sum of all.
+pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
+    if !matches!(call.parameters, FunctionArguments::None) {
+        return Some("a call with two lists of arguments");
+    }
+    let list = match &call.args {
+        FunctionArguments::List(list) => Some(list),
+        _ => None,
+    };
+    let is_distinct = list.is_some_and(|list| list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
+    let is_ordered = list.is_some_and(|list| list.clauses.iter().any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_))));
+    let clauses = [
+        (call.filter.is_some(), "FILTER of a function that is no aggregate"),
+        (is_distinct, "DISTINCT in a function that is no aggregate"),
+        (is_ordered, "ORDER BY in a function that is no aggregate"),
+        (!call.within_group.is_empty(), "WITHIN GROUP of a function that is no aggregate"),
+    ];
+    let clause = clauses.into_iter().find_map(|(is_there, clause)| is_there.then_some(clause))?;
+    is_no_aggregate(&call.name.to_string().to_lowercase()).then_some(clause)
+}
+
+fn is_no_aggregate(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let built_in = functions::all_default_functions().into_iter().chain(functions_nested::all_default_nested_functions());
+        let names =
+            built_in.flat_map(|function| function.aliases().iter().cloned().chain([function.name().to_owned()]).collect::<Vec<_>>());
+        names.chain(["poisson_sf", "zscore"].map(str::to_owned)).collect()
+    });
+    NAMES.contains(name)
+}
+
+#[cfg(test)]
+mod tests;

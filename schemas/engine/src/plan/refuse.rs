@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
-use crate::plan::ignored::ignored_clause;
+use crate::plan::ignored::{ignored_clause, ignored_in_call};
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
@@ -37,6 +37,26 @@ pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions)
     }
     let _ = query.visit(&mut Expressions { check: &mut check });
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
+}
+
+/// Refuses what DataFusion would ignore in calls of functions. Stored definitions are not checked for it, because
+/// earlier releases did not.
+pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Diagnostics> {
+    let mut found = Diagnostics::default();
+    let _ = query.visit_expressions(|expr| {
+        if let Expr::Function(call) = expr
+            && let Some(ignored) = ignored_in_call(call)
+        {
+            let (line, column) = expr.start();
+            let (line, column) = select_place(view).at(line, column);
+            let message = format!("{ignored} is not kept: {}()", call.name);
+            let help =
+                "the clause in the aggregate, as in coalesce(sum(x) FILTER (WHERE ..), 0); one list of arguments, as in last_n(x, 3)";
+            found.push(diagnostic(view, line, column, &message).help(help));
+        }
+        ControlFlow::Continue(())
+    });
+    if found.has_errors() { Err(found) } else { Ok(()) }
 }
 
 /// Returns the names that a query selects from, except the names of its own CTEs.

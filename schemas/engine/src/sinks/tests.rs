@@ -126,6 +126,8 @@ async fn what_would_be_ignored_is_refused() {
     for (select, found) in [
         ("SELECT id FROM s PREWHERE x > 100", "PREWHERE is not supported"),
         ("SELECT id FROM s TABLESAMPLE BERNOULLI (1)", "TABLESAMPLE is not supported"),
+        ("SELECT id, upper(k) FILTER (WHERE x > 1) AS k FROM s", "FILTER of a function that is no aggregate is not supported"),
+        ("SELECT id, upper(3)(k) AS k FROM s", "a call with two lists of arguments is not supported"),
         ("SELECT id FROM s WHERE within(ts, '1h')", "within() belongs to the FILTER of an aggregate"),
     ] {
         let refused = planned(select).await.unwrap_err().to_string();
