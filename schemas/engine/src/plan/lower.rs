@@ -28,7 +28,7 @@ use crate::plan::{
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, LEVEL, TILE};
-use types::sql_types::timestamp_type;
+use types::sql_types::{sql_name, timestamp_type};
 use types::tiles::{Level, TimeRange};
 use types::{Error, Result};
 
@@ -283,7 +283,8 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
         .map(|(i, name)| {
             let field = prepared.schema().field(i);
             if field.data_type().is_nested() {
-                return Err(Error::input(format!("the key \"{name}\" is of type {}: expected a plain value", field.data_type())));
+                let data_type = sql_name(field.data_type());
+                return Err(Error::input(format!("the key \"{name}\" is of type {data_type}: expected a plain value")));
             }
             Ok(Arc::new(Field::new(name, field.data_type().clone(), true)))
         })

@@ -220,18 +220,36 @@ impl Check<'_> {
                 "order in the query: SELECT .. FROM the view ORDER BY ..",
             );
         }
-        if query.limit_clause.is_some() || query.fetch.is_some() {
-            self.refuse(
-                query,
-                "LIMIT is not kept: which rows stay changes with every event",
-                "limit in the query: SELECT .. FROM the view ORDER BY .. LIMIT ..",
-            );
+        let help = "limit in the query: SELECT .. FROM the view ORDER BY .. LIMIT ..";
+        match &query.limit_clause {
+            Some(ast::LimitClause::LimitOffset { limit: None, offset: Some(offset), .. }) => {
+                self.refuse(offset, "OFFSET is not kept: which rows stay changes with every event", help);
+            }
+            Some(limit) => self.refuse(limit, "LIMIT is not kept: which rows stay changes with every event", help),
+            None if query.fetch.is_some() => self.refuse(query, "FETCH is not kept: which rows stay changes with every event", help),
+            None => {}
         }
     }
 
     fn clauses(&mut self, select: &Select) {
         if select.distinct.is_some() {
             self.refuse(select, "SELECT DISTINCT is not kept", "GROUP BY the columns, or count(DISTINCT ..)");
+        }
+        if let Some(aggregate) = select.selection.as_ref().and_then(|condition| first_aggregate(condition, self.functions)) {
+            self.refuse(
+                &aggregate,
+                "an aggregate in WHERE is not kept: WHERE is about one event",
+                "FILTER (WHERE ..) for conditions over events; to filter by the aggregate, SELECT .. FROM the view WHERE ..",
+            );
+        }
+        if let GroupByExpr::Expressions(keys, _) = &select.group_by
+            && let Some(aggregate) = keys.iter().find_map(|key| first_aggregate(key, self.functions))
+        {
+            self.refuse(
+                &aggregate,
+                "an aggregate in GROUP BY is not kept: a key is a value of each event",
+                "GROUP BY columns of the event; to group by the aggregate, SELECT .. FROM the view GROUP BY ..",
+            );
         }
         let others = [
             (select.top.is_some(), "TOP"),
@@ -438,6 +456,20 @@ fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
         _ => ControlFlow::Continue(()),
     })
     .is_break()
+}
+
+/// Returns the first aggregate of an expression. What follows a subquery is not read: that is refused for itself.
+fn first_aggregate(expr: &Expr, functions: &Functions) -> Option<Expr> {
+    let mut found = None;
+    let _ = expr.visit_expressions(|expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        Expr::Function(function) if function.over.is_none() && is_aggregate(&function.name.to_string().to_lowercase(), functions) => {
+            found = Some(expr.clone());
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found
 }
 
 fn is_aggregate_call(function: &ast::Function, functions: &Functions) -> bool {
