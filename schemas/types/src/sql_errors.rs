@@ -81,9 +81,10 @@ pub(crate) fn plain(error: &DataFusionError) -> PlainError {
         DataFusionError::ArrowError(error, _) => computing(error),
         DataFusionError::Execution(text) => {
             let text = without_prefixes(text);
-            match too_large(&text) {
-                Some(number) => number_too_large(&number),
-                None => (in_our_types(after_coercion(&text).unwrap_or(&text).trim()), None),
+            match (without_value(&text), too_large(&text)) {
+                (Some(placeholder), _) => (no_value(placeholder), None),
+                (None, Some(number)) => number_too_large(&number),
+                (None, None) => (in_our_types(after_coercion(&text).unwrap_or(&text).trim()), None),
             }
         }
         _ => (error.strip_backtrace(), None),
@@ -91,6 +92,16 @@ pub(crate) fn plain(error: &DataFusionError) -> PlainError {
     let message = first_lower(message);
     let reason = reason.or_else(|| reason_in(&message));
     PlainError { message, reason, place }
+}
+
+/// Returns the placeholder, `$1` or `:name`, that stands in a text for which nobody gives values.
+fn without_value(text: &str) -> Option<&str> {
+    let (placeholder, _) = text.strip_prefix("Placeholder '")?.split_once("' was not provided a value")?;
+    Some(placeholder)
+}
+
+fn no_value(placeholder: &str) -> String {
+    format!("found {placeholder}, which has no value here: expected the value itself; in a sink or an alert, a parameter is param('name')")
 }
 
 /// Says what to write instead, where there is something.
@@ -233,13 +244,21 @@ fn no_column(field: &Column, valid: &[Column]) -> Said {
     }
     let near = near.map(|near| format!("did you mean \"{near}\"? ")).or_else(|| as_text(&field.name)).unwrap_or_default();
     let expected = if names.is_empty() { "there are no columns here".to_owned() } else { format!("expected one of {}", names.join(", ")) };
-    (format!("there is no column \"{}\": {near}{expected}", field.name), Some(Reason::UnknownColumn))
+    (format!("{NO_COLUMN}{}\": {near}{expected}", field.name), Some(Reason::UnknownColumn))
 }
 
 /// A name that must have been in double quotes may be meant as a text.
 fn as_text(name: &str) -> Option<String> {
     let needs_none = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     (!needs_none).then(|| format!("for a text, write '{}'; ", name.replace('\'', "''")))
+}
+
+const NO_COLUMN: &str = "there is no column \"";
+
+/// Returns the name if the message says that no column has it.
+pub fn unknown_column(message: &str) -> Option<&str> {
+    let (name, _) = message.strip_prefix(NO_COLUMN)?.split_once('"')?;
+    Some(name)
 }
 
 const NO_RELATION: &str = "there is no stream or view \"";

@@ -2,10 +2,11 @@
 
 use definitions::{Diagnostic, Diagnostics, Origin};
 use types::Error;
-use types::sql_errors::unknown_relation;
+use types::sql_errors::{unknown_column, unknown_relation};
 use types::suggest::expected;
 
 use super::Sources;
+use crate::parameters::FUNCTION;
 
 /// Whose SELECT it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,11 @@ impl SelectOwner {
     pub(crate) fn refused(self, error: Error, sources: Sources<'_>) -> Error {
         if error.message().starts_with("aggregate functions are not allowed in") {
             return self.aggregates();
+        }
+        if let Some(name) = unknown_column(error.message())
+            && sources.parameters.get(name).is_ok()
+        {
+            return Error::input(format!("{}; the parameter is {FUNCTION}('{name}')", error.message()));
         }
         let Some(name) = unknown_relation(error.message()) else { return error };
         if sources.staging.contains(name) {

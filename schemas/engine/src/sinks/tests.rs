@@ -200,6 +200,8 @@ async fn a_parameter_is_the_value_that_it_has() {
     }
     let found = planned_with(select, &[("leest", "= 2"), ("word", "= 'a'")]).await.map(drop).unwrap_err();
     assert!(found.starts_with("1:107 sink \"out\": there is no parameter \"least\": did you mean \"leest\"?"), "{found}");
+    let found = planned_with("SELECT id FROM s WHERE x >= least", &[("least", "= 2")]).await.map(drop).unwrap_err();
+    assert!(found.contains("there is no column \"least\"") && found.ends_with("; the parameter is param('least')"), "{found}");
     let before = "SELECT id, ts - param('length') AS before FROM s";
     planned_with(before, &[("length", "= INTERVAL '1 day'")]).await.unwrap();
     let found = planned_with(before, &[("length", "= 20")]).await.map(drop).unwrap_err();

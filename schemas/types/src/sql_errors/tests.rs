@@ -146,6 +146,8 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert!(repeated.starts_with("a local time is not exactly one time in its zone") && repeated.contains("+01:00'"), "{repeated}");
     let other = ArrowError::InvalidArgumentError("Column of Int64".into());
     assert_eq!(of_arrow(other), "column of BIGINT");
+    let placeholder = DataFusionError::Execution("Placeholder ':least' was not provided a value for execution.".into());
+    assert!(Error::plain_message(&placeholder).starts_with("found :least, which has no value here: expected"), "{placeholder}");
     let values = DataFusionError::NotImplemented("COUNT DISTINCT with multiple arguments".into());
     assert_eq!(Error::plain_message(&values), "not supported: count(DISTINCT a, b): write count(DISTINCT a || '/' || b)");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
