@@ -23,7 +23,7 @@ fn tiles_floor_before_1970_too() {
 #[test]
 fn a_window_is_fewer_than_64_tiles() {
     let all: Vec<Level> = Level::LEVELS.into_iter().filter(|level| *level != Level::All).collect();
-    for (days, most) in [(1u64, 35), (7, 30), (30, 33), (90, 15), (365, 19)] {
+    for (days, most) in [(1u64, 35), (7, 30), (30, 33), (90, 15), (365, 19), (3000, 60)] {
         assert_eq!(most_tiles(&TimeRange::trailing(Duration::from_secs(days * DAY_S), None), &all), most, "{days}d");
     }
     for window in (1..=60).map(|i| Duration::from_secs(i * i * 3_600)) {
