@@ -47,6 +47,7 @@ mod rewrite;
 mod select_place;
 mod session;
 pub(crate) mod tile_function;
+mod unions;
 mod uuids;
 mod within;
 mod written;

@@ -15,6 +15,7 @@ use crate::plan::computable::{check_events, check_expressions, unstable_function
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_error, at_select, at_span};
+use crate::plan::unions::check_union_types;
 use crate::plan::uuids::Respelled;
 use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
@@ -52,8 +53,8 @@ impl Planner {
         }
     }
 
-    /// Also refuses expressions that fail on every event, and clauses of calls that would be ignored. Stored
-    /// definitions are planned without this, because earlier releases did not check it.
+    /// Also refuses expressions that fail on every event, clauses of calls that would be ignored, and unions of columns
+    /// that would be converted. Stored definitions are planned without this, because earlier releases did not check it.
     pub fn strict(self) -> Self {
         Self { is_strict: true, ..self }
     }
@@ -85,6 +86,9 @@ impl Planner {
             Err(error) => return Err(self.refused(view, &session, &query, error).await),
         };
         links::check_key_types(&logical).map_err(|found| at_span(view, found.span, &found.error))?;
+        if self.is_strict {
+            check_union_types(&logical).map_err(|error| at_select(view, &error))?;
+        }
         let plan = match analysed(&session, logical) {
             Ok(plan) => plan,
             Err(error) => return Err(self.refused(view, &session, &query, error).await),
