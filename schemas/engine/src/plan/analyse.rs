@@ -17,7 +17,7 @@ use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_error, at_select, at_span};
 use crate::plan::unions::check_union_types;
 use crate::plan::uuids::Respelled;
-use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
+use crate::plan::{ColumnNames, UuidColumns, ViewPlan, columns, links, lower, planning_session, sql_of, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
 use types::{Error, Result};
 
@@ -94,7 +94,7 @@ impl Planner {
             Err(error) => return Err(self.refused(view, &session, &query, error).await),
         };
         if self.is_strict {
-            check_expressions(&plan).map_err(|error| at_select(view, &error))?;
+            check_expressions(&plan).and_then(|()| check_keys(&plan)).map_err(|error| at_select(view, &error))?;
         }
         if shape == SelectShape::Staging {
             return self.staging(view, &plan);
@@ -206,6 +206,22 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// Refuses a key that GROUP BY names twice. DataFusion counts it once: each column after the keys would have the values
+/// of its neighbour. Stored definitions are not checked for it.
+fn check_keys(plan: &LogicalPlan) -> Result<()> {
+    let mut repeated = None;
+    let _ = plan.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            let keys = &aggregate.group_expr;
+            repeated = keys.iter().enumerate().find(|(at, key)| keys[..*at].contains(key)).map(|(_, key)| key.clone());
+        }
+        Ok(if repeated.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    let Some(key) = repeated else { return Ok(()) };
+    let key = sql_of(&key, ColumnNames::Bare);
+    Err(Error::input(format!("GROUP BY names {key} twice: expected each key once (a number in GROUP BY is the position of a column)")))
 }
 
 /// Refuses what cannot be seen in the text alone: functions whose result changes from call to call, and aggregates that
