@@ -111,6 +111,7 @@ fn not_implemented(text: &str) -> String {
     match operator {
         Some(operator) if OF_JSON.contains(&operator) => format!("the operator {operator}: write {MEMBER_OF_JSON}"),
         None if text == "COUNT DISTINCT with multiple arguments" => "count(DISTINCT a, b): write count(DISTINCT a || '/' || b)".to_owned(),
+        None if text.starts_with("Dot access not supported") => "a dot before a member: write top_k(x, 3)[1]['value']".to_owned(),
         _ => in_our_types(text),
     }
 }

@@ -150,6 +150,8 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert!(Error::plain_message(&placeholder).starts_with("found :least, which has no value here: expected"), "{placeholder}");
     let values = DataFusionError::NotImplemented("COUNT DISTINCT with multiple arguments".into());
     assert_eq!(Error::plain_message(&values), "not supported: count(DISTINCT a, b): write count(DISTINCT a || '/' || b)");
+    let dot = DataFusionError::NotImplemented("Dot access not supported for non-string expr: Identifier(Ident { .. })".into());
+    assert_eq!(Error::plain_message(&dot), "not supported: a dot before a member: write top_k(x, 3)[1]['value']");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
     assert_eq!(Error::plain_message(&ours), "the window is unknown");
 }
