@@ -72,7 +72,7 @@ async fn a_sink_that_is_paused_holds_nothing_up() {
     let pauses = vec![catalog::PauseRecord { kind: catalog::DefinitionKind::Sink, name: "scored".into(), since: 1 }];
     let (mut stalls, now) = (Stalls::default(), Instant::now());
     for (pauses, held) in [(Vec::new(), &["s"][..]), (pauses, &[])] {
-        let state = catalog::CatalogState { definitions: definitions.clone(), pauses, ..Default::default() };
+        let state = catalog::CatalogState { definitions: definitions.iter().cloned().collect(), pauses, ..Default::default() };
         let registry = Registry::load(&state, &engine::functions::Functions::standard()).await.unwrap();
         assert!(registry.sinks[0].plan.is_err());
         stalls.failed(stall("s"), now);

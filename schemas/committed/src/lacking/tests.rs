@@ -1,4 +1,4 @@
-use catalog::{CheckpointRange, DefinitionStatus, SnapshotRecord};
+use catalog::{CheckpointRange, DefinitionRecord, DefinitionStatus, SnapshotRecord};
 use engine::functions::Functions;
 use types::files::StoredObject;
 use types::vector::PartitionId;
