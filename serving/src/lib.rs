@@ -34,6 +34,7 @@ mod kept_keys;
 mod layers;
 mod limits;
 mod lookup;
+mod lookup_times;
 mod meta;
 mod node;
 mod open_alerts;

@@ -19,7 +19,7 @@ use crate::blocking_pool::BlockingPool;
 use crate::hot_keys::{HotKeySettings, HotKeys};
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
-use crate::lookup::LookupTimes;
+use crate::lookup_times::LookupTimes;
 use crate::plain_lookup::PlainLookups;
 use crate::query_memory::QueryMemory;
 use crate::row_cache::RowCache;

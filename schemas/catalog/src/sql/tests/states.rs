@@ -303,7 +303,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
     for step in 0..80usize {
         let path = paths[step % paths.len()];
         let mark_for_deletion = |path: &str| Commit { remove: vec![Remove::MarkForDeletion(path.into())], ..Commit::default() };
-        let commit = match step % 8 {
+        let commit = match step % 7 {
             0 | 3 => checkpoint_of(step as i64, step as i64),
             1 => Commit { remove: vec![Remove::File(path.into())], ..Commit::default() },
             2 => mark_for_deletion(path),
@@ -312,11 +312,11 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
                 Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
             }
             6 => compaction_of_two(&commits.state().await.unwrap()),
-            7 => {
-                let status = if step % 16 == 7 { DefinitionStatus::Active } else { DefinitionStatus::Retired };
-                adds(vec![Add::Definition(definition("v", step as u32 % 3, status))])
+            _ => {
+                let status = if step % 2 == 0 { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+                let definition = Add::Definition(definition("v", step as u32 % 3, status));
+                adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v")), definition])
             }
-            _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
         if step % 20 == 19 {

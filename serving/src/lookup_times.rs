@@ -15,7 +15,7 @@ impl LookupTimes {
     const MOST: usize = 1_024;
 
     /// Measures the lookup of a view.
-    pub(super) fn record(&self, view: &Arc<str>, begun: Instant) {
+    pub(crate) fn record(&self, view: &Arc<str>, begun: Instant) {
         let seconds = begun.elapsed().as_secs_f64();
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(view).cloned();
         known.unwrap_or_else(|| self.kept(view)).record(seconds);
