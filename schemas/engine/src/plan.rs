@@ -34,6 +34,7 @@ mod columns;
 mod computable;
 mod decimals;
 mod doubles;
+mod elements;
 pub mod explain;
 mod exponents;
 mod hidden;

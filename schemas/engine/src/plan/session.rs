@@ -10,6 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::functions::Functions;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::doubles::DoublesStay;
+use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
 use types::Result;
@@ -32,7 +33,9 @@ pub fn session_builder() -> SessionStateBuilder {
     let own: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
     let rules = own.into_iter().chain(Analyzer::new().rules).collect();
-    SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
+    let mut builder = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules);
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(ElementsOfArrays));
+    builder
 }
 
 /// Returns the base of sessions that run arbitrary queries. It omits the rule that eliminates common subexpressions:
