@@ -67,8 +67,14 @@ pub fn ignored_in_calls(node: &impl SyntaxNode) -> Option<&'static str> {
     found
 }
 
-/// What DataFusion would ignore in a call: a list of arguments before another list, and in the call of a function that
-/// is no aggregate all that belongs to an aggregate. `coalesce(sum(x), 0) FILTER (WHERE ..)` would be the sum of all.
+/// Aggregates that read each row, whether DISTINCT is written or not.
+const OF_EACH_ROW: [&str; 6] = ["corr", "covar", "covar_pop", "covar_samp", "approx_percentile_cont", "approx_percentile_cont_with_weight"];
+/// How the names of other such aggregates begin.
+const REGRESSIONS: &str = "regr_";
+
+/// What DataFusion would ignore in a call: a list of arguments before another list, DISTINCT in an aggregate of
+/// [`OF_EACH_ROW`], and in the call of a function that is no aggregate all that belongs to an aggregate.
+/// `coalesce(sum(x), 0) FILTER (WHERE ..)` would be the sum of all.
 pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
     if !matches!(call.parameters, FunctionArguments::None) {
         return Some("a call with two lists of arguments");
@@ -86,7 +92,11 @@ pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
         (!call.within_group.is_empty(), "WITHIN GROUP of a function that is no aggregate"),
     ];
     let clause = clauses.into_iter().find_map(|(is_there, clause)| is_there.then_some(clause))?;
-    is_no_aggregate(&call.name.to_string().to_lowercase()).then_some(clause)
+    let name = call.name.to_string().to_lowercase();
+    if is_distinct && (OF_EACH_ROW.contains(&name.as_str()) || name.starts_with(REGRESSIONS)) {
+        return Some("DISTINCT in an aggregate of each row");
+    }
+    is_no_aggregate(&name).then_some(clause)
 }
 
 fn is_no_aggregate(name: &str) -> bool {

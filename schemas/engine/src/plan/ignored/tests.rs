@@ -23,6 +23,9 @@ async fn a_clause_that_a_call_would_ignore_is_refused_where_it_is() {
         ("round(avg(x), 2) FILTER (WHERE within(ts, '7d'))", "FILTER of a function that is no aggregate is not kept: round()"),
         ("abs(DISTINCT sum(x))", "DISTINCT in a function that is no aggregate is not kept: abs()"),
         ("nullif(sum(x), 0 ORDER BY 1)", "ORDER BY in a function that is no aggregate is not kept: nullif()"),
+        ("corr(DISTINCT x, x)", "DISTINCT in an aggregate of each row is not kept: corr()"),
+        ("regr_count(DISTINCT x, x) FILTER (WHERE x > 1)", "DISTINCT in an aggregate of each row is not kept: regr_count()"),
+        ("approx_percentile_cont(DISTINCT x, 0.5)", "DISTINCT in an aggregate of each row is not kept: approx_percentile_cont()"),
         ("sum(5)(x)", "a call with two lists of arguments is not kept: sum()"),
     ] {
         let refused = planned(column, true).await.map(drop).unwrap_err();
@@ -31,6 +34,7 @@ async fn a_clause_that_a_call_would_ignore_is_refused_where_it_is() {
     for column in [
         "coalesce(sum(x) FILTER (WHERE x > 1), 0)",
         "count(DISTINCT x)",
+        "var_pop(DISTINCT x)",
         "last_n(x, 2 ORDER BY ts)",
         "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
         "zscore(sum(x), 1, 2)",
