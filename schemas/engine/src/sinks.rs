@@ -34,8 +34,8 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, ignored_in_calls, node_name,
-    planning_session, simplify_or_keep,
+    LACKS_BRACKETS, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, ignored_in_calls,
+    lacks_brackets, node_name, planning_session, simplify_or_keep,
 };
 use crate::steps::Step;
 
@@ -228,6 +228,9 @@ pub(crate) async fn analysed(
     if let Some(clause) = ignored_clause(&**query).or_else(in_calls) {
         let message = format!("{clause} is not supported in {what}: expected SELECT .. FROM .. WHERE ..");
         return Err(AnalysisError::Ours(Error::input(message), None));
+    }
+    if sources.is_strict && lacks_brackets(&**query) {
+        return Err(AnalysisError::Ours(Error::input(LACKS_BRACKETS), None));
     }
     let used = put_in(query, sources.parameters).map_err(|(error, span)| AnalysisError::Ours(error, span))?;
     let plan = state.statement_to_plan(Statement::Statement(statement)).await?;

@@ -14,7 +14,7 @@ use definitions::depth::check_depth;
 use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
-use engine::plan::{ignored_clause, ignored_in_calls};
+use engine::plan::{LACKS_BRACKETS, ignored_clause, ignored_in_calls, lacks_brackets};
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
@@ -148,6 +148,9 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
         && let Some(clause) = ignored_clause(&**inner).or_else(|| ignored_in_calls(&**inner))
     {
         return Err(Error::input(format!("{clause} is not supported here: the answer would ignore it")));
+    }
+    if inner(&statement).is_some_and(lacks_brackets) {
+        return Err(Error::input(LACKS_BRACKETS));
     }
     match inner(&statement).and_then(|inner| keywords::interval_refusal(sql, inner)) {
         Some(error) => Err(error),

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
+use crate::plan::brackets::{LACKS_BRACKETS, takes_what_follows};
 use crate::plan::ignored::{ignored_clause, ignored_in_call};
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
@@ -39,8 +40,8 @@ pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions)
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
 }
 
-/// Refuses what DataFusion would ignore in calls of functions. Stored definitions are not checked for it, because
-/// earlier releases did not.
+/// Refuses what DataFusion would ignore in calls of functions, and what lacks brackets. Stored definitions are not
+/// checked for it, because earlier releases did not.
 pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     let _ = query.visit_expressions(|expr| {
@@ -53,6 +54,11 @@ pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Di
             let help =
                 "the clause in the aggregate, as in coalesce(sum(x) FILTER (WHERE ..), 0); one list of arguments, as in last_n(x, 3)";
             found.push(diagnostic(view, line, column, &message).help(help));
+        }
+        if takes_what_follows(expr) {
+            let (line, column) = expr.start();
+            let (line, column) = select_place(view).at(line, column);
+            found.push(diagnostic(view, line, column, LACKS_BRACKETS));
         }
         ControlFlow::Continue(())
     });

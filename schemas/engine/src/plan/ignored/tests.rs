@@ -43,6 +43,15 @@ async fn a_clause_that_a_call_would_ignore_is_refused_where_it_is() {
     }
 }
 
+#[tokio::test]
+async fn a_distinct_from_without_brackets_is_refused() {
+    let column = "count(*) FILTER (WHERE x > 1 IS DISTINCT FROM true AND k = 'a')";
+    let refused = planned(column, true).await.map(drop).unwrap_err();
+    assert!(refused.contains("IS DISTINCT FROM lacks brackets"), "{refused}");
+    planned(column, false).await.map(drop).unwrap();
+    planned("count(*) FILTER (WHERE (x > 1 IS DISTINCT FROM true) AND k = 'a')", true).await.map(drop).unwrap();
+}
+
 /// An earlier release applied such a view. It goes on as it is.
 #[tokio::test]
 async fn a_stored_view_is_planned_as_before() {
