@@ -1,8 +1,9 @@
 //! SQL text as syntax: a view's SELECT, and what `verify` adds to it.
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use definitions::syntax::SyntaxNode;
 use types::{Error, Result};
 
 /// Returns the SELECT with the view's columns.
@@ -17,8 +18,24 @@ pub(super) fn top_select(query: &mut Query) -> Result<&mut Select> {
 pub(super) fn parse_query(sql: &str) -> Result<Query> {
     let wrong = |error: ParserError| Error::input(format!("the SELECT does not parse: {error}"));
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?;
-    let query = parser.parse_query().map_err(wrong)?;
-    Ok(*query)
+    let mut query = *parser.parse_query().map_err(wrong)?;
+    query.visit_expressions_mut(|expr| {
+        if let Some(column) = column_named_as_function(expr) {
+            *expr = column;
+        }
+        Ok(())
+    })?;
+    Ok(query)
+}
+
+/// Returns the column that the parser takes for a function without brackets: `user` or `l.user`.
+fn column_named_as_function(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(Function { name, args: FunctionArguments::None, .. }) = expr else { return None };
+    let parts: Vec<Ident> = name.0.iter().map(|part| part.as_ident().cloned()).collect::<Option<_>>()?;
+    match parts.as_slice() {
+        [name] => name.value.eq_ignore_ascii_case("user").then(|| Expr::Identifier(name.clone())),
+        _ => Some(Expr::CompoundIdentifier(parts)),
+    }
 }
 
 /// Parses text that `verify` itself wrote.

@@ -230,6 +230,24 @@ async fn keys_behind_which_more_lies_than_is_followed_are_reported() {
 }
 
 #[tokio::test]
+async fn a_column_called_user_belongs_to_its_side_without_quotes_too() {
+    let accounts = [event(0, "u", "a", 0), event(0, "v", "a", 0), event(0, "w", "b", 0)];
+    let logins = [event(0, "u", "x", 1), event(0, "v", "x", 1), event(0, "w", "x", 1)];
+    for user in ["c.\"user\"", "c.user", "\"user\"", "user"] {
+        let view = format!(
+            "CREATE VIEW v WITH (max_degree = 1) AS SELECT c.device_id, count(*) AS n, count(DISTINCT {user}) AS users \
+             FROM (SELECT ts, user_id AS \"user\", device_id FROM create_account) c JOIN login l ON {user} = l.user_id \
+             WHERE {user} <> 'w' GROUP BY c.device_id"
+        );
+        let plain = rewritten(&[view.as_str()], at(NOW)).unwrap();
+        assert_eq!(answer(&plain.sql, &accounts, &logins).await, ["a 2 2"], "{user}");
+        // The third account does not pass; the logins have no condition of their own.
+        assert_eq!(answer(&plain.counts_sql, &accounts, &logins).await, ["5 0"], "{user}");
+        assert_eq!(answer(&plain.crowded_sql.unwrap(), &accounts, &logins).await, ["a"], "{user}");
+    }
+}
+
+#[tokio::test]
 async fn what_each_neighbour_adds_to_a_total_is_reported() {
     let view = "CREATE VIEW v WITH (windows = '1d', every = '1h') AS SELECT c.device_id AS d, count(*) AS n, max(l.points) AS most, \
         sum(l.points) AS s, count(DISTINCT l.device_id) FILTER (WHERE l.device_id <> c.device_id) AS others \
