@@ -169,9 +169,7 @@ fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<St
         format!("GROUP BY    {why_key}"),
         format!("NOT NULL    {not_null}"),
     ];
-    if let Some((id, repeats)) = &guessed.repeated_id {
-        picked.push(format!("id          {id} repeats in {repeats} of {records} records: if these are repeats, set id = '{id}'"));
-    }
+    picked.extend(guessed.nearly_id.iter().map(|said| format!("id          {said}")));
     picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
     let choose = "choose a type, and records with a value that is not of it will be dead letters";
     picked.extend(guessed.mixed.iter().map(|mixed| format!("type        {mixed}; {choose}")));

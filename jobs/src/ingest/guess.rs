@@ -47,8 +47,8 @@ pub struct Guessed {
     pub zones: Vec<String>,
     /// Without an id: a column that may be one.
     pub proposed_id: Option<String>,
-    /// Without an id: a column with the name of one, and in how many records its value came before.
-    pub repeated_id: Option<(String, usize)>,
+    /// Without an id: a column with the name of one, with the number of records that repeat its value or lack it.
+    pub nearly_id: Option<String>,
 }
 
 /// Guesses a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
@@ -88,7 +88,7 @@ pub(crate) fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Gues
         doubts: numbers.doubts,
         zones: zones(&columns, event_time),
         proposed_id: if id.is_none() { proposed_id(&columns, records) } else { None },
-        repeated_id: if id.is_none() { repeated_id(&columns, &name, records) } else { None },
+        nearly_id: if id.is_none() { nearly_id(&columns, &name, records) } else { None },
     })
 }
 
@@ -222,20 +222,31 @@ fn proposed_id(columns: &[Guess], records: usize) -> Option<String> {
     likeliest.filter(|(likelihood, _)| *likelihood > 0).map(|(_, column)| column.name.clone())
 }
 
-/// If more than one record in twenty repeats a value of a column, the column does not identify events: it says which
-/// user or device an event belongs to.
-const RECORDS_PER_REPEAT: usize = 20;
+/// If more than one record in twenty repeats a value of a column or lacks it, the column does not identify events: it
+/// says which user or device an event belongs to.
+const RECORDS_PER_EXCEPTION: usize = 20;
 
-/// Returns the column that would be the id but for a few records that repeat its value, and how many these are.
-fn repeated_id(columns: &[Guess], stream: &str, records: usize) -> Option<(String, usize)> {
+/// Returns the column that would be the id but for a few records that repeat its value or lack it, with their number.
+fn nearly_id(columns: &[Guess], stream: &str, records: usize) -> Option<String> {
     let own = own_id(stream);
     let is_typical = |column: &Guess| column.name == own || ID_NAMES.contains(&column.name.as_str());
     let is_named_so = |column: &Guess| is_typical(column) || words(&column.name).last().is_some_and(|word| word == "id" || word == "uuid");
-    let is_rare = |repeats: usize| repeats > 0 && repeats * RECORDS_PER_REPEAT <= records;
-    let repeated = columns.iter().filter(|column| column.may_be_id() && is_rare(column.repeats) && is_named_so(column));
+    let missing = |column: &Guess| records.saturating_sub(column.values);
+    let exceptions = |column: &Guess| column.repeats + missing(column);
+    let is_rare = |exceptions: usize| exceptions > 0 && exceptions * RECORDS_PER_EXCEPTION <= records;
+    let near = columns.iter().filter(|column| column.has_type_of_id() && is_rare(exceptions(column)) && is_named_so(column));
     // Of equally likely columns the first.
-    let likeliest = repeated.min_by_key(|column| (!is_typical(column), column.repeats))?;
-    Some((likeliest.name.clone(), likeliest.repeats))
+    let likeliest = near.min_by_key(|column| (!is_typical(column), exceptions(column)))?;
+    let (id, repeats) = (&likeliest.name, likeliest.repeats);
+    Some(match (repeats, missing(likeliest)) {
+        (_, 0) => format!("{id} repeats in {repeats} of {records} records: if these are repeats, set id = '{id}'"),
+        (0, missing) => format!(
+            "{id} is missing in {missing} of {records} records, and different in the others: set id = '{id}' if it identifies events"
+        ),
+        (_, missing) => format!(
+            "{id} repeats in {repeats} of {records} records, and is missing in {missing}: if the first are repeats, set id = '{id}'"
+        ),
+    })
 }
 
 /// Returns what is assumed of times without a zone, and of days as times.

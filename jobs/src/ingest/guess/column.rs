@@ -29,7 +29,10 @@ pub(super) struct Guess {
 
 impl Guess {
     pub(super) fn may_be_id(&self) -> bool {
-        let is_plain = matches!(self.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
-        is_plain && !self.nullable
+        self.has_type_of_id() && !self.nullable
+    }
+
+    pub(super) fn has_type_of_id(&self) -> bool {
+        matches!(self.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt)
     }
 }

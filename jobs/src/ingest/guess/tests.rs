@@ -385,8 +385,29 @@ fn a_column_that_would_be_the_id_but_for_a_few_repeats_is_named_with_their_numbe
         ("units", 1, None),
     ] {
         let guessed = guess_of("p.csv", &rows(name, repeats));
-        assert_eq!(guessed.repeated_id, expected.map(|repeats| (name.to_owned(), repeats)), "{name} {repeats}");
+        let said =
+            expected.map(|repeats: usize| format!("{name} repeats in {repeats} of 100 records: if these are repeats, set id = '{name}'"));
+        assert_eq!(guessed.nearly_id, said, "{name} {repeats}");
         assert_eq!(parse_stream(&guessed.sql).unwrap().id.is_some(), repeats == 0, "it is for the user to decide");
+    }
+}
+
+#[test]
+fn a_column_that_would_be_the_id_but_for_records_without_it_is_named_with_their_number() {
+    let rows = |repeats: usize, missing: usize| {
+        let id = |i: usize| if i < repeats { 99 } else { i };
+        let member = |i: usize| if i < repeats + missing && i >= repeats { String::new() } else { format!("\"eventId\":\"e{}\",", id(i)) };
+        (0..100).map(|i| format!("{{{}\"ts\":\"2024-05-01T12:00:00Z\"}}\n", member(i))).collect::<String>()
+    };
+    for (repeats, missing, expected) in [
+        (0, 1, Some("event_id is missing in 1 of 100 records, and different in the others: set id = 'event_id' if it identifies events")),
+        (2, 3, Some("event_id repeats in 2 of 100 records, and is missing in 3: if the first are repeats, set id = 'event_id'")),
+        (2, 4, None),
+        (0, 6, None),
+    ] {
+        let guessed = guess_of("p.jsonl", &rows(repeats, missing));
+        assert_eq!(guessed.nearly_id.as_deref(), expected, "{repeats} {missing}");
+        assert_eq!(parse_stream(&guessed.sql).unwrap().id, None, "it is for the user to decide");
     }
 }
 
