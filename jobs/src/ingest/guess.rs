@@ -13,7 +13,8 @@ mod statement;
 mod without_time;
 
 use column::Guess;
-use names::{column_name, words};
+pub(super) use names::column_name;
+use names::words;
 use sample::{Sample, Sampled};
 use seen::FirstOfKind;
 use statement::statement;

@@ -5,6 +5,7 @@ use definitions::{Column, ColumnType, StreamDefinition};
 use types::{Error, Result};
 
 use super::cell::write_string;
+use super::guess::column_name;
 
 /// Where a file's values go in the record.
 #[derive(Debug)]
@@ -104,16 +105,19 @@ where
 /// Returns, for each column of the stream, the index of the file's column that fills it.
 pub(super) fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Option<usize>>> {
     let mut sources: Vec<Option<usize>> = stream.columns.iter().map(|column| by_name(column, names)).collect();
-    for (index, column) in stream.columns.iter().enumerate() {
-        if sources[index].is_some() {
-            continue;
-        }
-        sources[index] = by_last_member(stream, column, names).filter(|source| !sources.contains(&Some(*source)));
-        if sources[index].is_none() && !column.nullable {
-            return Err(lacking(stream, column, names));
+    let finders: [&dyn Fn(&Column) -> Option<usize>; 2] =
+        [&|column: &Column| by_last_member(stream, column, names), &|column: &Column| by_words(column, names)];
+    for find in finders {
+        for (index, column) in stream.columns.iter().enumerate() {
+            if sources[index].is_none() {
+                sources[index] = find(column).filter(|source| !sources.contains(&Some(*source)));
+            }
         }
     }
-    Ok(sources)
+    match stream.columns.iter().zip(&sources).find(|(column, source)| source.is_none() && !column.nullable) {
+        Some((column, _)) => Err(lacking(stream, column, names)),
+        None => Ok(sources),
+    }
 }
 
 /// Finds a column by its dotted path or its name: exactly, or else ignoring case.
@@ -134,6 +138,12 @@ fn by_last_member(stream: &StreamDefinition, column: &Column, names: &[String]) 
     let last = column.path.last()?;
     let alone = stream.columns.iter().filter(|other| other.path.last() == Some(last)).count() == 1;
     names.iter().position(|name| name == last).filter(|_| alone)
+}
+
+/// Finds the only column whose name has the column's words: `Amount (EUR)` is `amount_eur`.
+fn by_words(column: &Column, names: &[String]) -> Option<usize> {
+    let mut alike = names.iter().enumerate().filter(|(_, name)| column_name(name, &[]) == column.name).map(|(index, _)| index);
+    alike.next().filter(|_| alike.next().is_none())
 }
 
 fn lacking(stream: &StreamDefinition, column: &Column, names: &[String]) -> Error {

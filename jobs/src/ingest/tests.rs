@@ -217,6 +217,16 @@ async fn a_file_without_a_column_that_must_be_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn a_csv_column_fills_the_column_that_has_its_words() {
+    let bench = Bench::new(PAYMENTS);
+    let text = "Event ID,created,Amount,Device\na,2024-05-01,1,d\n";
+    assert_eq!(bench.ingest(&bench.write("p.csv", text)).await.unwrap().records, 1);
+    assert_eq!(bench.log.values(), [r#"{"event_id":"a","created":"2024-05-01T00:00:00Z","amount":1,"device":{"id":"d"}}"#]);
+    let two = bench.ingest(&bench.write("q.csv", "Event ID,event-id,created,amount\na,b,2024-05-01,1\n")).await.unwrap_err();
+    assert!(two.message().contains("no column \"event_id\""), "{two}");
+}
+
+#[tokio::test]
 async fn csv_rows_that_are_wrong_are_reported_with_their_lines() {
     let bench = Bench::new(PAYMENTS);
     let text = "event_id,created,amount\na,2024-05-01,1\nb,2024-05-01\nc,2024-05-01,\"x\ny\"\nd,never,1\n,2024-05-01,1\n";
