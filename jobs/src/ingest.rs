@@ -30,6 +30,7 @@ mod appending;
 mod arrow_json;
 mod bytes;
 mod cell;
+mod column_names;
 mod csv_rows;
 mod fingerprint;
 mod guess;

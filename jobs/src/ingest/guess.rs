@@ -6,19 +6,17 @@ use definitions::ColumnType;
 use types::{Error, Result};
 
 mod column;
-mod names;
 mod sample;
 mod seen;
 mod statement;
 mod without_time;
 
 use column::Guess;
-pub(super) use names::column_name;
-use names::words;
 use sample::{Sample, Sampled};
 use seen::FirstOfKind;
 use statement::statement;
 
+use super::column_names::{column_name, words};
 use super::input::Shape;
 use super::numbers::NumberFormat;
 

@@ -5,7 +5,7 @@ use definitions::{Column, ColumnType, StreamDefinition};
 use types::{Error, Result};
 
 use super::cell::write_string;
-use super::guess::column_name;
+use super::column_names::column_name;
 
 /// Where a file's values go in the record.
 #[derive(Debug)]

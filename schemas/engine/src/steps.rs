@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{cast, filter_record_batch};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::Operator;
@@ -44,7 +44,8 @@ impl Step {
                 filter_record_batch(batch, mask).map_err(ours)
             }
             Step::Project(exprs, schema) => {
-                let mut columns = exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
+                let columns = exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
+                let mut columns = as_declared(columns, schema)?;
                 let kept = batch.num_columns() - carried..;
                 let fields = schema.fields().iter().chain(&batch.schema_ref().fields()[kept.clone()]).cloned().collect::<Vec<_>>();
                 columns.extend_from_slice(&batch.columns()[kept]);
@@ -54,6 +55,20 @@ impl Step {
             }
         }
     }
+}
+
+/// Gives decimals the digits of their fields. The type of `round(x, 1)` follows from its constant, of which DataFusion
+/// knows more once it has simplified the plan: then it has fewer digits than the fields, which were declared before.
+pub(crate) fn as_declared(columns: Vec<ArrayRef>, schema: &Schema) -> DataFusionResult<Vec<ArrayRef>> {
+    let with_digits = |(column, field): (ArrayRef, &FieldRef)| match (column.data_type(), field.data_type()) {
+        (DataType::Decimal128(precision, scale), DataType::Decimal128(declared, digits))
+            if (precision, scale) != (declared, digits) && scale <= digits =>
+        {
+            Ok(cast(&column, field.data_type())?)
+        }
+        _ => Ok(column),
+    };
+    columns.into_iter().zip(schema.fields()).map(with_digits).collect()
 }
 
 /// Whether an expression cannot fail on any event: it is a column, a constant, a comparison, a test for NULL, or made

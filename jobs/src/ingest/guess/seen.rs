@@ -8,8 +8,8 @@ use definitions::{ColumnType, TimeUnit};
 use engine::events::{canonical_uuid, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
-use super::names::{names_a_time, words};
 use crate::ingest::cell::{is_json, is_json_number, time_text};
+use crate::ingest::column_names::{names_a_time, words};
 use crate::ingest::number_detection::is_mostly;
 use crate::ingest::numbers::NumberFormat;
 

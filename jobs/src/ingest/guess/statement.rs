@@ -3,7 +3,7 @@
 use definitions::TimeUnit;
 
 use super::column::Guess;
-use super::names::path_text;
+use crate::ingest::column_names::path_text;
 use crate::sql_names::quoted;
 
 /// `is_whole`: the columns were guessed from all records, so that what is never null is NOT NULL.

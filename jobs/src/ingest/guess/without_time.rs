@@ -8,8 +8,8 @@ use engine::events::{Decoder, TimeError, parse_date, parse_timestamp};
 use types::{Error, Result};
 
 use super::column::Guess;
-use super::names::names_a_time;
 use super::statement::statement;
+use crate::ingest::column_names::names_a_time;
 use crate::ingest::input::{Input, Shape};
 
 const EXPECTED: &str = "2026-11-22T10:00:00Z or with another zone as +02:00; in CSV also 2026-11-22 10:00 (UTC) and 2026-11-22; \

@@ -10,7 +10,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use types::{Error, Result};
 
-use crate::functions::intervals::LENGTH_FUNCTION;
+use crate::functions::intervals::{LENGTH_FUNCTION, SECONDS_FUNCTION};
 use crate::plan::{ColumnNames, asks_for_time, sql_of};
 
 /// How a term's value goes as time passes.
@@ -139,8 +139,8 @@ fn trend(term: &Expr, schema: &DFSchema) -> Option<Trend> {
             let right = trend(right, schema)?;
             trend(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
         }
-        // A comparison with an interval is one of lengths.
-        Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION => trend(call.args.first()?, schema),
+        // A comparison with an interval is one of lengths, and the seconds between two times are one of them.
+        Expr::ScalarFunction(call) if matches!(call.func.name(), LENGTH_FUNCTION | SECONDS_FUNCTION) => trend(call.args.first()?, schema),
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
             let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
             let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");

@@ -1,12 +1,13 @@
 //! The length of an interval, by which intervals are compared. As PostgreSQL compares them: a month is 30 days, a day
-//! is 24 hours. Arrow compares months, then days, then the rest, so that 25 hours are less than a day there.
-//! `plan/intervals.rs` decides where the length is taken. It has no name in SQL.
+//! is 24 hours. Arrow compares months, then days, then the rest, so that 25 hours are less than a day there. And the
+//! seconds between two times, with what DataFusion leaves out: it drops fractions, and returns NULL after 24 days.
+//! `plan/intervals.rs` decides where they are taken. They have no names in SQL.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
@@ -23,9 +24,63 @@ pub(crate) fn length() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Length { signature: Signature::user_defined(Volatility::Immutable) }))
 }
 
+/// The name of [`seconds`].
+pub(crate) const SECONDS_FUNCTION: &str = "interval_seconds";
+
+/// Returns the seconds of a difference of times: `date_part('epoch', difference)`.
+pub(crate) fn seconds() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Seconds { signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Length {
     signature: Signature,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Seconds {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Seconds {
+    fn name(&self) -> &str {
+        SECONDS_FUNCTION
+    }
+
+    /// As it was written.
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        let argument = arguments.first().map(|argument| argument.schema_name().to_string()).unwrap_or_default();
+        Ok(format!("date_part(Utf8(\"epoch\"),{argument})"))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arguments.to_vec())
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let seconds = |values: &ArrayRef| -> Result<ArrayRef> {
+            let seconds: Float64Array = lengths(values)?.as_primitive::<Decimal128Type>().unary(in_seconds);
+            Ok(Arc::new(seconds))
+        };
+        match arguments.args.as_slice() {
+            [ColumnarValue::Scalar(value)] => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&seconds(&value.to_array()?)?, 0)?)),
+            [ColumnarValue::Array(values)] => Ok(ColumnarValue::Array(seconds(values)?)),
+            others => exec_err!("interval_seconds was called with {} arguments: expected 1", others.len()),
+        }
+    }
+}
+
+/// The double nearest to this many nanoseconds, for all that a TIMESTAMPTZ can be apart: these are whole microseconds.
+fn in_seconds(nanoseconds: i128) -> f64 {
+    (nanoseconds / 1_000) as f64 / 1_000_000.0 + (nanoseconds % 1_000) as f64 / 1_000_000_000.0
 }
 
 impl ScalarUDFImpl for Length {

@@ -1,15 +1,17 @@
 //! Compares intervals by their length, in every session. DataFusion compares a difference of times with an interval
-//! part by part, as months, days and nanoseconds, so that 25 hours are not more than a day.
+//! part by part, as months, days and nanoseconds, so that 25 hours are not more than a day. And takes the seconds of a
+//! difference of times (`date_part('epoch', a - b)`), of which DataFusion drops the fraction.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::functions::expr_fn::date_part;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::intervals::{LENGTH_FUNCTION, length};
+use crate::functions::intervals::{LENGTH_FUNCTION, SECONDS_FUNCTION, length, seconds};
 use crate::plan::rewrite::each_expression;
 
 /// Functions that compare their arguments and return one of them.
@@ -32,6 +34,10 @@ impl AnalyzerRule for IntervalsHaveLengths {
 fn compare_lengths(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut expr = expr;
     let changed = match &mut expr {
+        Expr::ScalarFunction(call) if is_epoch_of_difference(call, schema) => {
+            *call = ScalarFunction::new_udf(seconds(), call.args.split_off(1));
+            true
+        }
         Expr::BinaryExpr(both) if both.op.supports_propagation() => as_lengths(&mut [both.left.as_mut(), both.right.as_mut()], schema),
         Expr::Between(between) => as_lengths(&mut [between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema),
         Expr::InList(list) => {
@@ -72,19 +78,31 @@ fn as_lengths(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
     true
 }
 
-/// What a stamp adds for states that depend on a comparison of intervals. Earlier releases compared them part by part.
+fn is_epoch_of_difference(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), difference] = call.args.as_slice() else { return false };
+    call.func.name() == "date_part"
+        && part.eq_ignore_ascii_case("epoch")
+        && matches!(difference.get_type(schema), Ok(DataType::Duration(_)))
+}
+
+/// What a stamp adds for states that depend on the length of intervals. Earlier releases compared them part by part,
+/// and dropped the fractions of seconds.
 pub(super) const STAMP: &str = "; intervals by length/1";
 
-/// Whether an expression compares intervals.
-pub(super) fn compares(expr: &Expr) -> bool {
-    let is_length = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func.name() == LENGTH_FUNCTION);
-    expr.exists(|expr| Ok(is_length(expr))).unwrap_or(false)
+/// Whether an expression depends on the length of intervals.
+pub(super) fn takes_lengths(expr: &Expr) -> bool {
+    let is_ours = |name: &str| name == LENGTH_FUNCTION || name == SECONDS_FUNCTION;
+    let takes = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if is_ours(call.func.name()));
+    expr.exists(|expr| Ok(takes(expr))).unwrap_or(false)
 }
 
 /// Returns the expression as the user wrote it.
 pub(super) fn written(expr: Expr) -> Expr {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == LENGTH_FUNCTION && args.len() == 1 => args.remove(0),
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == SECONDS_FUNCTION && args.len() == 1 => {
+            date_part(lit("epoch"), args.remove(0))
+        }
         other => other,
     }
 }

@@ -21,7 +21,7 @@ use types::{Error, Result};
 use crate::checked::physical;
 use crate::events::plan_schema;
 use crate::plan::{ViewPlan, simplified_events};
-use crate::steps::{Step, is_of_events, is_total, ours, reason};
+use crate::steps::{Step, as_declared, is_of_events, is_total, ours, reason};
 
 /// A failing batch of at most this many events is evaluated one by one.
 const ONE_BY_ONE: usize = 64;
@@ -169,7 +169,8 @@ impl PerEvent {
             }
             if batch.num_rows() > 0 {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                made.push(RecordBatch::try_new_with_options(output.clone(), batch.columns().to_vec(), &options).map_err(ours)?);
+                let columns = as_declared(batch.columns().to_vec(), output)?;
+                made.push(RecordBatch::try_new_with_options(output.clone(), columns, &options).map_err(ours)?);
             }
         }
         Ok(made)

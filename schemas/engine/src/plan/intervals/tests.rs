@@ -43,6 +43,24 @@ async fn intervals_are_compared_by_their_length() {
     assert!(refused.contains("greatest() does not compare intervals"), "{refused}");
 }
 
+#[tokio::test]
+async fn the_seconds_between_two_times_have_their_fraction() {
+    for (times, expected) in [
+        ("TIMESTAMP '2026-01-05 00:00:00.25' - TIMESTAMP '2026-01-01 00:00:00'", "345600.25"),
+        ("TIMESTAMP '2026-01-01 00:00:00' - TIMESTAMP '2026-01-05 00:00:00.25'", "-345600.25"),
+        ("TIMESTAMP '1970-01-01 00:00:00' - TIMESTAMP '1900-01-01 00:00:00'", "2208988800.0"),
+        ("TIMESTAMP '2026-01-01 00:50:00.5' - TIMESTAMP '2026-01-01 00:00:00'", "3000.5"),
+        ("a - b", "90000.0"),
+        ("a - n", ""),
+    ] {
+        for asked in [format!("date_part('epoch', {times})"), format!("extract(epoch FROM {times})")] {
+            assert_eq!(answer(&asked).await.as_deref(), Ok(expected), "{asked}");
+        }
+    }
+    assert_eq!(answer("date_part('epoch', INTERVAL '1 day 1.5 seconds')").await.as_deref(), Ok("86401.5"));
+    assert_eq!(answer("avg(date_part('epoch', a - b))").await.as_deref(), Ok("90000.0"));
+}
+
 /// Any two intervals of whole seconds are ordered as their lengths are, however they are written.
 #[tokio::test]
 async fn the_order_is_that_of_the_lengths() {

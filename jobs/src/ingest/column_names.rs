@@ -7,7 +7,7 @@ const LONGEST: usize = 80;
 
 /// Returns a name in the form of streams and columns: `deviceId` becomes `device_id`, `Amount (EUR)` becomes
 /// `amount_eur`, `Größe` becomes `groesse`; with a number appended if it is taken.
-pub(in crate::ingest) fn column_name(text: &str, taken: &[&str]) -> String {
+pub(super) fn column_name(text: &str, taken: &[&str]) -> String {
     let mut name = words(text).join("_");
     name.truncate(LONGEST);
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
