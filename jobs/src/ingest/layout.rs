@@ -105,18 +105,20 @@ where
 /// Returns, for each column of the stream, the index of the file's column that fills it.
 pub(super) fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Option<usize>>> {
     let mut sources: Vec<Option<usize>> = stream.columns.iter().map(|column| by_name(column, names)).collect();
-    let finders: [&dyn Fn(&Column) -> Option<usize>; 2] =
-        [&|column: &Column| by_last_member(stream, column, names), &|column: &Column| by_words(column, names)];
-    for find in finders {
-        for (index, column) in stream.columns.iter().enumerate() {
-            if sources[index].is_none() {
-                sources[index] = find(column).filter(|source| !sources.contains(&Some(*source)));
-            }
-        }
-    }
+    fill(&mut sources, stream, |column| by_last_member(stream, column, names));
+    fill(&mut sources, stream, |column| by_words(column, names));
     match stream.columns.iter().zip(&sources).find(|(column, source)| source.is_none() && !column.nullable) {
         Some((column, _)) => Err(lacking(stream, column, names)),
         None => Ok(sources),
+    }
+}
+
+/// Looks for the columns that have no source yet, among those that no other one has.
+fn fill(sources: &mut [Option<usize>], stream: &StreamDefinition, find: impl Fn(&Column) -> Option<usize>) {
+    for (index, column) in stream.columns.iter().enumerate() {
+        if sources[index].is_none() {
+            sources[index] = find(column).filter(|source| !sources.contains(&Some(*source)));
+        }
     }
 }
 

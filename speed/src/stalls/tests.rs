@@ -57,7 +57,7 @@ async fn a_sink_that_is_paused_holds_nothing_up() {
         kept_until: None,
         rolled_back: false,
     };
-    let definitions = vec![
+    let definitions = [
         definition(
             catalog::DefinitionKind::Stream,
             "s",
