@@ -23,6 +23,7 @@ use crate::scheduler::due_runs;
 
 mod alerts;
 mod gather;
+mod node;
 pub mod problems;
 mod text;
 

@@ -8,26 +8,24 @@ use std::time::Duration;
 use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
 use committed::registry::Registry;
 use definitions::parse;
-use definitions::settings::{ClockKind, ServingSettings, Settings};
+use definitions::settings::{ClockKind, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use event_log::{Log, PartitionBounds, TopicPartition};
-use serde::Deserialize;
 use storage::{ObjectStorage, read_manifest};
 use types::files::FileKind;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
-use super::problems::{BackingService, Facts, Failing, LeftOutEvents, RECENT_US, RefusedView, Unreachable, WorkerLink};
+use super::node::{FailingView, NodeAnswer, NodeSays, ask_node};
+use super::problems::{BackingService, Facts, LeftOutEvents, RECENT_US, Unreachable};
 use super::{RUNS, alerts};
 use crate::dead_letters::{RecentDeadLetters, recent};
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one query.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long to wait for a node's answer. It is short because often no node runs on this host.
-const NODE_WAIT: Duration = Duration::from_secs(1);
 /// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;
 /// A topic that does not exist: a log that says so has answered.
@@ -81,7 +79,14 @@ impl Services {
         // The three are awaited independently.
         let (log, stored, node) =
             futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving));
-        let node = node.unwrap_or_default();
+        let node = match node {
+            NodeAnswer::Says(says) => *says,
+            NodeAnswer::Silent => NodeSays::default(),
+            NodeAnswer::Unasked(unasked) => {
+                facts.unasked = Some(unasked);
+                NodeSays::default()
+            }
+        };
         facts.refused = node.views_refused;
         // The node may belong to another installation.
         let is_ours = !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog);
@@ -148,48 +153,6 @@ impl Services {
         let (stamps, left_out) = published(storage, state).await;
         Ok(StorageFacts { stamps, left_out, dead_letters })
     }
-}
-
-/// What a node says of itself.
-#[derive(Default, Deserialize)]
-struct NodeSays {
-    /// The identity of its catalog.
-    catalog: String,
-    #[serde(default)]
-    outages: Vec<Failing>,
-    #[serde(default)]
-    workers: Vec<WorkerLink>,
-    #[serde(default)]
-    views_refused: Vec<RefusedView>,
-    #[serde(default)]
-    views_building: Vec<BuildingView>,
-    #[serde(default)]
-    views_failing: Vec<FailingView>,
-}
-
-#[derive(Deserialize)]
-struct BuildingView {
-    view: Arc<str>,
-    version: u32,
-}
-
-#[derive(Deserialize)]
-struct FailingView {
-    view: Arc<str>,
-    version: u32,
-    #[serde(flatten)]
-    left_out: LeftOutEvents,
-}
-
-/// Asks the node at this address, ready or not; `None` if no node answers.
-///
-/// With a token in BASESTREAM_TOKEN also of one that says little to others.
-async fn ask_node(serving: &ServingSettings) -> Option<NodeSays> {
-    let scheme = if serving.tls.cert.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}/readyz", serving.http);
-    let client = reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build().ok()?;
-    let request = crate::tokens::from_environment().into_iter().fold(client.get(url), |request, token| request.bearer_auth(token));
-    serde_json::from_slice(&request.send().await.ok()?.bytes().await.ok()?).ok()
 }
 
 struct TopicSays {

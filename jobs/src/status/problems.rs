@@ -64,6 +64,7 @@ pub enum Fault {
     StorageUnreachable,
     LogUnreachable,
     NodeNotReady,
+    NodeUnasked,
     ClockWrong,
     SinkStalled,
     AlertUnrun,
@@ -116,6 +117,8 @@ pub struct Facts {
     /// How many files are marked for deletion, and since when the oldest is.
     pub marked_for_deletion: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
+    /// The node at `serving.http`, if it did not tell what was asked.
+    pub unasked: Option<UnaskedNode>,
     /// Views that the node at `serving.http` could not load, if one answers.
     pub refused: Vec<RefusedView>,
     /// View versions that this node does not answer until a run has built them.
@@ -152,6 +155,13 @@ pub struct Failing {
     /// For how long.
     pub seconds: u64,
     pub error: String,
+}
+
+/// A node that did not tell what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnaskedNode {
+    pub address: String,
+    pub reason: String,
 }
 
 /// A view that a node does not serve.

@@ -3,7 +3,7 @@
 use types::clocks::{CLOCK_DIFFERS, CLOCK_WENT_BACK};
 
 use super::duration::for_time;
-use super::{BackingService, Facts, Failing, Fault, Problem, Severity, Unreachable, WorkerLink};
+use super::{BackingService, Facts, Failing, Fault, Problem, Severity, UnaskedNode, Unreachable, WorkerLink};
 
 /// A process that has just begun or ended is not a problem yet.
 const LOST_FOR_S: u64 = 5;
@@ -22,6 +22,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         |failing: &&Failing| failing.what != event_alerts::ALERT_STALLED || facts.alerts.iter().all(|alert| alert.running().is_none());
     found.extend(facts.failing.iter().filter(is_said).map(failing));
     found.extend(facts.workers.iter().filter(|link| !link.followed && link.seconds >= LOST_FOR_S).map(not_followed));
+    found.extend(facts.unasked.as_ref().map(unasked));
     if let Some(Err(error)) = &facts.registry {
         found.push(Problem {
             fault: Fault::DefinitionsUnplanned,
@@ -98,6 +99,20 @@ fn failing(failing: &Failing) -> Problem {
         cause: failing.error.clone(),
         effect: "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back".into(),
         next_step: "free space if a disk is full, else make the service available again; the node continues by itself".into(),
+    }
+}
+
+fn unasked(node: &UnaskedNode) -> Problem {
+    Problem {
+        fault: Fault::NodeUnasked,
+        severity: Severity::Notice,
+        what: format!("the node at {} did not tell what is wrong with it", node.address),
+        cause: node.reason.clone(),
+        effect: "what only the node knows is not listed here: a full disk, stalled sinks, views it refuses, workers it does not follow"
+            .into(),
+        next_step: "give this command a token that may read the process (BASESTREAM_TOKEN) and the authorities of the node's certificate \
+            (SSL_CERT_FILE), or make serving.http the address of a node"
+            .into(),
     }
 }
 

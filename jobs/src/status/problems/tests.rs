@@ -523,6 +523,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::NodeUnasked,
+        Severity::Notice,
+        |facts| {
+            facts.unasked = Some(UnaskedNode { address: "https://127.0.0.1:8080".into(), reason: "it asks for a token".into() });
+        },
+        [
+            "the node at https://127.0.0.1:8080 did not tell what is wrong with it",
+            "it asks for a token",
+            "what only the node knows is not listed here: a full disk, stalled sinks, views it refuses, workers it does not follow",
+            "give this command a token that may read the process (BASESTREAM_TOKEN) and the authorities of the node's certificate \
+             (SSL_CERT_FILE), or make serving.http the address of a node",
+        ],
+    ),
+    (
         Fault::ClockWrong,
         Severity::Error,
         |facts| {

@@ -1,0 +1,117 @@
+//! Asks the node at `serving.http` what only it knows.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use definitions::settings::ServingSettings;
+use reqwest::StatusCode;
+use serde::Deserialize;
+
+use super::problems::{Failing, LeftOutEvents, RefusedView, UnaskedNode, WorkerLink};
+
+/// How long to wait for a node's answer. It is short because often no node runs on this host.
+const NODE_WAIT: Duration = Duration::from_secs(1);
+
+/// What became of the request.
+pub(super) enum NodeAnswer {
+    Says(Box<NodeSays>),
+    /// No node runs there, or it does not answer in time.
+    Silent,
+    /// Something answers, but not what was asked.
+    Unasked(UnaskedNode),
+}
+
+/// What a node says of itself.
+#[derive(Default, Deserialize)]
+pub(super) struct NodeSays {
+    /// The identity of its catalog.
+    pub(super) catalog: String,
+    pub(super) outages: Vec<Failing>,
+    #[serde(default)]
+    pub(super) workers: Vec<WorkerLink>,
+    #[serde(default)]
+    pub(super) views_refused: Vec<RefusedView>,
+    #[serde(default)]
+    pub(super) views_building: Vec<BuildingView>,
+    #[serde(default)]
+    pub(super) views_failing: Vec<FailingView>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct BuildingView {
+    pub(super) view: Arc<str>,
+    pub(super) version: u32,
+}
+
+#[derive(Deserialize)]
+pub(super) struct FailingView {
+    pub(super) view: Arc<str>,
+    pub(super) version: u32,
+    #[serde(flatten)]
+    pub(super) left_out: LeftOutEvents,
+}
+
+/// What a node says to those who may not read the process, or while it has not loaded a catalog state.
+#[derive(Deserialize)]
+struct Short {
+    status: serde_json::Value,
+}
+
+/// Asks the node at this address, ready or not.
+///
+/// With a token in BASESTREAM_TOKEN also of one that says little to others.
+pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
+    let scheme = if serving.tls.cert.is_some() { "https" } else { "http" };
+    let address = format!("{scheme}://{}", serving.http);
+    let unasked = |reason: String| NodeAnswer::Unasked(UnaskedNode { address: address.clone(), reason });
+    let client = match reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build() {
+        Ok(client) => client,
+        Err(error) => return unasked(last_cause(&error)),
+    };
+    let request = client.get(format!("{address}/readyz"));
+    let request = crate::tokens::from_environment().into_iter().fold(request, |request, token| request.bearer_auth(token));
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(error) if is_refused_here(&error) => return unasked(last_cause(&error)),
+        Err(_) => return NodeAnswer::Silent,
+    };
+    let status = response.status();
+    let Ok(body) = response.bytes().await else { return NodeAnswer::Silent };
+    match read(status, &body) {
+        Ok(Some(says)) => NodeAnswer::Says(Box::new(says)),
+        Ok(None) => NodeAnswer::Silent,
+        Err(reason) => unasked(reason),
+    }
+}
+
+/// Reads what a node answered; `None` if it has not loaded a catalog state yet. The error says why it told less.
+fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeSays>, String> {
+    if let Ok(says) = serde_json::from_slice(body) {
+        return Ok(Some(says));
+    }
+    match (status, serde_json::from_slice::<Short>(body)) {
+        (StatusCode::UNAUTHORIZED, _) => Err("it asks for a token".into()),
+        (_, Ok(Short { status })) if status.is_string() => Err("it tells this caller its status alone".into()),
+        // A problem, as long as nothing is loaded.
+        (StatusCode::SERVICE_UNAVAILABLE, Ok(_)) => Ok(None),
+        _ => Err("what answers there is not a node of basestream".into()),
+    }
+}
+
+/// Whether this side ended the connection, because it does not trust the certificate. The error of a connection that the
+/// system did not make has the system's number.
+fn is_refused_here(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |error| error.source());
+    let is_of_system =
+        |error: &(dyn std::error::Error + 'static)| error.downcast_ref::<io::Error>().is_some_and(|error| error.raw_os_error().is_some());
+    error.is_connect() && !error.is_timeout() && !causes.any(is_of_system)
+}
+
+fn last_cause(error: &reqwest::Error) -> String {
+    std::iter::successors(error.source(), |error| error.source()).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests;

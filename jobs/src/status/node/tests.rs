@@ -1,0 +1,54 @@
+use std::net::SocketAddr;
+
+use definitions::settings::Settings;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+fn serving(address: SocketAddr) -> ServingSettings {
+    ServingSettings { http: address.to_string(), ..Settings::default().serving }
+}
+
+/// Answers one request with this status and body.
+async fn answering(status: &'static str, body: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4_096]).await;
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let _ = stream.write_all(answer.as_bytes()).await;
+    });
+    address
+}
+
+#[tokio::test]
+async fn what_a_node_does_not_tell_is_named_with_the_reason() {
+    for (status, body, reason) in [
+        ("200 OK", r#"{"status": "ready", "catalog": "c", "revision": 7}"#, "it tells this caller its status alone"),
+        ("200 OK", r#"{"status": "ready"}"#, "it tells this caller its status alone"),
+        ("401 Unauthorized", r#"{"title": "Unauthorized", "status": 401}"#, "it asks for a token"),
+        ("404 Not Found", "<h1>nothing here</h1>", "what answers there is not a node of basestream"),
+    ] {
+        let address = answering(status, body).await;
+        match ask_node(&serving(address)).await {
+            NodeAnswer::Unasked(unasked) => {
+                assert_eq!((unasked.address, &*unasked.reason), (format!("http://{address}"), reason), "{body}");
+            }
+            NodeAnswer::Says(_) | NodeAnswer::Silent => panic!("{body}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_says_what_fails_and_none_is_silent() {
+    let body = r#"{"status": "not ready", "catalog": "c", "outages": [{"what": "w", "seconds": 3, "error": "e"}]}"#;
+    let address = answering("503 Service Unavailable", body).await;
+    let NodeAnswer::Says(says) = ask_node(&serving(address)).await else { panic!("it answered") };
+    assert_eq!((&*says.catalog, says.outages.len()), ("c", 1));
+    let loading = answering("503 Service Unavailable", r#"{"title": "Service Unavailable", "status": 503}"#).await;
+    assert!(matches!(ask_node(&serving(loading)).await, NodeAnswer::Silent));
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    assert!(matches!(ask_node(&serving(gone)).await, NodeAnswer::Silent));
+}
