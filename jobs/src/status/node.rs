@@ -74,7 +74,7 @@ pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
     let request = crate::tokens::from_environment().into_iter().fold(request, |request, token| request.bearer_auth(token));
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) if is_refused_here(&error) => return unasked(last_cause(&error)),
+        Err(error) if is_of_certificate(&error) => return unasked(last_cause(&error)),
         Err(_) => return NodeAnswer::Silent,
     };
     let status = response.status();
@@ -93,6 +93,8 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeSays>, String> {
     }
     match (status, serde_json::from_slice::<Short>(body)) {
         (StatusCode::UNAUTHORIZED, _) => Err("it asks for a token".into()),
+        (StatusCode::FORBIDDEN, Ok(_)) => Err("the token may not read the process".into()),
+        (StatusCode::MISDIRECTED_REQUEST, Ok(_)) => Err("it does not know its host by this name: serving.auth.hosts may list it".into()),
         (_, Ok(Short { status })) if status.is_string() => Err("it tells this caller its status alone".into()),
         // A problem, as long as nothing is loaded.
         (StatusCode::SERVICE_UNAVAILABLE, Ok(_)) => Ok(None),
@@ -100,13 +102,14 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeSays>, String> {
     }
 }
 
-/// Whether this side ended the connection, because it does not trust the certificate. The error of a connection that the
-/// system did not make has the system's number.
-fn is_refused_here(error: &reqwest::Error) -> bool {
-    let mut causes = std::iter::successors(error.source(), |error| error.source());
-    let is_of_system =
-        |error: &(dyn std::error::Error + 'static)| error.downcast_ref::<io::Error>().is_some_and(|error| error.raw_os_error().is_some());
-    error.is_connect() && !error.is_timeout() && !causes.any(is_of_system)
+/// Whether this side ended the connection, because it does not trust the certificate: the error of TLS is one of
+/// reading, within one of connecting.
+fn is_of_certificate(error: &reqwest::Error) -> bool {
+    let is_of_tls = |error: &(dyn std::error::Error + 'static)| {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.is_some_and(|inner| inner.is::<io::Error>())
+    };
+    std::iter::successors(error.source(), |error| error.source()).any(is_of_tls)
 }
 
 fn last_cause(error: &reqwest::Error) -> String {

@@ -1,9 +1,11 @@
 //! Compares served rows with expected ones, by key and column.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SendableRecordBatchStream;
@@ -127,7 +129,15 @@ impl ServedRows {
     /// Returns `None` if the columns themselves differ.
     fn served(columns: &[PlainColumn], answer: &ServedAnswer, expected: &Schema, compared: &mut Compared) -> Result<Option<ServedRows>> {
         let keys: Vec<usize> = (0..columns.len()).filter(|index| columns[*index].is_key).collect();
-        let fields: Vec<_> = expected.fields().iter().take(columns.len()).cloned().collect();
+        let served = answer.rows.first().map(RecordBatch::schema);
+        let field = |(column, expected): (&PlainColumn, &FieldRef)| {
+            let served = served.as_ref().and_then(|served| served.field_with_name(&column.name).ok());
+            match served.filter(|served| has_more_digits(served.data_type(), expected.data_type())) {
+                Some(served) => Arc::new(expected.as_ref().clone().with_data_type(served.data_type().clone())),
+                None => expected.clone(),
+            }
+        };
+        let fields: Vec<FieldRef> = columns.iter().zip(expected.fields()).map(field).collect();
         let sort = keys.iter().map(|index| SortField::new(fields[*index].data_type().clone())).collect();
         let converter = RowConverter::new(sort)?;
         let batch = if let Some(first) = answer.rows.first() {
@@ -136,7 +146,7 @@ impl ServedRows {
             }
             arrow::compute::concat_batches(&first.schema(), &answer.rows)?
         } else {
-            RecordBatch::new_empty(std::sync::Arc::new(Schema::new(fields.clone())))
+            RecordBatch::new_empty(Arc::new(Schema::new(fields.clone())))
         };
         let ordered = columns.iter().zip(&fields).map(|(column, field)| {
             let array = batch
@@ -147,7 +157,7 @@ impl ServedRows {
         let ordered: Vec<ArrayRef> = ordered.collect::<Result<_>>()?;
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(nullable)), ordered, &options)?;
         let mut side = ServedRows {
             batch,
             keys,
@@ -165,7 +175,7 @@ impl ServedRows {
     fn expect_estimates(&mut self, crowded: &Crowded) -> Result<()> {
         self.max_degree = crowded.max_degree;
         for batch in crowded.keys.iter().filter(|batch| batch.num_columns() > 0) {
-            let rows = self.converter.convert_columns(batch.columns())?;
+            let rows = self.converted(batch.columns())?;
             self.crowded.extend(rows.iter().map(|row| (row.as_ref().to_vec(), Spread::default())));
         }
         crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
@@ -175,7 +185,7 @@ impl ServedRows {
     fn expect_past(&mut self, past: &[RecordBatch]) -> Result<()> {
         for batch in past {
             let (keys, flags) = batch.columns().split_at(self.keys.len().min(batch.num_columns()));
-            let keys = if keys.is_empty() { Encoded(None) } else { Encoded(Some(self.converter.convert_columns(keys)?)) };
+            let keys = if keys.is_empty() { Encoded(None) } else { Encoded(Some(self.converted(keys)?)) };
             for (field, flags) in batch.schema().fields().iter().skip(self.keys.len()).zip(flags) {
                 let flags = flags.as_boolean_opt().ok_or_else(|| Error::internal("whether a value is past a limit is no BOOLEAN"))?;
                 for row in (0..flags.len()).filter(|row| flags.is_valid(*row) && flags.value(*row)) {
@@ -208,7 +218,7 @@ impl ServedRows {
     fn weigh(&mut self, batch: &RecordBatch) -> Result<()> {
         let (part, rest) = batch.columns().split_first().ok_or_else(|| Error::internal("weights have no part"))?;
         let (keys, numbers) = rest.split_at(self.keys.len().min(rest.len()));
-        let keys = self.converter.convert_columns(keys)?;
+        let keys = self.converted(keys)?;
         let part = arrow::compute::cast(part, &DataType::Int64)?;
         let part = part.as_primitive::<Int64Type>();
         let numbers = numbers.iter().map(|number| arrow::compute::cast(number, &DataType::Float64)).collect::<Result<Vec<_>, _>>()?;
@@ -250,7 +260,7 @@ impl ServedRows {
             let distinct = column.distinct.as_ref().and_then(|name| expected.column_by_name(name));
             let distinct = distinct.and_then(|array| array.as_primitive_opt::<Int64Type>());
             let near = near_columns(column, expected);
-            let values = (self.batch.column(index), expected.column(index));
+            let values = (self.batch.column(index), &in_type(expected.column(index), self.batch.column(index).data_type())?);
             for pair in &pairs {
                 let distinct = distinct.filter(|counts| counts.is_valid(pair.expected)).map(|counts| counts.value(pair.expected));
                 let tolerance = match pair.crowded {
@@ -323,7 +333,14 @@ impl ServedRows {
             return Ok(Encoded(None));
         }
         let columns: Vec<ArrayRef> = self.keys.iter().map(|index| batch.column(*index).clone()).collect();
-        Ok(Encoded(Some(self.converter.convert_columns(&columns)?)))
+        Ok(Encoded(Some(self.converted(&columns)?)))
+    }
+
+    /// Encodes keys, each in the type of its served column.
+    fn converted(&self, keys: &[ArrayRef]) -> Result<Rows> {
+        let schema = self.batch.schema();
+        let keys = keys.iter().zip(&self.keys).map(|(key, index)| in_type(key, schema.field(*index).data_type()));
+        Ok(self.converter.convert_columns(&keys.collect::<Result<Vec<_>>>()?)?)
     }
 
     fn key(&self, row: usize) -> String {
@@ -353,7 +370,7 @@ fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, com
     for (index, column) in columns.iter().enumerate() {
         let wanted = expected.field(index).data_type();
         let found = served.field_with_name(&column.name).ok().map(|field| field.data_type());
-        let fits = found.is_some_and(|found| found.equals_datatype(wanted) || same_values(found, wanted));
+        let fits = found.is_some_and(|found| found.equals_datatype(wanted) || same_values(found, wanted) || has_more_digits(found, wanted));
         if !fits {
             same = false;
             let served = found.map_or_else(|| "no column".to_owned(), |found| format!("type {found}"));
@@ -370,6 +387,20 @@ fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, com
         });
     }
     same
+}
+
+/// Whether the served decimal has more digits after the point than the expected one. The type of `round(x, 1)` follows
+/// from its constant, which is known before plain SQL is computed, and after a view's columns are declared.
+fn has_more_digits(served: &DataType, expected: &DataType) -> bool {
+    matches!((served, expected), (DataType::Decimal128(_, served), DataType::Decimal128(_, expected)) if served > expected)
+}
+
+/// The expected values in the type in which they are compared.
+fn in_type(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    match values.data_type() == data_type {
+        true => Ok(values.clone()),
+        false => Ok(cast_with_options(values, data_type, &CastOptions { safe: false, ..CastOptions::default() })?),
+    }
 }
 
 /// Whether two Arrow types represent the same SQL type.

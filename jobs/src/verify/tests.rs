@@ -247,6 +247,9 @@ const SHAPES: [&str; 29] = [
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, top_k(amount, 3) AS t, approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY score) AS p FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, sum(coalesce(amount, 0)) FILTER (WHERE coalesce(score, 0) > 1) AS s, nvl(max(amount), 0) AS m FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT coalesce(device, 'none') AS d, array_agg(id ORDER BY coalesce(amount, 0)) AS ids FROM payments WHERE coalesce(amount, 1) > 0 GROUP BY coalesce(device, 'none')",
+    "AS SELECT round(amount, 1) AS r, count(*) AS n, sum(round(amount, 1)) AS s, max(round(amount, 1)) AS m FROM payments GROUP BY round(amount, 1)",
+    "AS SELECT device, avg(extract(epoch FROM ts - TIMESTAMPTZ '2020-01-01T00:00:00.25Z')) AS mean FROM payments GROUP BY device",
+    "AS SELECT extract(epoch FROM ts - TIMESTAMPTZ '2020-01-01T00:00:00.25Z') AS since, count(*) AS n FROM payments GROUP BY 1",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, sum(CASE WHEN amount > 5 THEN amount ELSE 0 END) AS s, count(CASE WHEN score > 1 THEN 1 END) AS c FROM payments GROUP BY device",
 ];
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{cast, filter_record_batch};
+use arrow::compute::{CastOptions, cast_with_options, filter_record_batch};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -64,7 +64,8 @@ pub(crate) fn as_declared(columns: Vec<ArrayRef>, schema: &Schema) -> DataFusion
         (DataType::Decimal128(precision, scale), DataType::Decimal128(declared, digits))
             if (precision, scale) != (declared, digits) && scale <= digits =>
         {
-            Ok(cast(&column, field.data_type())?)
+            // What does not fit fails on its event.
+            Ok(cast_with_options(&column, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() })?)
         }
         _ => Ok(column),
     };

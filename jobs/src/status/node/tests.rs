@@ -29,6 +29,7 @@ async fn what_a_node_does_not_tell_is_named_with_the_reason() {
         ("200 OK", r#"{"status": "ready", "catalog": "c", "revision": 7}"#, "it tells this caller its status alone"),
         ("200 OK", r#"{"status": "ready"}"#, "it tells this caller its status alone"),
         ("401 Unauthorized", r#"{"title": "Unauthorized", "status": 401}"#, "it asks for a token"),
+        ("403 Forbidden", r#"{"title": "Forbidden", "status": 403}"#, "the token may not read the process"),
         ("404 Not Found", "<h1>nothing here</h1>", "what answers there is not a node of basestream"),
     ] {
         let address = answering(status, body).await;
@@ -51,4 +52,6 @@ async fn a_node_says_what_fails_and_none_is_silent() {
     assert!(matches!(ask_node(&serving(loading)).await, NodeAnswer::Silent));
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     assert!(matches!(ask_node(&serving(gone)).await, NodeAnswer::Silent));
+    let unknown = ServingSettings { http: "no-such-host.invalid:1".into(), ..Settings::default().serving };
+    assert!(matches!(ask_node(&unknown).await, NodeAnswer::Silent));
 }

@@ -85,15 +85,25 @@ fn is_epoch_of_difference(call: &ScalarFunction, schema: &DFSchema) -> bool {
         && matches!(difference.get_type(schema), Ok(DataType::Duration(_)))
 }
 
-/// What a stamp adds for states that depend on the length of intervals. Earlier releases compared them part by part,
-/// and dropped the fractions of seconds.
+/// What a stamp adds for states that depend on a comparison of intervals. Earlier releases compared them part by part.
 pub(super) const STAMP: &str = "; intervals by length/1";
 
-/// Whether an expression depends on the length of intervals.
-pub(super) fn takes_lengths(expr: &Expr) -> bool {
-    let is_ours = |name: &str| name == LENGTH_FUNCTION || name == SECONDS_FUNCTION;
-    let takes = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if is_ours(call.func.name()));
-    expr.exists(|expr| Ok(takes(expr))).unwrap_or(false)
+/// Whether an expression compares intervals.
+pub(super) fn compares(expr: &Expr) -> bool {
+    calls(expr, LENGTH_FUNCTION)
+}
+
+/// What a stamp adds for states that depend on the seconds between two times. Earlier releases dropped their fraction.
+pub(super) const SECONDS_STAMP: &str = "; seconds with fractions/1";
+
+/// Whether an expression takes the seconds between two times.
+pub(super) fn takes_seconds(expr: &Expr) -> bool {
+    calls(expr, SECONDS_FUNCTION)
+}
+
+fn calls(expr: &Expr, function: &str) -> bool {
+    let is_call = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func.name() == function);
+    expr.exists(|expr| Ok(is_call(expr))).unwrap_or(false)
 }
 
 /// Returns the expression as the user wrote it.

@@ -119,9 +119,10 @@ pub(super) fn state_table(
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
     let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
-    let compared = if states_depend(&prepared.plan, &calls, intervals::takes_lengths)? { intervals::STAMP } else { "" };
-    let stamp = format!("{}{divided}{compared}", stamp(&states));
-    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}"));
+    let compared = if states_depend(&prepared.plan, &calls, intervals::compares)? { intervals::STAMP } else { "" };
+    let seconds = if states_depend(&prepared.plan, &calls, intervals::takes_seconds)? { intervals::SECONDS_STAMP } else { "" };
+    let stamp = format!("{}{divided}{compared}{seconds}", stamp(&states));
+    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}{seconds}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
     Ok(StateTable { keys, states, ranges, existence, levels, prepare: prepared.plan, schema, stamp, stamp_before })
 }

@@ -22,19 +22,37 @@ pub(super) fn check_union_types(plan: &LogicalPlan) -> Result<()> {
 }
 
 fn check(union: &Union) -> Result<()> {
-    let Some((first, others)) = union.inputs.split_first() else { return Ok(()) };
-    for other in others {
-        for (one, another) in first.schema().fields().iter().zip(other.schema().fields().iter()) {
-            let (one_type, other_type) = (one.data_type(), another.data_type());
-            let Some(common) = conversion(one_type, other_type) else { continue };
-            return Err(Error::input(format!(
-                "the column \"{}\" of UNION ALL is of type {} in one SELECT and {} in another: expected one type, for example with \
-                 CAST(.. AS {common})",
-                one.name(),
-                sql_name(one_type),
-                sql_name(other_type)
-            )));
+    let mut selects = Vec::new();
+    add_selects(union, &mut selects);
+    for (at, one) in selects.iter().enumerate() {
+        selects[at + 1..].iter().try_for_each(|other| check_pair(union, one, other))?;
+    }
+    Ok(())
+}
+
+/// Adds the SELECTs of a union: each UNION ALL after the first is a union with the one before it, whose columns have the
+/// types of its first SELECT until the plan is analysed.
+fn add_selects<'p>(union: &'p Union, selects: &mut Vec<&'p LogicalPlan>) {
+    for input in &union.inputs {
+        match &**input {
+            LogicalPlan::Union(inner) => add_selects(inner, selects),
+            select => selects.push(select),
         }
+    }
+}
+
+fn check_pair(union: &Union, one: &LogicalPlan, other: &LogicalPlan) -> Result<()> {
+    let pairs = one.schema().fields().iter().zip(other.schema().fields());
+    for (column, (one, other)) in union.schema.fields().iter().zip(pairs) {
+        let (one_type, other_type) = (one.data_type(), other.data_type());
+        let Some(common) = conversion(one_type, other_type) else { continue };
+        return Err(Error::input(format!(
+            "the column \"{}\" of UNION ALL is of type {} in one SELECT and {} in another: expected one type, for example with \
+             CAST(.. AS {common})",
+            column.name(),
+            sql_name(one_type),
+            sql_name(other_type)
+        )));
     }
     Ok(())
 }

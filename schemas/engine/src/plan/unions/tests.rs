@@ -23,6 +23,11 @@ async fn a_column_of_a_union_has_one_type() {
         ("SELECT k, price AS v FROM s UNION ALL SELECT k, amount FROM s", "of type DOUBLE in one SELECT and DECIMAL(18,2) in another"),
         ("SELECT k, ts AS v FROM s UNION ALL SELECT k, lower(k) FROM s", "of type TIMESTAMPTZ in one SELECT and TEXT in another"),
         ("SELECT k, x AS v FROM s UNION ALL SELECT k, x FROM s UNION ALL SELECT k, lower(k) FROM s", "and TEXT in another"),
+        (
+            "SELECT k, x AS v FROM s UNION ALL SELECT k, amount FROM s UNION ALL SELECT k, price FROM s",
+            "of type DECIMAL(18,2) in one SELECT and DOUBLE in another",
+        ),
+        ("SELECT k, NULL AS v FROM s UNION ALL SELECT k, lower(k) FROM s UNION ALL SELECT k, ts FROM s", "of type TEXT in one SELECT"),
     ] {
         let refused = planned(union, true).await.map(drop).unwrap_err();
         assert!(refused.contains("the column \"v\" of UNION ALL") && refused.contains(found), "{union}: {refused}");
