@@ -34,8 +34,8 @@ use types::{Error, Result};
 /// ([`Manifest::deltas`]).
 pub const MANIFEST_FORMAT: u32 = 3;
 
-/// See [`MaterialisedJoin::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before. Since 3 the seconds
-/// between two times have their fraction, and `array_agg(..)[n]` is an element of the array.
+/// See [`MaterialisedJoin::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before. Since 3 the
+/// seconds between two times have their fraction, and `array_agg(..)[n]` is an element of the array.
 pub const JOIN_FORMAT: u32 = 3;
 
 /// The column after the view's own in a joined file: whether the row is an estimate.

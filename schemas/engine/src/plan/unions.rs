@@ -30,8 +30,8 @@ fn check(union: &Union) -> Result<()> {
     Ok(())
 }
 
-/// Adds the SELECTs of a union: each UNION ALL after the first is a union with the one before it, whose columns have the
-/// types of its first SELECT until the plan is analysed.
+/// Adds the SELECTs of a union. Each UNION ALL after the first is a union with the one before it, whose columns have
+/// the types of its first SELECT until the plan is analysed.
 fn add_selects<'p>(union: &'p Union, selects: &mut Vec<&'p LogicalPlan>) {
     for input in &union.inputs {
         match &**input {
