@@ -55,7 +55,8 @@ impl Visitor for Ignored {
     }
 }
 
-/// What DataFusion would ignore in the first such call in a statement or query, as [`ignored_in_call`].
+/// What DataFusion would ignore in the first such call in a statement or query: a second list of arguments, and in the
+/// call of a function that is no aggregate what belongs to one.
 pub fn ignored_in_calls(node: &impl SyntaxNode) -> Option<&'static str> {
     let mut found = None;
     let _ = node.visit_expressions(|expr| {
