@@ -109,11 +109,20 @@ fn is_of_certificate(error: &reqwest::Error) -> bool {
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         inner.is_some_and(|inner| inner.is::<io::Error>())
     };
-    std::iter::successors(error.source(), |error| error.source()).any(is_of_tls)
+    causes(error).any(is_of_tls)
 }
 
 fn last_cause(error: &reqwest::Error) -> String {
-    std::iter::successors(error.source(), |error| error.source()).last().map_or_else(|| error.to_string(), ToString::to_string)
+    causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let mut next = error.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ async fn events_on_which_a_view_fails_are_on_neither_side_and_in_the_ledger() {
 }
 
 /// Forms that planning and rewriting could interpret differently.
-const SHAPES: [&str; 29] = [
+const SHAPES: [&str; 32] = [
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT count(*) AS n, upper(device) AS who FROM payments GROUP BY 2",
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT device AS \"Device\", score AS s, count(DISTINCT amount) AS n FROM payments GROUP BY device, score",
     "WITH (windows = '90s, 10m, 1h', every = '1h', precision = '1min') AS SELECT device, count(*) AS n FROM payments GROUP BY device",
