@@ -34,13 +34,13 @@ pub(super) struct NodeSays {
     #[serde(default)]
     pub(super) views_refused: Vec<RefusedView>,
     #[serde(default)]
-    pub(super) views_building: Vec<BuildingView>,
+    pub(super) views_building: Vec<UnbuiltView>,
     #[serde(default)]
     pub(super) views_failing: Vec<FailingView>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct BuildingView {
+pub(super) struct UnbuiltView {
     pub(super) view: Arc<str>,
     pub(super) version: u32,
 }
