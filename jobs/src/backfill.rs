@@ -157,7 +157,7 @@ impl Misfits {
 /// archive was decoded again has no such events.
 pub(crate) fn changed_columns(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeSet<ChangedColumn>> {
     let mut changed = BTreeSet::new();
-    for record in versions(state, target.stream()) {
+    for record in state.definitions.versions(DefinitionKind::Stream, target.stream()) {
         if record.version != target.version && record.status != DefinitionStatus::Redecoded {
             changed.extend(changes_between(&parse::parse_stream(&record.sql)?, &target.definition));
         }
@@ -371,17 +371,14 @@ async fn facts_of(storage: &ObjectStorage, file: FileRecord) -> Result<(String, 
     Ok((file.path, facts))
 }
 
-fn versions<'s>(state: &'s CatalogState, stream: &'s Arc<str>) -> impl Iterator<Item = &'s DefinitionRecord> {
-    state.definitions.versions(DefinitionKind::Stream, stream)
-}
-
 /// Returns what decodes the events of each version.
 fn redecoders(state: &CatalogState, target: &BackfillTarget) -> Result<BTreeMap<u32, Arc<Redecoder>>> {
     let redecoder = |record: &DefinitionRecord| {
         let before = parse::parse_stream(&record.sql)?;
         Ok((record.version, Arc::new(Redecoder::new(&before, &target.definition, target.on_misfit))))
     };
-    let mut redecoders: BTreeMap<u32, Arc<Redecoder>> = versions(state, target.stream()).map(redecoder).collect::<Result<_>>()?;
+    let mut redecoders: BTreeMap<u32, Arc<Redecoder>> =
+        state.definitions.versions(DefinitionKind::Stream, target.stream()).map(redecoder).collect::<Result<_>>()?;
     let same = || Arc::new(Redecoder::new(&target.definition, &target.definition, target.on_misfit));
     redecoders.entry(target.version).or_insert_with(same);
     Ok(redecoders)

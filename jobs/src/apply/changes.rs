@@ -239,7 +239,7 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
 fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
     let kind = DefinitionKind::Stream;
     let sql = normalised(&stream.sql);
-    let newest = records_named(state, kind, &stream.name).max_by_key(|record| record.version);
+    let newest = state.definitions.versions(kind, &stream.name).max_by_key(|record| record.version);
     let change =
         |what| Change { kind, name: stream.name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
@@ -293,10 +293,12 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     if let Some(served) = served.filter(is_same) {
         return change(What::Reverted { version: served.version, dropped: last.version });
     }
-    let left = records_named(state, kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
+    let left = state.definitions.versions(kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
     // Since then the version that was returned to may have been rebuilt, with its text.
     let is_last = |left: &&DefinitionRecord, served: &DefinitionRecord| {
-        records_named(state, kind, &view.name)
+        state
+            .definitions
+            .versions(kind, &view.name)
             .filter(|record| record.version > left.version)
             .all(|record| means_the_same(&record.sql, &served.sql))
     };
@@ -319,7 +321,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
 /// A changed sink or alert takes effect at once: it keeps no states.
 fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql: &str) -> Change {
     let sql = normalised(sql);
-    let newest = records_named(state, kind, name).max_by_key(|record| record.version);
+    let newest = state.definitions.versions(kind, name).max_by_key(|record| record.version);
     let change =
         |what| Change { kind, name: name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
     if let Some(refused) = taken_name(state, kind, name) {
@@ -341,7 +343,7 @@ fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql
 
 /// The version of this text from which a user returned to the live one: since then only that one's text was live.
 fn left_by_rollback(state: &CatalogState, live: &DefinitionRecord, sql: &str) -> Option<u32> {
-    let known = || records_named(state, live.kind, &live.name);
+    let known = || state.definitions.versions(live.kind, &live.name);
     let left = known().filter(|record| record.rolled_back && normalised(&record.sql) == sql).max_by_key(|record| record.version)?;
     let mut since = known().filter(|record| record.version > left.version);
     since.all(|record| normalised(&record.sql) == normalised(&live.sql)).then_some(left.version)
@@ -404,20 +406,12 @@ fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definit
     })
 }
 
-pub(super) fn records_named<'a>(
-    state: &'a CatalogState,
-    kind: DefinitionKind,
-    name: &'a str,
-) -> impl Iterator<Item = &'a DefinitionRecord> {
-    state.definitions.versions(kind, name)
-}
-
 pub(super) fn versions_with_status<'a>(
     state: &'a CatalogState,
     view: &'a str,
     status: DefinitionStatus,
 ) -> impl Iterator<Item = &'a DefinitionRecord> {
-    records_named(state, DefinitionKind::View, view).filter(move |record| record.status == status)
+    state.definitions.versions(DefinitionKind::View, view).filter(move |record| record.status == status)
 }
 
 /// Returns the version of a view that was applied last and is live: the one being built, or else the served one.
@@ -427,7 +421,7 @@ pub(super) fn last_version<'a>(state: &'a CatalogState, view: &'a str) -> Option
 }
 
 pub(super) fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
-    records_named(state, kind, name).map(|record| record.version).max()
+    state.definitions.versions(kind, name).map(|record| record.version).max()
 }
 
 #[cfg(test)]

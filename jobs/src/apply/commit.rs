@@ -5,7 +5,7 @@ use catalog::{Add, CatalogState, Commit, DefinitionRecord, Expect, PauseRecord, 
 use types::tiles::Micros;
 use uuid::Uuid;
 
-use super::changes::{Changes, What, records_named};
+use super::changes::{Changes, What};
 use super::records::values_of;
 
 /// Turns the changes into one commit.
@@ -16,7 +16,7 @@ pub(super) fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<De
         .filter(|change| !matches!(change.what, What::Unchanged { .. } | What::RolledBack { .. }))
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
-    let is_known = |record: &DefinitionRecord| records_named(state, record.kind, &record.name).any(|known| known.version == record.version);
+    let is_known = |record: &DefinitionRecord| state.definitions.get(record.kind, &record.name, record.version).is_some();
     if records.iter().any(is_known) {
         // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is
         // adjusted: a run may have switched to it.

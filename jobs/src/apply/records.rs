@@ -4,14 +4,14 @@ use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, 
 use definitions::{KEEP_OLD, parse};
 use types::tiles::Micros;
 
-use super::changes::{Change, Changes, What, records_named, versions_with_status};
+use super::changes::{Change, Changes, What, versions_with_status};
 use super::inline::normalised;
 
 /// Returns the definition records that the changes result in: new versions, and the versions that they retire.
 pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
     let mut records = Vec::new();
     for change in &changes.changes {
-        let live = || records_named(state, change.kind, &change.name).filter(|record| record.status.is_live());
+        let live = || state.definitions.live_versions(change.kind, &change.name);
         let building = || live().filter(|record| record.status == DefinitionStatus::Building);
         let retired = |record: &DefinitionRecord| record.with_status(DefinitionStatus::Retired, now);
         // Options of its runs may have changed.

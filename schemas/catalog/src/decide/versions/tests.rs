@@ -23,9 +23,7 @@ fn state(versions: &[DefinitionStatus]) -> CatalogState {
 }
 
 fn apply(state: &mut CatalogState, records: Vec<DefinitionRecord>) {
-    for record in records {
-        state.definitions.extend([record]);
-    }
+    state.definitions.extend(records);
 }
 
 fn statuses(state: &CatalogState) -> Vec<(u32, DefinitionStatus)> {
