@@ -29,13 +29,16 @@ mod lease;
 mod output;
 mod output_owner;
 mod placing;
+mod reading;
 mod renewing;
 mod store;
+mod transaction;
 mod trimming;
 mod wal;
 mod writer;
 
 use appends::{Appends, SeenAppends};
+use reading::PartitionRead;
 use store::Store;
 
 /// The log in one folder.
@@ -98,7 +101,8 @@ impl Log for EmbeddedLog {
         let bounds = self.store.bounds(topic.id).await?;
         let no_partition = || store::no_topic(&source.topic).with("partition", source.partition);
         let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition).ok_or_else(no_partition)?;
-        self.store.read(topic.id, source, bounds, from, max_records.max(1), (self.clock)()).await
+        let read = PartitionRead { topic_id: topic.id, source, bounds, from };
+        self.store.read(read, max_records.max(1), (self.clock)()).await
     }
 
     fn is_trimmed(&self) -> bool {

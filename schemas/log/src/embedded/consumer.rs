@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Clock;
 use super::appends::SeenAppends;
 use super::lease::{FreePartitions, PartitionLeases};
+use super::reading::PartitionRead;
 use super::renewing::{HeldPartitions, MAX_STALL, Renewing};
 use super::store::{Store, WalState};
 use crate::consumer::offsets_for;
@@ -227,7 +228,7 @@ impl EmbeddedConsumer {
     async fn start_at(&mut self, partitions: &[TopicPartition], starts: Vec<(TopicPartition, Offset)>) -> Result<(), End> {
         let bounds = self.bounds().await?;
         for (source, position) in offsets_for(partitions, starts)? {
-            let PartitionBounds { begin, end, .. } = bounds_of(&bounds, &source)?;
+            let PartitionBounds { begin, end, .. } = bounds_of(&bounds, self.topic_id(&source)?, &source)?;
             if position < *begin || position > *end {
                 return Err(outside(&source, position, *begin, *end).into());
             }
@@ -236,7 +237,7 @@ impl EmbeddedConsumer {
         Ok(())
     }
 
-    /// Delivers the new records of all partitions; returns whether there were any.
+    /// Delivers the new records of all partitions, up to some number of each; returns whether it left some.
     async fn deliver(&mut self) -> Result<bool, End> {
         self.appends.look();
         if self.places.is_empty() {
@@ -244,38 +245,51 @@ impl EmbeddedConsumer {
         }
         let max_records = self.subscription.max_records.max(1);
         let bounds = self.bounds().await.map_err(End::between_events)?;
-        let (mut delivered, mut waiting, mut records) = (false, Vec::new(), 0);
-        for (source, place) in self.places.clone() {
-            let of_partition = bounds_of(&bounds, &source)?;
-            if place.position == of_partition.end && !is_due(place.end_sent_at, AT_END_EVERY) {
-                continue;
-            }
-            let topic_id = self.topic_id(&source)?;
-            let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records, (self.clock)()).await;
-            let fetched = fetched.map_err(End::between_events)?;
-            records += fetched.records.len();
-            waiting.push(fetched);
+        let places = self.places.clone();
+        let reads = self.reads(&places, &bounds)?;
+        let (mut left, mut has_left, mut waiting, mut records) = (reads.as_slice(), false, Vec::new(), 0);
+        while !left.is_empty() {
+            let found = self.store.read_together(left, max_records, (self.clock)()).await.map_err(End::between_events)?;
+            left = &left[found.len()..];
+            has_left |= found.iter().any(|fetched| !fetched.at_end);
+            records += found.iter().map(|fetched| fetched.records.len()).sum::<usize>();
+            waiting.extend(found);
             if records >= max_records {
-                delivered |= self.send_all(&mut waiting).await?;
+                self.send_all(&mut waiting).await?;
                 records = 0;
             }
         }
-        delivered |= self.send_all(&mut waiting).await?;
-        Ok(delivered)
+        self.send_all(&mut waiting).await?;
+        Ok(has_left)
+    }
+
+    /// What is to be read: of the partitions with new records, and of those whose end is to be repeated.
+    fn reads<'a>(
+        &self,
+        places: &'a BTreeMap<TopicPartition, ReadPosition>,
+        bounds: &'a BTreeMap<i64, Vec<PartitionBounds>>,
+    ) -> Result<Vec<PartitionRead<'a>>> {
+        let mut reads = Vec::new();
+        for (source, place) in places {
+            let topic_id = self.topic_id(source)?;
+            let bounds = bounds_of(bounds, topic_id, source)?;
+            if place.position != bounds.end || is_due(place.end_sent_at, AT_END_EVERY) {
+                reads.push(PartitionRead { topic_id, source, bounds, from: place.position });
+            }
+        }
+        Ok(reads)
     }
 
     /// Sends what was read of several partitions at once, so that the worker finds it together: it closes its
-    /// micro-batch as soon as nothing more waits. Returns whether there were records.
-    async fn send_all(&mut self, waiting: &mut Vec<Fetched>) -> Result<bool, End> {
-        let mut delivered = false;
+    /// micro-batch as soon as nothing more waits.
+    async fn send_all(&mut self, waiting: &mut Vec<Fetched>) -> Result<(), End> {
         for fetched in waiting.drain(..) {
-            delivered |= !fetched.records.is_empty();
             let source = fetched.source.clone();
             let read = ReadPosition { position: fetched.position, end_sent_at: fetched.at_end.then(Instant::now) };
             self.send(LogEvent::Fetched(fetched)).await?;
             self.places.insert(source, read);
         }
-        Ok(delivered)
+        Ok(())
     }
 
     async fn idle(&mut self) -> Result<(), End> {
@@ -314,12 +328,9 @@ impl EmbeddedConsumer {
         self.leases.leave().await
     }
 
-    async fn bounds(&self) -> Result<BTreeMap<Arc<str>, Vec<PartitionBounds>>> {
-        let mut bounds = BTreeMap::new();
-        for (topic, id) in &self.topic_ids {
-            bounds.insert(topic.clone(), self.store.bounds(*id).await?);
-        }
-        Ok(bounds)
+    /// The bounds of all partitions, by the topic's id.
+    async fn bounds(&self) -> Result<BTreeMap<i64, Vec<PartitionBounds>>> {
+        self.store.bounds_of(self.topic_ids.values().copied()).await
     }
 
     fn topic_id(&self, source: &TopicPartition) -> Result<i64> {
@@ -327,8 +338,8 @@ impl EmbeddedConsumer {
     }
 }
 
-fn bounds_of<'a>(bounds: &'a BTreeMap<Arc<str>, Vec<PartitionBounds>>, source: &TopicPartition) -> Result<&'a PartitionBounds> {
-    let of_topic = bounds.get(&source.topic).into_iter().flatten();
+fn bounds_of<'a>(bounds: &'a BTreeMap<i64, Vec<PartitionBounds>>, topic_id: i64, source: &TopicPartition) -> Result<&'a PartitionBounds> {
+    let of_topic = bounds.get(&topic_id).into_iter().flatten();
     of_topic
         .into_iter()
         .find(|bounds| bounds.partition == source.partition)

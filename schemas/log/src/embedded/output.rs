@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use sqlx::query::Query;
 use sqlx::query_builder::Separated;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{Executor, QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Executor, FromRow, Row, Sqlite, SqliteConnection};
 use uuid::Uuid;
 
-use super::placing::ROWS_AT_ONCE;
 use super::store::failed;
+use super::transaction::{ROWS_AT_ONCE, Statements};
 use crate::LogOutput;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -22,10 +22,11 @@ pub(super) async fn set_owner<'c>(connection: impl Executor<'c, Database = Sqlit
     of_output(sql, output).bind(owner.to_string()).execute(connection).await.map(drop).map_err(failed)
 }
 
-/// Returns the offset after the last event whose record was appended to an output that has an owner.
+/// Returns the offset after the last event whose record was appended.
 pub(super) async fn next_offset(connection: &mut SqliteConnection, output: &LogOutput) -> Result<Option<Offset>> {
-    let states = OutputStates::read(connection, &[output]).await?;
-    Ok(states.by_output.get(output).and_then(|state| state.next))
+    let sql = "SELECT next_offset FROM output WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
+    let row = of_output(sql, output).fetch_optional(connection).await.map_err(failed)?;
+    row.map(|row| row.try_get(0).map(Offset)).transpose().map_err(failed)
 }
 
 /// A statement whose first five parameters are the key of an output.
@@ -53,12 +54,13 @@ struct OutputState {
 }
 
 impl<'o> OutputStates<'o> {
-    pub(super) async fn read(connection: &mut SqliteConnection, outputs: &[&'o LogOutput]) -> Result<OutputStates<'o>> {
-        let mut by_output = HashMap::with_capacity(outputs.len());
-        for outputs in outputs.chunks(ROWS_AT_ONCE) {
-            let mut sql = QueryBuilder::<Sqlite>::new("WITH asked (nth, group_name, sink, identity, topic, number) AS (");
+    /// Adds the statements that read these outputs.
+    pub(super) fn select(statements: &mut Statements, outputs: &[&LogOutput]) {
+        for (chunk, outputs) in outputs.chunks(ROWS_AT_ONCE).enumerate() {
+            let sql = statements.next();
+            sql.push("WITH asked (nth, group_name, sink, identity, topic, number) AS (");
             sql.push_values(outputs.iter().enumerate(), |mut row, (nth, output)| {
-                row.push_bind(nth as i64);
+                row.push_bind((chunk * ROWS_AT_ONCE + nth) as i64);
                 push_key(&mut row, output);
             });
             // For each that is asked for, the keys of both tables are looked up.
@@ -66,11 +68,15 @@ impl<'o> OutputStates<'o> {
                 ") SELECT nth, owner, next_offset FROM asked CROSS JOIN output_owner USING (group_name, sink, identity, topic, number)
                 LEFT JOIN output USING (group_name, sink, identity, topic, number)",
             );
-            let rows: Vec<(i64, String, Option<i64>)> = sql.build_query_as().fetch_all(&mut *connection).await.map_err(failed)?;
-            let state = |(nth, owner, next): (i64, String, Option<i64>)| {
-                (outputs[nth as usize], OutputState { owner, next: next.map(Offset), has_moved: false })
-            };
-            by_output.extend(rows.into_iter().map(state));
+        }
+    }
+
+    /// Returns those of the outputs that have an owner, from the rows that were read.
+    pub(super) fn found(outputs: &[&'o LogOutput], rows: impl Iterator<Item = SqliteRow>) -> Result<OutputStates<'o>> {
+        let mut by_output = HashMap::with_capacity(outputs.len());
+        for row in rows {
+            let (nth, owner, next): (i64, String, Option<i64>) = FromRow::from_row(&row).map_err(failed)?;
+            by_output.insert(outputs[nth as usize], OutputState { owner, next: next.map(Offset), has_moved: false });
         }
         Ok(OutputStates { by_output })
     }
@@ -87,8 +93,8 @@ impl<'o> OutputStates<'o> {
         Some(appended)
     }
 
-    /// Writes how far the outputs are that were advanced.
-    pub(super) async fn write(&self, connection: &mut SqliteConnection) -> Result<()> {
+    /// Adds the statements that write how far the outputs are that were advanced.
+    pub(super) fn write(&self, statements: &mut Statements) {
         let moved: Vec<(&LogOutput, i64)> = self
             .by_output
             .iter()
@@ -96,15 +102,14 @@ impl<'o> OutputStates<'o> {
             .filter_map(|(output, state)| Some((*output, state.next?.0)))
             .collect();
         for moved in moved.chunks(ROWS_AT_ONCE) {
-            let mut sql = QueryBuilder::<Sqlite>::new("INSERT INTO output (group_name, sink, identity, topic, number, next_offset) ");
+            let sql = statements.next();
+            sql.push("INSERT INTO output (group_name, sink, identity, topic, number, next_offset) ");
             sql.push_values(moved, |mut row, (output, next)| {
                 push_key(&mut row, output);
                 row.push_bind(*next);
             });
             sql.push(" ON CONFLICT (group_name, sink, identity, topic, number) DO UPDATE SET next_offset = excluded.next_offset");
-            sql.build().execute(&mut *connection).await.map_err(failed)?;
         }
-        Ok(())
     }
 }
 

@@ -1,24 +1,21 @@
-//! The log's SQLite file: its tables, and the reads and writes of topics and record batches but for their deletion.
+//! The log's SQLite file: its tables, its connections and its topics.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use futures::TryStreamExt;
-use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteRow, SqliteSynchronous};
 use sqlx::{Executor, Sqlite, Transaction};
 
-use super::batch::{self, BatchRow};
-use crate::topic::outside;
-use crate::{Fetched, LogSize, NewRecord, PartitionBounds, TopicPartition};
+use super::batch;
+use super::transaction::{AppendTransaction, Statements};
+use crate::{LogSize, NewRecord};
 use types::clocks::LatestTime;
 use types::connections::{self, is_sqlite_busy};
 use types::durable::{make_folder, sync_folder};
 use types::outage::Attempts;
-use types::record::Record;
 use types::tiles::Micros;
-use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
 /// The format of the file, kept in SQLite's `user_version`.
@@ -26,7 +23,7 @@ const FORMAT: i64 = 1;
 const FILE_NAME: &str = "log.db";
 /// SQLite's write-ahead log.
 const WAL_NAME: &str = "log.db-wal";
-const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a writer tries to begin while another one writes. SQLite itself would wait longer from try to try, up to a
 /// tenth of a second, while others that came later begin.
 const BUSY_RETRY: &str = "PRAGMA busy_timeout = 1";
@@ -36,8 +33,6 @@ const READERS: u32 = 4;
 const WAL_PAGES: &str = "8000";
 /// How long the copying waits for what appends or reads. Other appends wait for it meanwhile.
 const COPIER_TIMEOUT: Duration = Duration::from_millis(10);
-/// One fetch returns at most about this many bytes.
-const MAX_FETCH_BYTES: usize = 16 << 20;
 /// SQLite accepts no BLOB over 1,000,000,000 bytes.
 const MAX_RECORD_BYTES: usize = 256 << 20;
 
@@ -64,12 +59,6 @@ const OUTPUT_TABLES: &str = "
 const SIZE: &str = "
     SELECT (SELECT coalesce(sum(end_offset - begin_offset), 0) FROM topic_partition), (page_count - freelist_count) * page_size
     FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-
-const READ: &str = "
-    SELECT base_offset, records, timestamp, checksum, data FROM batch
-    WHERE topic_id = ?1 AND number = ?2 AND base_offset + records > ?3 AND base_offset >= coalesce(
-        (SELECT max(base_offset) FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset <= ?3), ?3)
-    ORDER BY base_offset";
 
 /// How pages of the write-ahead log are copied to the file.
 #[derive(Debug, Clone, Copy)]
@@ -154,6 +143,14 @@ impl Store {
         }
     }
 
+    /// Begins a transaction of appends ([`AppendTransaction::begin`]).
+    pub(super) async fn begin_append(
+        &self,
+        add_reads: impl Fn(&mut Statements),
+    ) -> Result<(AppendTransaction, impl Iterator<Item = Vec<SqliteRow>>)> {
+        AppendTransaction::begin(&self.writer, add_reads).await
+    }
+
     /// Copies pages of the write-ahead log to the file; returns whether it copied all that it was to copy.
     ///
     /// SQLite before 3.51.3 could damage the file where one copy follows another while records are appended.
@@ -227,67 +224,6 @@ impl Store {
         self.topic(name).await?.ok_or_else(|| no_topic(name))
     }
 
-    /// Returns the bounds of each partition of the topic with this id, in order.
-    pub(super) async fn bounds(&self, topic_id: i64) -> Result<Vec<PartitionBounds>> {
-        let rows: Vec<(i32, i64, i64)> =
-            sqlx::query_as("SELECT number, begin_offset, end_offset FROM topic_partition WHERE topic_id = ?1 ORDER BY number")
-                .bind(topic_id)
-                .fetch_all(&self.readers)
-                .await
-                .map_err(failed)?;
-        let bounds = |(partition, begin, end)| PartitionBounds { partition, begin: Offset(begin), end: Offset(end) };
-        Ok(rows.into_iter().map(bounds).collect())
-    }
-
-    /// Reads up to `max_records` records, starting at `from`; `bounds` are the partition's bounds a moment ago, and
-    /// `fetched_at` is the present time.
-    pub(super) async fn read(
-        &self,
-        topic_id: i64,
-        source: &TopicPartition,
-        bounds: &PartitionBounds,
-        from: Offset,
-        max_records: usize,
-        fetched_at: Micros,
-    ) -> Result<Fetched> {
-        if from < bounds.begin || from > bounds.end {
-            return Err(outside(source, from, bounds.begin, bounds.end));
-        }
-        let mut records: Vec<Record> = Vec::new();
-        let (mut position, mut bytes, mut at_end) = (from.0, 0, true);
-        let rows = sqlx::query_as::<_, (i64, i64, Micros, i64, Vec<u8>)>(READ).bind(topic_id).bind(source.partition).bind(from.0);
-        let mut rows = rows.fetch(&self.readers);
-        while let Some((base_offset, count, timestamp, checksum, data)) = rows.try_next().await.map_err(failed)? {
-            if records.len() >= max_records || bytes >= MAX_FETCH_BYTES {
-                at_end = false;
-                break;
-            }
-            let batch = BatchRow { base_offset, records: count, timestamp, checksum, data };
-            if batch.base_offset > position {
-                return Err(self.missing_or_trimmed(topic_id, source, position).await);
-            }
-            batch.decode(source, position, max_records, &mut records)?;
-            position = records.last().map_or(position, |record| record.offset.next().0);
-            bytes += batch.data.len();
-            at_end = position == batch.end();
-        }
-        if at_end && position < bounds.end.0 {
-            return Err(self.missing_or_trimmed(topic_id, source, position).await);
-        }
-        Ok(Fetched { source: source.clone(), records, position: Offset(position), at_end, fetched_at })
-    }
-
-    /// The error for an offset whose batch is not there: it may have been trimmed since the bounds were read.
-    async fn missing_or_trimmed(&self, topic_id: i64, source: &TopicPartition, position: i64) -> Error {
-        match self.bounds(topic_id).await {
-            Ok(bounds) => match bounds.iter().find(|bounds| bounds.partition == source.partition && position < bounds.begin.0) {
-                Some(bounds) => outside(source, Offset(position), bounds.begin, bounds.end),
-                None => missing(source, position),
-            },
-            Err(error) => error,
-        }
-    }
-
     pub(super) async fn size(&self) -> Result<LogSize> {
         let (records, bytes): (i64, i64) = sqlx::query_as(SIZE).fetch_one(&self.readers).await.map_err(failed)?;
         Ok(LogSize { records: records as u64, bytes: bytes as u64 })
@@ -332,13 +268,6 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         Some("11" | "26" | "267" | "523" | "779") => Error::corrupt("the log file is damaged").caused_by(error),
         _ => Error::unavailable("the log file could not be read or written").caused_by(error),
     }
-}
-
-fn missing(source: &TopicPartition, offset: i64) -> Error {
-    Error::corrupt("a record batch of the log is missing")
-        .with("topic", &source.topic)
-        .with("partition", source.partition)
-        .with("offset", offset)
 }
 
 fn in_folder(error: Error, folder: &Path) -> Error {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
@@ -14,6 +13,7 @@ use super::batch::{self, BatchRow};
 use super::output::{self, OutputStates};
 use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicTail};
 use super::store::{self, Store};
+use super::transaction::AppendTransaction;
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
@@ -108,12 +108,22 @@ async fn run(store: Arc<Store>, clock: Clock, appends: watch::Sender<Appends>, m
 /// Appends all requests in one transaction. If a request names an unknown topic, or an output that has another owner by
 /// now, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &mut WalCopier) -> Result<Vec<Result<RecordPositions>>> {
-    let mut write = store.write().await?;
-    let assigned = AssignedRecords::assign(&mut write, group).await?;
+    let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
+    let of_outputs: Vec<&LogOutput> = group.iter().filter_map(|request| Some(&request.output.as_ref()?.output)).collect();
+    let (mut transaction, mut rows) = store
+        .begin_append(|reads| {
+            placing::select_topics(reads, &names);
+            OutputStates::select(reads, &of_outputs);
+        })
+        .await?;
+    let topics = placing::topics(&rows.next().unwrap_or_default())?;
+    let mut outputs = OutputStates::found(&of_outputs, rows.flatten())?;
+    let assigned = AssignedRecords::assign(group, &topics, &mut outputs);
     let (batches, bytes) = (assigned.by_partition.len(), assigned.bytes());
-    let outcomes = assigned.append(&mut write, clock(), &store.latest).await?;
+    outputs.write(transaction.statements());
+    let outcomes = assigned.append(&mut transaction, clock(), &store.latest).await?;
     failpoint::hit("append.before_commit")?;
-    write.commit().await.map_err(store::failed)?;
+    transaction.commit().await?;
     copier.appended(batches, bytes);
     failpoint::hit("append.after_commit")?;
     Ok(outcomes)
@@ -127,12 +137,8 @@ struct AssignedRecords<'g> {
 }
 
 impl<'g> AssignedRecords<'g> {
-    /// Notes how far the outputs are with them.
-    async fn assign(connection: &mut SqliteConnection, group: &'g [Request]) -> Result<AssignedRecords<'g>> {
-        let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
-        let topics = placing::topics(connection, &names).await?;
-        let of_outputs: Vec<&LogOutput> = group.iter().filter_map(|request| Some(&request.output.as_ref()?.output)).collect();
-        let mut outputs = OutputStates::read(connection, &of_outputs).await?;
+    /// Advances the outputs over them.
+    fn assign(group: &'g [Request], topics: &BTreeMap<String, TopicTail>, outputs: &mut OutputStates<'_>) -> AssignedRecords<'g> {
         let mut assigned = AssignedRecords { outcomes: Vec::with_capacity(group.len()), by_partition: BTreeMap::new() };
         for request in group {
             let Some(topic) = topics.get(&request.topic) else {
@@ -148,8 +154,7 @@ impl<'g> AssignedRecords<'g> {
                 None => assigned.outcomes.push(Err(output::taken_by_another(output))),
             }
         }
-        outputs.write(connection).await?;
-        Ok(assigned)
+        assigned
     }
 
     /// Adds the records of the next request, without the first ones, which are in the topic.
@@ -169,7 +174,12 @@ impl<'g> AssignedRecords<'g> {
         self.by_partition.values().flat_map(|pending| &pending.records).map(|record| batch::size_of(record)).sum()
     }
 
-    async fn append(mut self, connection: &mut SqliteConnection, now: Micros, latest: &LatestTime) -> Result<Vec<Result<RecordPositions>>> {
+    async fn append(
+        mut self,
+        transaction: &mut AppendTransaction,
+        now: Micros,
+        latest: &LatestTime,
+    ) -> Result<Vec<Result<RecordPositions>>> {
         let (mut inserts, mut ends) = (Inserts::default(), Vec::with_capacity(self.by_partition.len()));
         for (partition, Pending { end: PartitionEnd { offset: first, timestamp }, records, indices }) in self.by_partition {
             let timestamp = now.max(timestamp);
@@ -179,9 +189,7 @@ impl<'g> AssignedRecords<'g> {
             for chunk in placing::chunks(&records) {
                 let batch = BatchRow::encode(number, end, timestamp, chunk.iter().copied());
                 end = batch.end();
-                if let Some(mut full) = inserts.add(partition, batch) {
-                    full.build().execute(&mut *connection).await.map_err(store::failed)?;
-                }
+                inserts.add(partition, batch, transaction).await?;
             }
             ends.push((partition, PartitionEnd { offset: end, timestamp }));
             for ((request, nth), offset) in indices.into_iter().zip(first..) {
@@ -190,10 +198,8 @@ impl<'g> AssignedRecords<'g> {
                 }
             }
         }
-        if let Some(mut rest) = inserts.rest() {
-            rest.build().execute(&mut *connection).await.map_err(store::failed)?;
-        }
-        placing::note_ends(connection, &ends).await?;
+        inserts.finish(transaction.statements());
+        placing::note_ends(transaction.statements(), &ends);
         Ok(self.outcomes)
     }
 }

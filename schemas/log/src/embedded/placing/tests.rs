@@ -1,45 +1,50 @@
-use proptest::collection::vec;
-use proptest::prelude::*;
+use std::sync::Arc;
+
+use tempfile::TempDir;
 
 use super::*;
+use crate::embedded::store::Store;
 
 const ROW: &str = "(?, ?, ?, ?, ?, ?, ?)";
 
-fn batch_of(bytes: usize) -> BatchRow {
-    BatchRow { base_offset: 0, records: 1, timestamp: 0, checksum: 0, data: vec![0; bytes] }
+fn batch_at(base_offset: i64, bytes: usize) -> BatchRow {
+    BatchRow { base_offset, records: 1, timestamp: 0, checksum: 0, data: vec![0; bytes] }
 }
 
-fn rows_of(statement: QueryBuilder<Sqlite>) -> usize {
-    statement.into_string().matches(ROW).count()
+/// The lengths of all batches, by offset.
+async fn lengths(store: &Store) -> Vec<i64> {
+    sqlx::query_scalar("SELECT length(data) FROM batch ORDER BY base_offset").fetch_all(store.readers()).await.unwrap()
 }
 
-#[test]
-fn the_batches_of_several_partitions_are_inserted_by_one_statement() {
+/// More batches than one statement inserts, and more bytes than one message has.
+#[tokio::test]
+async fn each_batch_is_inserted_once_when_the_transaction_is_committed() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(Store::open(folder.path()).await.unwrap());
+    let sizes: Vec<usize> = (0..60).map(|nth| if nth % 7 == 3 { 3 << 20 } else { 100 + nth }).collect();
+    // A reader connects while nothing is written.
+    assert_eq!(lengths(&store).await, [0_i64; 0]);
+    let (mut transaction, _) = store.begin_append(|_| {}).await.unwrap();
     let mut inserts = Inserts::default();
-    for number in 0..8 {
-        assert!(inserts.add((1, number), batch_of(1_000)).is_none());
+    for (nth, size) in sizes.iter().enumerate() {
+        inserts.add((1, 0), batch_at(nth as i64, *size), &mut transaction).await.unwrap();
     }
-    assert_eq!(inserts.rest().map(rows_of), Some(8));
-    assert!(inserts.rest().is_none());
+    inserts.finish(transaction.statements());
+    assert_eq!(lengths(&store).await, [0_i64; 0]);
+    transaction.commit().await.unwrap();
+    assert_eq!(lengths(&store).await, sizes.iter().map(|size| *size as i64).collect::<Vec<_>>());
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn each_batch_is_in_one_statement_and_none_is_too_large(sizes in vec(0..2_usize << 20, 0..40)) {
-        let (mut inserts, mut statements) = (Inserts::default(), Vec::new());
-        for size in &sizes {
-            statements.extend(inserts.add((1, 0), batch_of(*size)).map(rows_of));
-        }
-        statements.extend(inserts.rest().map(rows_of));
-        prop_assert_eq!(statements.iter().sum::<usize>(), sizes.len());
-        let mut left = sizes.as_slice();
-        for rows in statements {
-            let (inserted, rest) = left.split_at(rows);
-            prop_assert!((1..=ROWS_AT_ONCE).contains(&rows));
-            prop_assert!(inserted[..rows - 1].iter().sum::<usize>() < BYTES_AT_ONCE);
-            left = rest;
-        }
+#[tokio::test]
+async fn the_batches_of_several_partitions_are_inserted_by_one_statement() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(Store::open(folder.path()).await.unwrap());
+    let (mut transaction, _) = store.begin_append(|_| {}).await.unwrap();
+    let mut inserts = Inserts::default();
+    for number in 0..ROWS_AT_ONCE as i32 + 3 {
+        inserts.add((1, number), batch_at(0, 1_000), &mut transaction).await.unwrap();
     }
+    inserts.finish(transaction.statements());
+    let rows: Vec<usize> = transaction.statements().text().split(';').map(|statement| statement.matches(ROW).count()).collect();
+    assert_eq!(rows, [ROWS_AT_ONCE, 3]);
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 
 use super::*;
+use crate::embedded::reading::PartitionRead;
 use crate::testing::{made_of, numbered, output_of, source, values_of};
 use types::ErrorKind;
 
@@ -22,7 +23,8 @@ async fn values_in(store: &Store, topic: &str) -> Vec<Bytes> {
     let mut values = Vec::new();
     for bounds in store.bounds(topic_id).await.unwrap() {
         let source = source(topic, bounds.partition);
-        let fetched = store.read(topic_id, &source, &bounds, bounds.begin, 1_000, 0).await.unwrap();
+        let read = PartitionRead { topic_id, source: &source, bounds: &bounds, from: bounds.begin };
+        let fetched = store.read(read, 1_000, 0).await.unwrap();
         values.extend(fetched.records.into_iter().filter_map(|record| record.value));
     }
     values.sort();
