@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::session::{Row, Session, SharedNames, values};
+use super::session::{Packed, Row, Session, SharedNames, values};
 use super::{Catalog, meta};
 use crate::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CommittedTransition, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey,
@@ -14,6 +14,16 @@ use crate::{
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, TransitionKind};
+
+/// A page of open keys, in one row.
+const OPEN_KEYS: Packed = Packed {
+    sqlite: "SELECT json_group_array(json_array(keys, since, last_put_out) ORDER BY keys) AS packed FROM (
+            SELECT keys, since, last_put_out FROM open_alert
+            WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4)",
+    postgres: "SELECT CAST(coalesce(json_agg(json_build_array(keys, since, last_put_out) ORDER BY keys), '[]') AS TEXT) AS packed FROM (
+            SELECT keys, since, last_put_out FROM open_alert
+            WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4) AS page",
+};
 
 /// The words of kinds, as they are read back.
 fn kinds() -> [(TransitionKind, &'static str); 3] {
@@ -266,14 +276,13 @@ async fn open(session: &mut Session, alert: Option<&str>, after: Option<&OpenAle
 }
 
 async fn keys_of_version(session: &mut Session, of: &AlertVersion, after: &str, limit: u32) -> Result<Vec<OpenKey>> {
-    let sql = "SELECT keys, since, last_put_out FROM open_alert
-        WHERE alert = $1 AND version = $2 AND keys > $3 ORDER BY keys LIMIT $4";
-    let rows = session.rows(sql, values![&*of.name, i64::from(of.version), after, i64::from(limit)]).await?;
-    rows.iter().map(open_key).collect()
-}
-
-fn open_key(row: &Row) -> Result<OpenKey> {
-    Ok(OpenKey { keys: row.text("keys")?, since: row.integer("since")?, last_put_out: row.integer("last_put_out")? })
+    let mut found = Vec::new();
+    let add = |(keys, since, last_put_out): (String, Micros, Micros)| {
+        found.push(OpenKey { keys, since, last_put_out });
+        Ok(())
+    };
+    session.each(&OPEN_KEYS, values![&*of.name, i64::from(of.version), after, i64::from(limit)], add).await?;
+    Ok(found)
 }
 
 async fn transitions(session: &mut Session, alert: &str, version: u32, from: i64, limit: u32) -> Result<Vec<AlertTransition>> {
