@@ -30,7 +30,7 @@ mod text;
 pub use alerts::{AlertFacts, AlertStatus};
 use gather::Services;
 pub(crate) use gather::{PROBE, topics};
-use problems::{Facts, Problem, RefusedView, TopicEnds, problems};
+use problems::{Facts, Problem, RefusedView, Severity, TopicEnds, problems};
 
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
@@ -349,6 +349,11 @@ impl Status {
     /// Whether the catalog answered: without it almost nothing is known.
     pub fn is_known(&self) -> bool {
         self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)
+    }
+
+    /// Whether something is wrong: a notice is no problem.
+    pub(crate) fn has_problems(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity != Severity::Notice)
     }
 
     /// Marks the view versions that a run has to build before they are served.

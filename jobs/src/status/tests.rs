@@ -106,6 +106,12 @@ fn what_is_no_problem_and_is_reported_is_counted_as_a_notice() {
     for (notices, end) in [(0, "no problems found"), (1, "no problems; 1 notice above"), (2, "no problems; 2 notices above")] {
         status.problems = (0..notices).map(|_| notice()).collect();
         assert!(status.text().ends_with(end), "{}", status.text());
+        assert!(!status.has_problems(), "{notices}");
+    }
+    for severity in [problems::Severity::Warning, problems::Severity::Error] {
+        status.problems.push(Problem { severity, ..notice() });
+        assert!(status.has_problems(), "{severity:?}");
+        status.problems.pop();
     }
 }
 

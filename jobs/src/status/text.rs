@@ -41,7 +41,7 @@ pub(super) fn status(status: &Status) -> String {
     }
     parts.extend(paused(&status.definitions));
     parts.extend(status.problems.iter().map(problem));
-    if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
+    if !status.has_problems() {
         parts.push(match status.problems.len() {
             0 => "no problems found".to_owned(),
             notices => format!("no problems; {} above", count_of(notices, "notice")),

@@ -783,6 +783,15 @@ fn status_says_what_it_can_when_a_service_does_not_answer() {
     let (code, without_log) = status("BASESTREAM__LOG__URL", "kafka://127.0.0.1:1");
     assert_eq!((code, &without_log["problems"][0]["fault"]), (Some(0), &"log_unreachable".into()));
     assert_eq!(without_log["views"][0]["view"], "orders_by_customer");
+    let asked = |more: &[&str]| {
+        let args = [&["status", "--exit-code"], more].concat();
+        command(&project.path(), &args).env("BASESTREAM__LOG__URL", "kafka://127.0.0.1:1").output().unwrap()
+    };
+    let (shown, json) = (asked(&[]), asked(&["--json"]));
+    assert_eq!((shown.status.code(), json.status.code()), (Some(1), Some(1)));
+    assert!(text(&shown.stdout).contains("PROBLEM: "), "{}", text(&shown.stdout));
+    assert_eq!(serde_json::from_slice::<Value>(&json.stdout).unwrap()["problems"][0]["fault"], "log_unreachable");
+    assert_success(&project.run(&["status", "--exit-code"]));
     let text = text(&project.run(&["status"]).stdout);
     assert!(text.ends_with("no problems found\n"), "{text}");
 }
