@@ -20,10 +20,11 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use storage::ObjectStorage;
 use types::tiles::Micros;
-use types::vector::Vector;
+use types::vector::{Offset, Vector};
 use types::{Error, ErrorKind, Result};
 
 mod compare;
+mod events_scanned;
 mod expected;
 pub(crate) mod http;
 mod left_out;
@@ -33,6 +34,7 @@ mod spread;
 pub(crate) mod values;
 
 pub use compare::ValueDifference;
+pub(crate) use events_scanned::EventsScanned;
 pub use expected::Expected;
 pub use http::HttpServed;
 pub use log::{LogReport, verify_log};
@@ -96,6 +98,10 @@ pub struct VerifyReport {
     pub vector: Vector,
     /// The time of the answer, in RFC 3339.
     pub t: String,
+    /// Whether nothing of any of the view's streams is committed yet: then there was nothing to compare.
+    pub nothing_committed: bool,
+    /// The view's streams of which nothing is committed yet.
+    pub unread: Vec<Arc<str>>,
     /// Offsets of the view's streams that were accepted as lost, with the reason: neither side has their events.
     pub gaps: Vec<String>,
     /// Events on which the view fails: neither side counts them.
@@ -124,21 +130,33 @@ impl VerifyReport {
 
 /// Verifies one view. `now` is the wall clock, for the lease that keeps the files.
 pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<VerifyReport> {
-    let started = Instant::now();
+    verify_view_counting(verifier, view, served, now, &EventsScanned::default()).await
+}
+
+/// The same, and counts in `read` the archived events that it has read so far.
+pub(crate) async fn verify_view_counting(
+    verifier: &Verifier,
+    view: &str,
+    served: &dyn Served,
+    now: Micros,
+    read: &EventsScanned,
+) -> Result<VerifyReport> {
     let pin = Pin::take(&verifier.catalog, "verify", now).await?;
     // Boxed, like its parts: the future is large, and would take that much of the stack in every caller.
-    let outcome = Box::pin(verify_pinned(verifier, view, served, started)).await;
+    let outcome = Box::pin(verify_pinned(verifier, view, served, read)).await;
     pin.release().await;
     outcome
 }
 
-async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<VerifyReport> {
+async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, read: &EventsScanned) -> Result<VerifyReport> {
+    let started = Instant::now();
     // Only t, the vector and the files change after this: the columns' types do not depend on them.
     let before = Expected::new(verifier, &*verifier.catalog.state().await?, view)?;
     let schema = before.schema().await?;
     let answer = served.answer(view, &schema).await?;
     let state = archived_up_to(&verifier.catalog, &answer.vector).await?;
     let mut expected = Expected::new(verifier, &state, view)?;
+    expected.count_into(read);
     if expected.version() != before.version() || answer.version.is_some_and(|version| version != expected.version()) {
         return Err(Error::conflict("the view was replaced by a new version while it was verified: verify it again").with("view", view));
     }
@@ -149,9 +167,12 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         compared = Box::pin(compare_rows(&expected, &plain, &answer)).await;
     }
     let compared = compared?;
+    let unread = unread(&plain, &answer.vector);
     Ok(VerifyReport {
         view: view.into(),
         version: expected.version(),
+        nothing_committed: unread.len() == plain.reads.len(),
+        unread,
         vector: answer.vector,
         t: format_timestamp(answer.t),
         gaps: gaps_of(&state, &plain),
@@ -188,6 +209,12 @@ async fn compare_rows(expected: &Expected, plain: &plain::Plain, answer: &Served
     let past = expected.past(plain, &answer.vector).await?;
     let rows = expected.rows(plain, &answer.vector).await?;
     compare::compare(&plain.columns, answer, rows, &crowded, &past).await
+}
+
+/// Returns the streams that are read of which no record precedes the vector.
+fn unread(plain: &plain::Plain, vector: &Vector) -> Vec<Arc<str>> {
+    let is_read = |stream: &Arc<str>| vector.iter().any(|(partition, next)| partition.stream == *stream && next > Offset::ZERO);
+    plain.reads.keys().filter(|stream| !is_read(stream)).cloned().collect()
 }
 
 /// Returns what was accepted as lost, of the streams that are read.

@@ -1,6 +1,7 @@
 //! Progress bars on standard error, if that is a terminal.
 
 use std::io::IsTerminal;
+use std::pin::pin;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -29,6 +30,22 @@ pub(super) fn counter(name: &str, shown: bool) -> ProgressBar {
 /// Creates a counter of rows.
 pub(super) fn rows(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {human_pos} rows {per_sec}", shown)
+}
+
+/// Creates a clock, for what does not count.
+pub(super) fn clock(name: &str, shown: bool) -> ProgressBar {
+    bar(name, None, "{prefix} {spinner} {elapsed}", shown)
+}
+
+/// Waits for work that counts by itself, and looks at its count meanwhile.
+pub(super) async fn watched<T>(work: impl Future<Output = T>, look: impl Fn()) -> T {
+    let mut work = pin!(work);
+    loop {
+        match tokio::time::timeout(TICK, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) => look(),
+        }
+    }
 }
 
 fn bar(name: &str, total: Option<u64>, template: &str, shown: bool) -> ProgressBar {

@@ -9,11 +9,11 @@ use serde_json::json;
 use serving::WantedViews;
 use types::Result;
 
-use super::{Context, Done};
+use super::{Context, Done, progress};
 use crate::installation::{Installation, now};
 use crate::output::{count_of, is_or_are, table};
 use crate::served::{JoinedServed, NodeServed};
-use crate::verify::{HttpServed, LogReport, Served, Verifier, VerifyReport, verify_log, verify_view};
+use crate::verify::{EventsScanned, HttpServed, LogReport, Served, Verifier, VerifyReport, verify_log, verify_view_counting};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream verify device_velocity\n  basestream verify device_velocity --log\n  \
@@ -47,15 +47,25 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
         None if args.batch => Box::new(JoinedServed(installation.node_of_at_once(views).await?)),
         None => Box::new(NodeServed(installation.node_of(views).await?)),
     };
-    let report = verify_view(&verifier, &args.view, &*served, now()).await?;
-    let log = match args.log {
-        true => verify_log(&verifier, &*installation.log, &streams_of(&installation, &args.view).await?, now()).await?,
-        false => Vec::new(),
-    };
+    let (bar, read) = (progress::counter(&args.view, !context.output.json), EventsScanned::default());
+    let verifying = verify_view_counting(&verifier, &args.view, &*served, now(), &read);
+    let report = progress::watched(verifying, || bar.set_position(read.count())).await;
+    bar.finish_and_clear();
+    let report = report?;
+    let log = if args.log { compare_log(context, &installation, &verifier, &args.view).await? } else { Vec::new() };
     let equal = report.is_equal() && log.iter().all(LogReport::is_equal);
     let value = json!({ "equal": equal, "view": report, "log": if args.log { Some(&log) } else { None } });
     context.output.print(&value, || verify_text(&report, &log))?;
     Ok(if equal { Done::Success } else { Done::Found })
+}
+
+/// Compares the archive of the view's streams with the log.
+async fn compare_log(context: &Context, installation: &Installation, verifier: &Verifier, view: &str) -> Result<Vec<LogReport>> {
+    let streams = streams_of(installation, view).await?;
+    let clock = progress::clock(&format!("the log of {}", streams.join(", ")), !context.output.json);
+    let reports = verify_log(verifier, &*installation.log, &streams, now()).await;
+    clock.finish_and_clear();
+    reports
 }
 
 /// Returns the streams of a live view.
@@ -69,6 +79,9 @@ async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<s
 fn verify_text(report: &VerifyReport, log: &[LogReport]) -> String {
     let mut text = String::new();
     let _ = write!(text, "{} (version {}) at {}: {}", report.view, report.version, report.t, outcome_text(report));
+    if !report.unread.is_empty() && !report.nothing_committed {
+        let _ = write!(text, "\n  nothing is committed yet of {}", report.unread.join(", "));
+    }
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
@@ -97,6 +110,12 @@ fn verify_text(report: &VerifyReport, log: &[LogReport]) -> String {
 
 fn outcome_text(report: &VerifyReport) -> String {
     let rows = count_of(report.rows, "row");
+    if report.is_equal() && report.nothing_committed {
+        let streams = report.unread.join(", ");
+        return format!(
+            "nothing of {streams} is committed yet, so there was nothing to compare (`basestream up` or `basestream speed` commits it)"
+        );
+    }
     if report.is_equal() {
         let columns = count_of(report.columns, "column");
         return format!("equal to plain SQL over the archive, {rows} and {columns} in {:.1} s", report.seconds);

@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use definitions::{Definitions, OnError, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
@@ -27,6 +27,7 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use super::Verifier;
+use super::events_scanned::EventsScanned;
 use super::left_out::FailingOffsets;
 use super::plain::{self, Moment, Plain, plain};
 
@@ -40,6 +41,7 @@ pub struct Expected {
     functions: Functions,
     memory_limit: usize,
     left_out: FailingOffsets,
+    read: EventsScanned,
     /// How many events are evaluated at once; absent: as many as usual.
     batch_rows: Option<usize>,
 }
@@ -69,8 +71,14 @@ impl Expected {
             functions: verifier.functions.clone(),
             memory_limit: verifier.memory_limit,
             left_out: FailingOffsets::default(),
+            read: EventsScanned::default(),
             batch_rows: None,
         })
+    }
+
+    /// Counts the events that are read from now on.
+    pub(super) fn count_into(&mut self, read: &EventsScanned) {
+        self.read = read.clone();
     }
 
     /// Leaves out the events before `vector` on which the view fails: each evaluated alone, whatever the layers
@@ -81,9 +89,11 @@ impl Expected {
         let planned = Planner::new(&self.definitions, self.functions.clone()).plan(&self.view).await;
         let Ok(Planned::Stateful(plan)) = planned else { return Ok(()) };
         if plan.on_error == OnError::Skip {
-            let scan = |stream: &StreamDefinition, columns: &[usize]| {
-                ArchiveTable::new(&self.archive, stream, vector, &FailingOffsets::default())
-                    .plan(Some(columns), session.copied_config().target_partitions())
+            let scan = |stream: &StreamDefinition, columns: &[usize]| -> Result<Arc<dyn ExecutionPlan>> {
+                let table = ArchiveTable::new(&self.archive, stream, vector, &FailingOffsets::default());
+                let plan = table.plan(Some(columns), session.copied_config().target_partitions())?;
+                self.read.watch(&plan);
+                Ok(plan)
             };
             self.left_out = FailingOffsets::find(&plan, &session, &scan).await?;
         }
@@ -153,7 +163,11 @@ impl Expected {
 
     /// Runs any SQL over the events before `vector`.
     pub async fn run(&self, sql: &str, vector: &Vector) -> Result<SendableRecordBatchStream> {
-        Ok(self.session(vector)?.sql(sql).await?.execute_stream().await?)
+        let asked = self.session(vector)?.sql(sql).await?;
+        let task = Arc::new(asked.task_ctx());
+        let plan = asked.create_physical_plan().await?;
+        self.read.watch(&plan);
+        Ok(execute_stream(plan, task)?)
     }
 
     fn session(&self, vector: &Vector) -> Result<SessionContext> {

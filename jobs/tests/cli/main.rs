@@ -166,6 +166,14 @@ fn before_anything_reads_answers_and_status_say_so() {
     let reported = "warning: orders: 60 records are in the log, and no worker has committed any record of this stream yet\n";
     assert!(status.contains(reported) && !status.contains("no problems"), "{status}");
 
+    let verified = project.run(&["verify", "orders_by_customer"]);
+    assert_success(&verified);
+    let said = text(&verified.stdout);
+    assert!(said.contains(": nothing of orders is committed yet, so there was nothing to compare") && !said.contains("equal"), "{said}");
+    let verified = project.json(&["verify", "orders_by_customer"]);
+    assert_eq!((&verified["equal"], &verified["view"]["nothing_committed"]), (&true.into(), &true.into()), "{verified}");
+    assert_eq!(verified["view"]["unread"], serde_json::json!(["orders"]));
+
     let serve = project.start("serve", "basestream serve is up: ");
     assert_eq!(serve.stop(), Some(0));
     let up = project.up();
@@ -360,6 +368,7 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
 
     let verified = project.json(&["verify", "orders_by_customer", "--log"]);
     assert_eq!((&verified["equal"], &verified["view"]["rows"]), (&true.into(), &6.into()));
+    assert_eq!((&verified["view"]["nothing_committed"], &verified["view"]["unread"]), (&false.into(), &serde_json::json!([])));
     assert_eq!(verified["log"].as_array().unwrap().iter().map(|p| p["archived"].as_i64().unwrap()).sum::<i64>(), 60);
     let status = project.json(&["status"]);
     assert_eq!((&status["views"][0]["view"], &status["views"][0]["after_cut"]), (&"orders_by_customer".into(), &0.into()));
