@@ -20,20 +20,20 @@ use serde::Serialize;
 use types::tiles::Micros;
 use types::vector::Offset;
 
+use crate::reason;
+
 mod again;
 mod export;
 mod line;
 mod list;
 mod ranges;
 mod read;
-mod reason;
 mod recent;
 mod replay;
 mod view_errors;
 
 pub use export::{ExportSummary, export};
 pub use list::{DeadLetterListing, ListedLetter, ReasonCount, list};
-pub use reason::class as reason_class;
 pub use recent::{RecentDeadLetters, recent};
 pub use replay::{RefusedLetter, ReplayOptions, ReplaySummary, replay};
 pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view};

@@ -42,6 +42,7 @@ mod numbers;
 mod parquet_rows;
 mod quotes;
 mod read;
+mod reasons;
 mod records;
 mod survey;
 
@@ -50,6 +51,7 @@ pub use guess::Guessed;
 pub(crate) use guess::guess_stream;
 pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
+pub use reasons::RejectedReasons;
 pub use survey::{FileSurvey, survey};
 
 use crate::output::count_of;
@@ -125,6 +127,8 @@ pub struct Summary {
     pub left_out: i64,
     /// The first rejected records, at most 20.
     pub first_rejected: Vec<Rejected>,
+    /// Why records were rejected in this run.
+    pub reasons: RejectedReasons,
     /// The last line, if it is no event and has no line end: it may still be being written. It was neither sent nor
     /// counted as left out, and is read again by a repeat.
     pub unfinished: Option<u64>,
@@ -347,6 +351,7 @@ impl Run<'_> {
         self.summary.unfinished = batch.unfinished;
         let room = REJECTED_LISTED.saturating_sub(self.summary.first_rejected.len());
         self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));
+        self.summary.reasons.merge(batch.reasons);
         Ok(IngestProgress {
             records: self.summary.records,
             rejected: self.summary.rejected,

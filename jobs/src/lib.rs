@@ -30,6 +30,7 @@ pub mod outputs;
 pub mod parameters;
 pub mod pin;
 pub mod readers;
+mod reason;
 pub mod repair;
 pub mod replay;
 mod row_file;

@@ -67,6 +67,10 @@ struct FileReport {
     /// Not in the log because they are not events of the stream, of this run and of earlier ones.
     left_out: i64,
     first_rejected: Vec<RejectedReport>,
+    /// How many of the rejected have each reason, the most frequent first.
+    reasons: Vec<ReasonReport>,
+    /// How many of the rejected have none of these reasons.
+    other_reasons: i64,
     /// The last line, if it is no event and has no line end: it is read again by a repeat.
     unfinished: Option<u64>,
     seconds: f64,
@@ -88,6 +92,12 @@ impl FileReport {
 struct RejectedReport {
     line: u64,
     error: String,
+}
+
+#[derive(Serialize)]
+struct ReasonReport {
+    reason: String,
+    count: i64,
 }
 
 pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> {
@@ -119,12 +129,15 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
 }
 
 fn report(file: &str, summary: Summary) -> FileReport {
+    let reasons = summary.reasons.by_count().into_iter().map(|(reason, count)| ReasonReport { reason: reason.to_owned(), count });
     FileReport {
         file: file.to_owned(),
         records: summary.records,
         skipped: summary.skipped,
         rejected: summary.rejected,
         left_out: summary.left_out,
+        reasons: reasons.collect(),
+        other_reasons: summary.reasons.others(),
         first_rejected: summary.first_rejected.into_iter().map(|r| RejectedReport { line: r.number, error: r.error }).collect(),
         unfinished: summary.unfinished,
         seconds: summary.elapsed.as_secs_f64(),
@@ -164,6 +177,9 @@ fn rejected_text(text: &mut String, stream: &str, report: &FileReport, produce_i
     if more > 0 {
         let _ = write!(text, "\n  and {more} more");
     }
+    if report.rejected > 1 {
+        reasons_text(text, report);
+    }
     let sent_to_dead_letters = report.sent_to_dead_letters(produce_invalid);
     if sent_to_dead_letters > 0 {
         let sent = match (sent_to_dead_letters, report.unfinished) {
@@ -173,6 +189,17 @@ fn rejected_text(text: &mut String, stream: &str, report: &FileReport, produce_i
             (_, Some(_)) => "all but the last were sent, and become dead letters",
         };
         let _ = write!(text, "\n{sent}: `basestream dead-letters list {stream}`, once `basestream up` has read the log");
+    }
+}
+
+/// Writes how many records have each reason.
+fn reasons_text(text: &mut String, report: &FileReport) {
+    let _ = write!(text, "\nby reason:");
+    for ReasonReport { reason, count } in &report.reasons {
+        let _ = write!(text, "\n  {}: {reason}", count_of(*count, "record"));
+    }
+    if report.other_reasons > 0 {
+        let _ = write!(text, "\n  {}: other reasons", count_of(report.other_reasons, "record"));
     }
 }
 

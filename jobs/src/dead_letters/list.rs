@@ -11,9 +11,10 @@ use types::vector::Offset;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};
-use super::{DamagedFile, DeadLetter, PINNED_BY, Selection, reason};
+use super::{DamagedFile, DeadLetter, PINNED_BY, Selection};
 use crate::installation::Installation;
 use crate::pin::pinned;
+use crate::reason;
 
 /// How many characters of a key and of a value are shown.
 const KEY_SHOWN: usize = 40;

@@ -10,7 +10,7 @@ use types::tiles::Micros;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};
-use super::reason;
+use crate::reason;
 
 /// The recent dead letters of one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

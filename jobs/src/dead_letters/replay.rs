@@ -28,9 +28,10 @@ use super::again::ReplayTurn;
 use super::line::Corrected;
 use super::ranges::{Replayed, Runs};
 use super::read::{Letters, files_of};
-use super::{DamagedFile, DeadLetter, PINNED_BY, REPLAYED_FROM, Selection, export, reason};
+use super::{DamagedFile, DeadLetter, PINNED_BY, REPLAYED_FROM, Selection, export};
 use crate::installation::{Installation, now};
 use crate::pin::pinned;
+use crate::reason;
 
 mod corrections;
 

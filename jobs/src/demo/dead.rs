@@ -9,7 +9,7 @@ use storage::{ObjectStorage, read_dead_letters};
 use types::Result;
 use types::files::FileKind;
 
-use crate::dead_letters::reason_class;
+use crate::reason;
 
 /// One reason, with an example of a record that was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Ve
             let (Some(source), Some(reason), Some(value)) = (column("source"), column("reason"), column("value")) else { continue };
             let (source, reason, value) = (source.as_string::<i32>(), reason.as_string::<i32>(), value.as_binary::<i32>());
             for row in 0..batch.num_rows() {
-                let (stream, class) = (source.value(row).to_owned(), reason_class(reason.value(row)));
+                let (stream, class) = (source.value(row).to_owned(), reason::class(reason.value(row)));
                 let known = found.entry((stream.clone(), class)).or_insert_with(|| DeadLetterReason {
                     stream,
                     reason: reason.value(row).to_owned(),

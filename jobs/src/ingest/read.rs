@@ -11,6 +11,7 @@ use types::{Error, Result};
 
 use super::Rejected;
 use super::fingerprint::FilePosition;
+use super::reasons::RejectedReasons;
 use super::records::{InputRecord, Records};
 
 /// How many batches may wait for the log.
@@ -35,6 +36,7 @@ pub(super) struct AppendBatch {
     /// How many of the consumed records an earlier run appended.
     pub(super) ahead: i64,
     pub(super) first_rejected: Vec<Rejected>,
+    pub(super) reasons: RejectedReasons,
     /// The rejected last line, if it lacks a line end. It is not consumed.
     pub(super) unfinished: Option<u64>,
     pub(super) bytes: usize,
@@ -236,6 +238,7 @@ impl AppendBatch {
 
     fn reject(&mut self, number: u64, error: String) {
         self.rejected += 1;
+        self.reasons.note(&error);
         if self.first_rejected.len() < REJECTED_LISTED {
             self.first_rejected.push(Rejected { number, error });
         }
@@ -255,6 +258,7 @@ impl AppendBatch {
         self.rejected += more.rejected;
         self.left_out.extend(more.left_out);
         self.first_rejected.extend(more.first_rejected);
+        self.reasons.merge(more.reasons);
         self.unfinished = self.unfinished.or(more.unfinished);
         self.bytes += more.bytes;
         self.bytes_done = more.bytes_done;

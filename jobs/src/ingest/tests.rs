@@ -466,6 +466,7 @@ async fn rejected_records_are_all_counted_and_the_first_reported() {
     let summary = bench.ingest(&path).await.unwrap();
     assert_eq!((summary.records, summary.rejected, summary.first_rejected.len()), (50, 50, 20));
     assert_eq!(summary.first_rejected[19].number, 40);
+    assert_eq!(summary.reasons.by_count(), [("column ts ($.created): found nothing, expected TIMESTAMPTZ NOT NULL", 50)]);
     assert_eq!(summary.first_rejected[0].error, "column ts ($.created): found nothing, expected TIMESTAMPTZ NOT NULL");
     let again = bench.ingest(&path).await.unwrap();
     assert_eq!((again.skipped, again.records, again.rejected, again.left_out), (50, 0, 0, 50));

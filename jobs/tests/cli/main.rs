@@ -633,10 +633,15 @@ fn records_that_are_no_events_are_reported_by_line() {
     std::fs::write(project.folder.path().join("many.jsonl"), "{}\n".repeat(23)).unwrap();
     let many = text(&project.run(&["ingest", "orders", "../many.jsonl"]).stdout);
     assert!(many.contains("../many.jsonl:20: ") && many.contains("\n  and 3 more\n") && !many.contains("jsonl:21: "), "{many}");
+    assert!(many.contains("\nby reason:\n  23 records: column "), "{many}");
     let many = text(&project.run(&["ingest", "orders", "../many.jsonl", "--produce-invalid"]).stdout);
     assert!(many.contains("\nthey were sent, and become dead letters: `basestream dead-letters list orders`, once"), "{many}");
     let sent = project.json(&["ingest", "orders", "../bad.jsonl", "--produce-invalid"]);
     assert_eq!((&sent["files"][0]["records"], &sent["files"][0]["left_out"]), (&2.into(), &0.into()));
+    let (reasons, others) = (sent["files"][0]["reasons"].as_array().unwrap(), &sent["files"][0]["other_reasons"]);
+    assert_eq!((reasons.len(), others), (2, &0.into()), "{sent}");
+    let of_json = reasons.iter().find(|reason| reason["reason"] == "record: found invalid JSON, expected one JSON object");
+    assert_eq!(of_json.map(|reason| &reason["count"]), Some(&1.into()), "{sent}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ const INFORMATIVE: [&str; 7] = ["nothing", "null", "no value", "an empty value",
 
 /// Returns the reason without the value that was found: `column ts ($.created): found .., expected TIMESTAMPTZ`. The
 /// expected part is kept.
-pub fn class(reason: &str) -> String {
+pub(crate) fn class(reason: &str) -> String {
     let parts = reason.split_once("found ").and_then(|(before, rest)| Some((before, rest.rsplit_once(", expected ")?)));
     match parts {
         Some((before, (found, expected))) => {
