@@ -52,6 +52,7 @@ Meanwhile, in a second terminal:
   basestream ingest orders ../orders.csv
   basestream lookup orders_by_customer customer_id=00001
   basestream query 'SELECT * FROM orders_by_customer LIMIT 10'
+  basestream batch run orders_by_customer
   basestream verify orders_by_customer
 
 Or run the demo, which needs no preparation:

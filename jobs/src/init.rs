@@ -239,6 +239,7 @@ fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) ->
         format!("basestream ingest {} {file}", made.stream),
         format!("basestream lookup {}{key}", made.view),
         format!("basestream query 'SELECT * FROM {} LIMIT 10'", made.view),
+        format!("basestream batch run {}", made.view),
         format!("basestream verify {}", made.view),
     ]);
     commands

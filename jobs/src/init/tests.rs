@@ -313,9 +313,13 @@ fn the_layers_are_started_before_the_file_is_ingested_as_in_the_pages() {
     let commands: Vec<&str> = made.next.iter().map(|command| command.split('#').next().unwrap().trim()).collect();
     let expected = ["basestream check", "basestream apply", "basestream up", enter.as_str(), "basestream ingest transactions events.jsonl"];
     assert_eq!((commands[0], &commands[1..6]), (&*enter, &expected[..]));
-    let pages = [include_str!("../../../README.md"), include_str!("../../../docs/start.md"), crate::cli::EXAMPLES];
+    let printed = made.next.join("\n");
+    let pages = [include_str!("../../../README.md"), include_str!("../../../docs/start.md"), crate::cli::EXAMPLES, printed.as_str()];
     for page in pages {
-        let (up, ingest) = (page.find("basestream up").unwrap(), page.find("basestream ingest").unwrap());
-        assert!(up < ingest, "{page}");
+        let mut rest = page;
+        for command in ["up", "ingest", "lookup", "query", "batch run", "verify"] {
+            let (_, after) = rest.split_once(&format!("basestream {command}")).unwrap_or_else(|| panic!("{command} is missing: {page}"));
+            rest = after;
+        }
     }
 }
