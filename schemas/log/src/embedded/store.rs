@@ -106,11 +106,12 @@ impl Store {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
-            .page_size(8192)
-            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .pragma("wal_autocheckpoint", WAL_PAGES)
             .optimize_on_close(false, None);
-        let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
+        // What a new file gets. Each connection that sets `auto_vacuum` begins a write with it, and the others must not
+        // wait for one that appends.
+        let new_file = file.clone().page_size(8192).auto_vacuum(SqliteAutoVacuum::Incremental);
+        let writer = connect(&new_file).await.map_err(|error| in_folder(error, folder))?;
         let copier = connections::file_pool(1).connect_lazy_with(file.clone().busy_timeout(COPIER_TIMEOUT));
         let readers = connections::file_pool(READERS).connect_lazy_with(file.row_buffer_size(16));
         let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));

@@ -146,6 +146,16 @@ async fn the_write_ahead_log_is_copied_to_the_file_and_begins_anew_before_a_comm
 }
 
 #[tokio::test]
+async fn connections_that_copy_or_read_open_while_another_process_writes() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (log_in(&folder).await, log_in(&folder).await);
+    let held = other.store.write().await.unwrap();
+    one.store.copy_wal(store::WalCopy::BesideAppends).await.unwrap();
+    within("a read", one.store.members()).await.unwrap();
+    held.rollback().await.unwrap();
+}
+
+#[tokio::test]
 async fn records_and_identity_outlive_the_process() {
     let folder = TempDir::new().unwrap();
     let log = log_in(&folder).await;
