@@ -11,7 +11,7 @@ use crate::repair::{CheckProgress, RepairAction, RepairOptions, RepairReport, St
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
-    Reads every byte. Layers may run meanwhile. The exit code is 1 if damage remains.")]
+    Reads every byte. Layers may run meanwhile. The exit code is 1 if damage remains, but for a dry run.")]
 pub(super) struct RepairArgs {
     /// Only the files of this stream, and of the views that read it
     stream: Option<String>,
@@ -43,7 +43,8 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
     bar.finish_and_clear();
     let report = report?;
     context.output.print(&report, || text(&report))?;
-    Ok(if report.is_whole() { Done::Success } else { Done::Found })
+    // A dry run has reported what it was asked for.
+    Ok(if report.dry_run || report.is_whole() { Done::Success } else { Done::Found })
 }
 
 fn text(report: &RepairReport) -> String {

@@ -832,7 +832,7 @@ fn a_damaged_file_is_named_by_repair_and_made_again_from_the_log() {
     }
 
     let planned = project.run(&["repair", "--dry-run"]);
-    assert_eq!(planned.status.code(), Some(1));
+    assert_success(&planned);
     let shown = text(&planned.stdout);
     assert!(
         shown.contains(&name) && shown.contains("a stored file is missing") && shown.contains("would be read again from the log"),
