@@ -42,6 +42,7 @@ enum DeadLettersCommand {
     /// Append them to the log again, as new records
     #[command(after_help = "Examples:\n  basestream dead-letters replay payments --reason 'expected DECIMAL'\n  \
         basestream dead-letters replay payments --partition 0 --offset 17\n  \
+        basestream dead-letters replay payments --limit 10             # the next ten\n  \
         basestream dead-letters replay payments --file dead.jsonl      # corrected lines of an export\n\n\
         Each new record has the header basestream-replayed-from: topic/partition/offset. A repeat sends nothing twice.\n\
         Records that are still not events of the stream are refused and reported.")]
@@ -102,6 +103,9 @@ struct DeadLetterReplayArgs {
     /// Report what would be sent, and send nothing
     #[arg(long)]
     dry_run: bool,
+    /// Send at most this many; a repeat sends the next ones
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    limit: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -203,8 +207,13 @@ fn nothing_exported(context: &Context, to: &str, value: &Value, why: &str) -> Re
 
 async fn replay(context: &Context, args: DeadLetterReplayArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let options =
-        ReplayOptions { selection: args.selection.into(), file: args.file, produce_invalid: args.produce_invalid, dry_run: args.dry_run };
+    let options = ReplayOptions {
+        selection: args.selection.into(),
+        file: args.file,
+        produce_invalid: args.produce_invalid,
+        dry_run: args.dry_run,
+        limit: args.limit,
+    };
     let bar = bar(context, &installation, Some(&args.stream)).await?;
     let summary = dead_letters::replay(&installation, &args.stream, &options, |n| bar.set_position(n)).await;
     bar.finish_and_clear();
@@ -302,6 +311,9 @@ fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -
         true => write!(text, "would be appended to the log"),
         false => write!(text, "appended to the log in {:.1} s", summary.seconds),
     };
+    if summary.limit_reached {
+        text.push_str("\nthe limit is reached: those that follow were not looked at");
+    }
     if summary.recovered > 0 {
         let _ = write!(
             text,

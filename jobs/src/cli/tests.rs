@@ -58,8 +58,16 @@ fn whatever_can_be_listed_has_a_list() {
 
 #[test]
 fn a_limit_is_at_least_one() {
-    let listing =
-        ["sink read s", "sink switches", "alert read a", "alert open", "parameters --history", "dead-letters list", "batch history"];
+    let listing = [
+        "sink read s",
+        "sink switches",
+        "alert read a",
+        "alert open",
+        "parameters --history",
+        "dead-letters list",
+        "dead-letters replay s",
+        "batch history",
+    ];
     let limits = listing.map(|command| (command, "--limit"));
     for (command, option) in limits.into_iter().chain([("lookup v k=1", "--paths")]) {
         let parsed = |limit: &str| Cli::try_parse_from(format!("basestream {command} {option} {limit}").split(' '));

@@ -53,6 +53,8 @@ pub struct ReplayOptions {
     pub produce_invalid: bool,
     /// Report what would be sent, and send nothing.
     pub dry_run: bool,
+    /// Send at most this many. A repeat sends the next ones.
+    pub limit: Option<u64>,
 }
 
 /// The result of a replay.
@@ -67,6 +69,8 @@ pub struct ReplaySummary {
     /// The reasons for refusing, the most frequent first.
     pub refused_reasons: Vec<(String, u64)>,
     pub first_refused: Vec<RefusedLetter>,
+    /// As many were sent as may be, and those after them were not looked at.
+    pub limit_reached: bool,
     /// Appended by an earlier run that died before it could remember them.
     pub recovered: usize,
     pub damaged: Vec<DamagedFile>,
@@ -199,10 +203,13 @@ impl<'a> Run<'a> {
     async fn originals(&mut self, progress: &mut impl FnMut(u64)) -> Result<()> {
         let state = self.installation.catalog.state().await?;
         let (mut read, mut fit) = (0, 0u64);
-        for file in files_of(&state, Some(&self.stream.name))? {
+        'files: for file in files_of(&state, Some(&self.stream.name))? {
             let mut letters = Letters::new(file);
             while let Some(some) = letters.next_or_note(&self.installation.storage, &mut self.summary.damaged).await? {
                 for letter in some {
+                    if self.note_limit() {
+                        break 'files;
+                    }
                     read += 1;
                     match self.options.selection.fits(&letter) {
                         true => {
@@ -229,6 +236,9 @@ impl<'a> Run<'a> {
         let mut last: BTreeMap<i32, Rank> = BTreeMap::new();
         let mut looked_at = 0;
         while let Some((number, corrected)) = lines.next_line()? {
+            if self.note_limit() {
+                break;
+            }
             looked_at += 1;
             let place = (corrected.partition, corrected.offset);
             match known.get(&place).copied() {
@@ -265,6 +275,12 @@ impl<'a> Run<'a> {
             }
         }
         Ok(known)
+    }
+
+    /// Whether another one may not be sent, which the summary says from then on.
+    fn note_limit(&mut self) -> bool {
+        self.summary.limit_reached = self.options.limit.is_some_and(|limit| self.summary.replayed >= limit);
+        self.summary.limit_reached
     }
 
     async fn take(&mut self, letter: DeadLetter, line: Option<u64>) -> Result<()> {

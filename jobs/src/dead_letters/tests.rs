@@ -181,6 +181,30 @@ async fn corrected_values_become_events_once_however_often_they_are_replayed() {
     assert_eq!(record.key.as_deref(), Some(&b"k"[..]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limited_replay_sends_so_many_and_a_repeat_the_next_ones() {
+    let bench = Bench::new().await;
+    bench.append(&[TEXT_AMOUNT, NO_AMOUNT, TEXT_AMOUNT, NO_AMOUNT, NO_AMOUNT]).await;
+    assert_eq!(bench.work().await, (0, 5));
+    bench.define(&STREAM.replace("amount BIGINT NOT NULL", "amount BIGINT")).await;
+    let limited = |limit| ReplayOptions { limit: Some(limit), ..ReplayOptions::default() };
+    let dry = bench.replay(ReplayOptions { dry_run: true, ..limited(2) }).await.unwrap();
+    assert_eq!((dry.replayed, dry.refused, dry.limit_reached), (2, 2, true), "{dry:?}");
+    for (replayed, already, limit_reached) in [(2, 0, true), (1, 2, false), (0, 3, false)] {
+        let summary = bench.replay(limited(2)).await.unwrap();
+        assert_eq!((summary.replayed, summary.already, summary.limit_reached), (replayed, already, limit_reached), "{summary:?}");
+    }
+    assert_eq!(bench.work().await, (3, 5));
+
+    let file = bench.corrected("fixed.jsonl", |text| text.replace(r#"\"much\""#, "7")).await;
+    let corrected = ReplayOptions { file: Some(file), ..limited(1) };
+    let first = bench.replay(corrected.clone()).await.unwrap();
+    assert_eq!((first.replayed, first.already, first.limit_reached), (1, 0, true), "{first:?}");
+    let second = bench.replay(corrected).await.unwrap();
+    assert_eq!((second.replayed, second.limit_reached), (1, true), "{second:?}");
+    assert_eq!(bench.work().await, (5, 5));
+}
+
 /// Returns the partition of the key `k`.
 async fn log_partition(bench: &Bench) -> i32 {
     let bounds = bench.installation.log.bounds("payments").await.unwrap();
