@@ -14,7 +14,7 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Who changed what is logged at every level, unless a filter names it.
+/// Who changed what is logged at every level where it is logged at all, unless a filter names it.
 const AUDIT: &str = "audit=info";
 
 /// What is logged where neither `--log-level` nor RUST_LOG says it.
@@ -22,7 +22,8 @@ const AUDIT: &str = "audit=info";
 pub(super) enum Usual {
     /// By commands that run continuously: what they do, and who changed what.
     Work,
-    /// By other commands: what may be wrong, and who changed what.
+    /// By other commands: what may be wrong. Who changed what is a line of their log only where they are to write one:
+    /// their user has read on standard output what they did.
     Warnings,
     /// By the demo, whose project is its own: only what may be wrong.
     WarningsAlone,
@@ -31,7 +32,7 @@ pub(super) enum Usual {
 /// Starts logging at the level `asked`, else RUST_LOG, else what is usual for the command.
 pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Result<()> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), usual)?;
+    let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), format, usual)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Redacted(std::io::stderr()))
@@ -44,7 +45,7 @@ pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Res
     Ok(())
 }
 
-fn filter(text: Option<&str>, usual: Usual) -> Result<EnvFilter> {
+fn filter(text: Option<&str>, format: LogFormat, usual: Usual) -> Result<EnvFilter> {
     let default = if usual == Usual::Work { LevelFilter::INFO } else { LevelFilter::WARN };
     let filter = match text {
         Some(text) => EnvFilter::builder().parse(text).map_err(|error| {
@@ -53,9 +54,14 @@ fn filter(text: Option<&str>, usual: Usual) -> Result<EnvFilter> {
         })?,
         None => EnvFilter::builder().with_default_directive(default.into()).parse_lossy(""),
     };
-    match usual == Usual::WarningsAlone || text.is_some_and(|text| text.contains("audit")) {
-        true => Ok(filter),
-        false => Ok(filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?)),
+    let is_audited = match usual {
+        Usual::Work => true,
+        Usual::Warnings => text.is_some() || format == LogFormat::Json,
+        Usual::WarningsAlone => false,
+    };
+    match is_audited && text.is_none_or(|text| !text.contains("audit")) {
+        true => Ok(filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?)),
+        false => Ok(filter),
     }
 }
 
@@ -81,10 +87,12 @@ mod tests {
 
     #[test]
     fn changes_are_logged_at_every_level_but_not_by_the_demo_unless_asked() {
-        let has_audit = |text: Option<&str>, usual: Usual| filter(text, usual).unwrap().to_string().contains("audit=info");
+        let has_audit_in = |text: Option<&str>, format, usual| filter(text, format, usual).unwrap().to_string().contains("audit=info");
+        let has_audit = |text, usual| has_audit_in(text, LogFormat::Text, usual);
         for usual in [Usual::Work, Usual::Warnings] {
-            assert!(has_audit(None, usual) && has_audit(Some("error"), usual), "{usual:?}");
+            assert!(has_audit(Some("error"), usual) && has_audit_in(None, LogFormat::Json, usual), "{usual:?}");
         }
+        assert!(has_audit(None, Usual::Work) && !has_audit(None, Usual::Warnings), "a command that ends has no log by itself");
         assert!(!has_audit(None, Usual::WarningsAlone) && !has_audit(Some("warn"), Usual::WarningsAlone));
         assert!(has_audit(Some("warn,audit=info"), Usual::WarningsAlone));
         assert!(!has_audit(Some("audit=off"), Usual::Work));

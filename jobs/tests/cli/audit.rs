@@ -17,6 +17,11 @@ fn changes_in(log: &str) -> Vec<String> {
     log.lines().filter_map(of_line).collect()
 }
 
+/// Runs a command that is to write a log.
+fn run_logged(project: &Project, args: &str) -> Output {
+    project.run(&args.split(' ').chain(["--log-level", "warn"]).collect::<Vec<_>>())
+}
+
 fn line(action: &str, object: &str) -> String {
     format!("{action:?} object={object:?} outcome=\"done\"")
 }
@@ -40,7 +45,7 @@ fn fill(project: &Project) -> String {
 fn each_command_that_changes_something_writes_one_line_and_no_other_does() {
     let project = Project::with_orders();
     let run = |args: &str| -> Vec<String> {
-        let output = project.run(&args.split(' ').collect::<Vec<_>>());
+        let output = run_logged(&project, args);
         assert_success(&output);
         changes_in(&text(&output.stderr))
     };
@@ -94,7 +99,7 @@ fn each_command_that_fails_to_change_something_writes_one_line_with_the_kind_of_
     assert_success(&project.run(&["apply"]));
     assert_success(&project.run(&["token", "create", "ann", "--role", "reader"]));
     let failed = |args: &str, action: &str, object: &str, kind: &str| {
-        let output = project.run(&args.split(' ').collect::<Vec<_>>());
+        let output = run_logged(&project, args);
         assert_fails(&output, 1, "error: ");
         let log = text(&output.stderr);
         let expected = format!("{action:?} object={object:?} outcome=\"failed\" kind={kind:?}");
@@ -108,7 +113,21 @@ fn each_command_that_fails_to_change_something_writes_one_line_with_the_kind_of_
     project.replace("alerts/large.sql", "FROM orders_by_customer", "FROM missing");
     failed("apply", "apply", "the project's definitions", "input");
     for read in ["lookup missing a=1", "batch history missing", "view drop missing --help"] {
-        let log = text(&project.run(&read.split(' ').collect::<Vec<_>>()).stderr);
+        let log = text(&run_logged(&project, read).stderr);
         assert_eq!(changes_in(&log), Vec::<String>::new(), "{read}");
     }
+}
+
+#[test]
+fn a_command_writes_its_line_where_a_log_is_asked_for_and_nowhere_else() {
+    let project = Project::with_orders();
+    let silent = project.run(&["apply"]);
+    assert_success(&silent);
+    assert!(!text(&silent.stderr).contains("audit"), "{}", text(&silent.stderr));
+    let asked = command(&project.path(), &["apply"]).env("RUST_LOG", "error").output().unwrap();
+    assert_eq!(changes_in(&text(&asked.stderr)), [line("apply", "the project's definitions")]);
+    let json = text(&project.run(&["apply", "--log-format", "json"]).stderr);
+    let lines = json.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let changes: Vec<Value> = lines.filter(|line| line["target"] == "audit").map(|line| line["fields"]["action"].clone()).collect();
+    assert_eq!(changes, ["apply"], "{json}");
 }
