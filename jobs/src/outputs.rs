@@ -11,18 +11,19 @@ use definitions::{AlertDefinition, SinkDefinition, parse};
 use event_alerts::alert_of;
 use event_log::{Log, PartitionBounds, TopicPartition};
 use event_sinks::sink_of;
+use types::Result;
 use types::record::Record;
 use types::vector::Offset;
-use types::{ErrorKind, Result};
 
+mod merged;
 mod operate;
 mod switches;
 
 pub use operate::{Paused, RolledBack};
 pub use switches::SwitchReport;
 
-/// Records that are read at once.
-const AT_ONCE: usize = 4_096;
+use merged::{MergedPartitions, PartitionRecords};
+
 /// At most this many partitions are listed.
 const LISTED: usize = 5;
 /// How often a reader that follows looks for new records.
@@ -49,7 +50,7 @@ fn live<'s>(state: &'s CatalogState, kind: DefinitionKind, name: &str) -> Result
 /// The sink or the alert of a record, and its version, by the record's headers.
 type OutputOf = fn(&[(String, Bytes)]) -> Option<(&str, u32)>;
 
-/// Reads the records of one sink or alert, partition by partition, each in the order of its offsets.
+/// Reads the records of one sink or alert: by their times, and those of one partition in the order of its offsets.
 pub struct OutputReader<'a> {
     log: &'a dyn Log,
     name: &'a str,
@@ -73,31 +74,24 @@ impl<'a> OutputReader<'a> {
         Ok(deleted(&self.topic, &bounds))
     }
 
-    /// Passes on the records that were appended since the last call. `take` returns whether it wants more.
+    /// Passes on the records that were appended since the last call, and those that it did not want any more. `take`
+    /// returns whether it wants more.
     pub async fn read(&mut self, take: &mut dyn FnMut(&Record) -> Result<bool>) -> Result<bool> {
-        for bounds in self.log.bounds(&self.topic).await? {
-            let next = self.next.entry(bounds.partition).or_insert(bounds.begin);
-            // A retention of the topic may have deleted what was not read yet.
-            *next = (*next).max(bounds.begin);
+        let bounds = self.log.bounds(&self.topic).await?;
+        let partitions = bounds.iter().map(|bounds| {
+            let next = self.next.get(&bounds.partition).copied().unwrap_or(bounds.begin);
             let source = TopicPartition { topic: self.topic.clone(), partition: bounds.partition };
-            while *next < bounds.end {
-                let fetched = match self.log.read(&source, *next, AT_ONCE).await {
-                    Err(error) if error.kind() == ErrorKind::NotFound => break,
-                    fetched => fetched?,
-                };
-                let is_of_it = |record: &&Record| (self.output_of)(&record.headers).is_some_and(|(name, _)| name == self.name);
-                for record in fetched.records.iter().filter(is_of_it) {
-                    if !take(record)? {
-                        return Ok(false);
-                    }
-                }
-                if fetched.position <= *next {
-                    break;
-                }
-                *next = fetched.position;
-            }
+            // A retention of the topic may have deleted what was not read yet.
+            PartitionRecords::new(source, next.max(bounds.begin), bounds.end)
+        });
+        let is_of_it = |record: &Record| (self.output_of)(&record.headers).is_some_and(|(name, _)| name == self.name);
+        let mut merged = MergedPartitions::new(self.log, partitions.collect(), &is_of_it);
+        let mut wants_more = true;
+        while wants_more && let Some(record) = merged.next_record().await? {
+            wants_more = take(&record)?;
         }
-        Ok(true)
+        self.next.extend(merged.positions());
+        Ok(wants_more)
     }
 
     /// The same, again and again until `take` wants no more.

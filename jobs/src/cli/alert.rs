@@ -29,7 +29,8 @@ enum AlertCommand {
     Open(OpenArgs),
     /// Print the records of an alert, one JSON object a line
     #[command(
-        after_help = "Examples:\n  basestream alert read device_silent\n  basestream alert read device_silent --follow | jq 'select(._state == \"began\")'"
+        after_help = "Examples:\n  basestream alert read device_silent\n  basestream alert read device_silent --follow | jq 'select(._state == \"began\")'\n\n\
+        Records are printed in the order in which they were put out."
     )]
     Read(ReadArgs),
 }
