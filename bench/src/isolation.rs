@@ -1,6 +1,6 @@
 //! Measures what heavy work in the same process costs lookups: random keys of a view over windows, asked over HTTP and
-//! over PostgreSQL of one `up` that is idle, while clients scan the whole view, and while batch runs of it follow one
-//! another.
+//! over PostgreSQL of one `up` that is idle, while clients scan the whole view, while batch runs of it follow one another,
+//! and beside both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,10 +72,14 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let mut running = measure(options, &installed, String::new()).await?;
     let begun = tokio::task::spawn_blocking(|| runs.finish()).await??;
     running.meanwhile = format!("batch runs of the view: {begun} begun");
+    let (scans, runs) = (Scans::start(&installed.http, options.scanners)?, Runs::start_in(&installed.http, VIEW));
+    let mut both = measure(options, &installed, String::new()).await?;
+    let (scanned, begun) = tokio::task::spawn_blocking(|| Ok::<_, Error>((scans.finish()?, runs.finish()?))).await??;
+    both.meanwhile = format!("both: {scanned} scans, {begun} batch runs begun");
     up.stop().await?;
     installed.installation.close().await;
     let question = "What do full scans and batch runs in the same process cost lookups of random keys?".to_owned();
-    let measured = [idle, scanning, running];
+    let measured = [idle, scanning, running, both];
     let tables = vec![table::build(options, &measured), table::aims(&measured)];
     Ok(Report { benchmark: "isolation".into(), question, context: context.end(), tables })
 }

@@ -42,6 +42,8 @@ impl Default for Options {
     }
 }
 
+/// The aim: the highest p99 in milliseconds, on each node.
+const AIM_MS: f64 = 250.0;
 const READY: Duration = Duration::from_secs(60);
 
 /// What was measured at one rate.
@@ -139,7 +141,7 @@ async fn busy<T>(worker: &MeasuredProcess, work: impl Future<Output = T>) -> (T,
 fn freshness(options: &Options, outcomes: &[Outcome]) -> Table {
     let row = |(rate, number, stretches): (u64, usize, &Vec<Latencies>)| {
         let [probes, _, p50, p99, _, slowest] = latencies::figures(stretches);
-        vec![Figure::text(format!("node {}", number + 1)), Figure::Count(rate), probes, p50, p99, slowest]
+        vec![Figure::text(format!("node {}", number + 1)), Figure::Count(rate), probes, p50, p99, latencies::aim(stretches, AIM_MS), slowest]
     };
     let of_nodes = |outcome: &Outcome| {
         let rate = outcome.rate;
@@ -147,7 +149,7 @@ fn freshness(options: &Options, outcomes: &[Outcome]) -> Table {
     };
     Table {
         title: "From acknowledged to counted, apart from the worker".into(),
-        columns: ["asked", "events/s", "probes", "p50 ms", "p99 ms", "slowest ms"].map(str::to_owned).to_vec(),
+        columns: ["asked", "events/s", "probes", "p50 ms", "p99 ms", "p99 aim ms", "slowest ms"].map(str::to_owned).to_vec(),
         rows: outcomes.iter().flat_map(of_nodes).collect(),
         notes: vec![
             format!("one `basestream speed`, {} `basestream serve`, each a process of one machine, on the embedded log", options.nodes),
