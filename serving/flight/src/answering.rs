@@ -111,14 +111,10 @@ async fn make(
         {
             count(end);
         }
-        if out.capacity() == 0 {
-            // Others take its place among the queries that run until the client takes more.
-            turn.pause();
-        }
         let is_taken = tokio::select! {
             biased;
             () = running.cancelled.cancelled() => false,
-            sent = out.send_timeout(message, stalled) => sent.is_ok(),
+            sent = turn.while_sending(out.send_timeout(message, stalled)) => sent.is_ok(),
         };
         if is_last || !is_taken {
             return;

@@ -108,9 +108,9 @@ impl StatementRows {
         Self::new(batches.schema(), Vec::new(), batches, Turn::default()).unwrap()
     }
 
-    /// Leaves its place among the queries that run until more rows are asked for.
-    pub(crate) fn pause(&self) {
-        self.turn.pause();
+    /// Its place among the queries that run.
+    pub(crate) fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     /// Waits until there is a row. Returns false after the last one.

@@ -15,6 +15,7 @@ use tower_http::compression::CompressionBody;
 use types::{Error, threads};
 
 use super::problem::HttpProblem;
+use crate::sql::Turn;
 
 /// This many pieces of a body are made before they are sent.
 const MADE_AHEAD: usize = 2;
@@ -31,8 +32,9 @@ pub(super) async fn apart(work: impl Future<Output = Result<Response, HttpProble
     }
 }
 
-/// Makes the pieces of a body on those threads, a few ahead of what is sent. It stops when the client has gone.
-pub(super) fn made_apart<S>(pieces: S) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static
+/// Makes the pieces of a body on those threads, a few ahead of what is sent. It stops when the client has gone. `turn`
+/// is that of the query that they are made from, if they are.
+pub(super) fn made_apart<S>(pieces: S, turn: Turn) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static
 where
     S: Stream<Item = Result<Bytes, Error>> + Send + 'static,
 {
@@ -40,7 +42,7 @@ where
     let making = threads::QUERIES.spawn(async move {
         let mut pieces = std::pin::pin!(pieces);
         while let Some(piece) = pieces.next().await {
-            if made.send(piece).await.is_err() {
+            if turn.while_sending(made.send(piece)).await.is_err() {
                 return;
             }
         }
@@ -66,7 +68,7 @@ pub(super) fn compressed_apart(response: Response<CompressionBody<Body>>) -> Res
         return response;
     }
     let broken = |error: axum::Error| Error::internal("the body of an answer broke off").caused_by(error);
-    response.map(|body| Body::from_stream(made_apart(body.into_data_stream().map_err(broken))))
+    response.map(|body| Body::from_stream(made_apart(body.into_data_stream().map_err(broken), Turn::default())))
 }
 
 #[cfg(test)]

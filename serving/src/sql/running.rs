@@ -3,7 +3,7 @@
 //! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries
 //! that run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -29,6 +29,8 @@ use crate::query_runtime::QueryRuntime;
 
 /// This many batches are made before they are taken.
 const MADE_AHEAD: usize = 1;
+/// A query whose client takes nothing for this time leaves its place to others.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Begins a query once it is its turn. `runtime` is that of the query.
 ///
@@ -69,15 +71,9 @@ fn made_apart(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Sendab
     let schema = plan.schema();
     let (made, taken) = mpsc::channel(MADE_AHEAD);
     let making = threads::SCANS.spawn(async move {
-        let mut batches = match execute_stream(plan, context) {
-            Ok(batches) => batches,
-            Err(error) => return drop(made.send(Err(error)).await),
-        };
-        while let Some(batch) = batches.next().await {
-            let failed = batch.is_err();
-            if made.send(batch).await.is_err() || failed {
-                return;
-            }
+        match execute_stream(plan, context) {
+            Ok(batches) => make(batches, made).await,
+            Err(error) => drop(made.send(Err(error)).await),
         }
     });
     // What was begun ends with the stream; one whose maker panicked must not look whole.
@@ -89,6 +85,18 @@ fn made_apart(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Sendab
         }
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
+/// Makes batches up to the first error, each once there is room for it.
+async fn make(mut batches: SendableRecordBatchStream, made: mpsc::Sender<DataFusionResult<RecordBatch>>) {
+    while let Ok(room) = made.reserve().await {
+        let Some(batch) = batches.next().await else { return };
+        let failed = batch.is_err();
+        room.send(batch);
+        if failed {
+            return;
+        }
+    }
 }
 
 /// A query's place among those that run, which it can leave while nobody takes its rows. Cheap to clone.
@@ -111,6 +119,16 @@ impl Turn {
         if let Some(taken) = &self.0 {
             *taken.place() = None;
         }
+    }
+
+    /// Sends what was made to the query's client. The place is left to others if the client takes nothing for long.
+    pub async fn while_sending<T>(&self, sending: impl Future<Output = T>) -> T {
+        let mut sending = pin!(sending);
+        if let Ok(sent) = tokio::time::timeout(PATIENCE, &mut sending).await {
+            return sent;
+        }
+        self.pause();
+        sending.await
     }
 
     /// What takes a place again, if the query has none and needs one.

@@ -1,5 +1,6 @@
 //! What is beyond a limit, as a PostgreSQL client gets it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use basestream_tests::until;
@@ -57,6 +58,24 @@ async fn a_portal_between_two_fetches_takes_no_place() {
     assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
     assert_eq!(transaction.query_portal(&portal, 0).await.unwrap().len(), 99_990);
     drop(transaction);
+    server.stop().await;
+}
+
+/// What it does not read is more than the system holds for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_its_client_does_not_read_takes_no_place() {
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: LONG, ..ServingLimits::default() }).await;
+    let (slow, other) = (server.connect().await, server.connect().await);
+    let large = "SELECT value, repeat('x', 1000) AS text FROM range(0, 100000)";
+    let mut rows = pin!(slow.query_raw(large, Vec::<i32>::new()).await.unwrap());
+    rows.next().await.unwrap().unwrap();
+    assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    let mut read = 1;
+    while let Some(row) = rows.next().await {
+        row.unwrap();
+        read += 1;
+    }
+    assert_eq!(read, 100_000);
     server.stop().await;
 }
 

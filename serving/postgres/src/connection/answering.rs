@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use bytes::{BufMut, BytesMut};
+use serving::Turn;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -107,6 +108,7 @@ pub(super) async fn send(
     max_rows: usize,
     limits: &StatementLimits,
 ) -> Answered<Sent> {
+    let turn = answer.turn().clone();
     let mut rows = 0;
     loop {
         if max_rows > 0 && rows == max_rows as u64 {
@@ -116,7 +118,7 @@ pub(super) async fn send(
             let time = if rows == 0 { limits.begun } else { limits.ended };
             // What is made already does not wait for what takes long.
             if rows > 0 {
-                flush(socket, limits).await?;
+                flush(socket, &turn, limits).await?;
             }
             let more = limits.until(time, answer.fill(), socket).await??;
             if !more {
@@ -132,18 +134,18 @@ pub(super) async fn send(
         }
         rows += 1;
         if socket.is_full() {
-            flush(socket, limits).await?;
+            flush(socket, &turn, limits).await?;
         }
     }
 }
 
-/// A slow client is waited for; what it asked for may be cancelled meanwhile.
-async fn flush(socket: &mut Socket, limits: &StatementLimits) -> Answered {
+/// A slow client is waited for; what it asked for may be cancelled meanwhile, and leaves its place to others.
+async fn flush(socket: &mut Socket, turn: &Turn, limits: &StatementLimits) -> Answered {
     limits.caller.may_go_on()?;
     tokio::select! {
         biased;
         () = limits.cancelled.cancelled() => Err(cancelled().into()),
-        flushed = socket.flush() => Ok(flushed?),
+        flushed = turn.while_sending(socket.flush()) => Ok(flushed?),
         () = tokio::time::sleep_until(limits.ended) => Err(limits.too_long(limits.ended).into()),
     }
 }

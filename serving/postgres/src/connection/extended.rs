@@ -169,7 +169,7 @@ impl Connection {
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
         let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), max_rows.max(0) as usize, &limits).await?;
         if sent.may_have_more {
-            answer.pause();
+            answer.turn().pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
         } else {
             portal.progress = PortalProgress::Ended;

@@ -99,7 +99,7 @@ pub(super) async fn answer(
             }
         }
     });
-    let mut response = Body::from_stream(made_apart(chunks)).into_response();
+    let mut response = Body::from_stream(made_apart(chunks, response.turn)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
     response.headers_mut().insert(META_HEADER, meta);
     Ok(response)

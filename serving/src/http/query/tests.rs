@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use access::Principal;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::http::tests::{Client, Reply};
 use crate::limits::ServingLimits;
@@ -47,4 +49,22 @@ async fn time_memory_and_rows_have_their_statuses() {
     assert_eq!(reached(&ask(&client, large).await), (413, "serving.limits.query_memory".to_owned()));
     assert_eq!(reached(&ask(&client, "SELECT value FROM range(0, 11)").await), (413, "serving.limits.result_rows".to_owned()));
     assert_eq!(ask(&client, "SELECT value FROM range(0, 10)").await.status, 200);
+}
+
+/// What it does not read is more than the system holds for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_its_client_does_not_read_takes_no_place() {
+    let one = ServingLimits { concurrent_queries: 1, queue_wait: Duration::from_secs(60), ..ServingLimits::default() };
+    let client = Client::limited(one).await;
+    let body = json!({ "query": "SELECT value, repeat('x', 1000) AS text FROM range(0, 100000)" }).to_string();
+    let head = "POST /v1/sql HTTP/1.0\r\nhost: localhost\r\naccept: application/x-ndjson";
+    let mut slow = TcpStream::connect(client.address()).await.unwrap();
+    slow.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    slow.read_exact(&mut status).await.unwrap();
+    assert!(status.ends_with(b" 200"), "{}", String::from_utf8_lossy(&status));
+    assert_eq!(ask(&client, "SELECT value FROM range(0, 10)").await.status, 200);
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest.windows(2).filter(|end| end == b"}\n").count(), 100_000);
 }

@@ -1,3 +1,7 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::datatypes::Schema;
+use datafusion::error::DataFusionError;
 use types::ErrorKind;
 
 use crate::harness::Harness;
@@ -127,4 +131,26 @@ async fn what_reads_much_runs_on_threads_of_its_own() {
     let shown = arrow::util::pretty::pretty_format_batches(&batches.into_iter().map(|batch| batch.unwrap()).collect::<Vec<_>>()).unwrap();
     let threads: Vec<String> = shown.to_string().lines().skip(3).map(|line| line.trim_matches(['|', ' ']).to_owned()).collect();
     assert_eq!(threads[0], "scans", "{shown}");
+}
+
+#[tokio::test]
+async fn one_batch_is_made_ahead_of_those_that_were_taken() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let (counted, schema) = (made.clone(), Arc::new(Schema::empty()));
+    let batch = RecordBatch::new_empty(schema.clone());
+    let batches = stream::repeat_with(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, DataFusionError>(batch.clone())
+    });
+    let (room, mut ahead) = mpsc::channel(MADE_AHEAD);
+    let making = tokio::spawn(make(Box::pin(RecordBatchStreamAdapter::new(schema, batches)), room));
+    for taken in 1..4 {
+        ahead.recv().await.unwrap().unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(made.load(Ordering::Relaxed), taken + 1);
+    }
+    drop(ahead);
+    making.await.unwrap();
 }
