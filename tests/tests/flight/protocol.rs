@@ -8,9 +8,12 @@ use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, Any, CommandStatementIngest, ProstMessageExt, TableDefinitionOptions,
 };
 use arrow_flight::{Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo, Ticket};
+use basestream_tests::until;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
+use tokio::io::AsyncReadExt;
 use tonic::Code;
+use tonic::transport::Endpoint;
 
 use crate::server::{Client, ENDLESS, SOON, Server, batches, fetch, one, refused, status_of};
 
@@ -188,6 +191,65 @@ async fn what_is_no_protocol_is_refused_and_hurts_nobody() {
         assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
         assert_eq!(one(&mut client, "SELECT 1").await, "1");
     }
+    server.stop().await;
+}
+
+/// The length of the frame is all that comes of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_and_a_header_that_are_too_large_are_refused_and_hurt_nobody() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let mut with_long_header = client.clone();
+    with_long_header.set_header("x-long", "x".repeat(70 << 10));
+    assert!(batches(&mut with_long_header, "SELECT 1").await.is_err());
+    assert_eq!(one(&mut client, "SELECT 1").await, "1");
+    let answer = tokio::task::block_in_place(|| {
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\xff\xff\xff\0\0\0\0\0\x01").unwrap();
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        answer
+    });
+    // GOAWAY with FRAME_SIZE_ERROR.
+    assert!(answer.ends_with(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x06"), "{answer:?}");
+    assert_eq!(one(&mut client, "SELECT 1").await, "1");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_attempts_hurt_no_client() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    assert_eq!(one(&mut client, "SELECT 1").await, "1");
+    let address = server.address;
+    // With the client's as many as may be open: what comes after them is closed at once.
+    let mut silent = Vec::new();
+    for _ in 0..499 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    // Whoever has a place is greeted.
+    let attempts = stream::iter(0..10_000).map(|_| async move {
+        match tokio::net::TcpStream::connect(address).await {
+            Ok(mut socket) => usize::from(socket.read(&mut [0]).await.is_ok_and(|read| read > 0)),
+            Err(_) => 0,
+        }
+    });
+    let greeted = attempts.buffer_unordered(100).fold(0, async |sum, greeted| sum + greeted);
+    let asked = async {
+        for _ in 0..20 {
+            assert_eq!(one(&mut client, "SELECT 1").await, "1");
+        }
+    };
+    let (greeted, ()) = tokio::join!(greeted, asked);
+    assert!(greeted < 10_000, "nobody was refused");
+    assert_eq!(one(&mut client, "SELECT 1").await, "1");
+    drop(silent);
+    until("a place", async || match Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await {
+        Ok(channel) => batches(&mut Client::new(channel), "SELECT 1").await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
     server.stop().await;
 }
 

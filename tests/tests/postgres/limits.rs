@@ -7,7 +7,7 @@ use basestream_tests::until;
 use futures::{StreamExt, stream};
 use serving::ServingLimits;
 use serving::http::Protection;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::server::{Server, error_of, one};
@@ -16,6 +16,8 @@ const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN ra
 const BRIEF: Duration = Duration::from_millis(100);
 /// Long enough for a place to become free, on a busy machine, after the query in it has ended.
 const TURN: Duration = Duration::from_secs(2);
+/// How a client begins that needs no password.
+const STARTUP: &[u8] = b"\0\0\0\x26\0\x03\0\0user\0ann\0database\0basestream\0\0";
 /// For whom a place becomes free.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -127,6 +129,24 @@ async fn connections_that_say_nothing_are_let_go_and_ten_thousand_attempts_hurt_
         assert_eq!(ended.unwrap(), 0);
     }
     until("a place", async || tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.is_ok()).await;
+    server.stop().await;
+}
+
+/// Its length is all that comes of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_large_is_refused_and_hurts_no_client() {
+    let server = server(ServingLimits::default()).await;
+    let client = server.connect().await;
+    let query_of = |length: i32| [STARTUP, b"Q", length.to_be_bytes().as_slice()].concat();
+    for bytes in [query_of((16 << 20) + 1), query_of(i32::MAX), query_of(-1), 10_001_i32.to_be_bytes().to_vec()] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(&bytes).await.unwrap();
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(LONG, socket.read_to_end(&mut answer)).await;
+        read.expect("timed out: the rest is waited for").unwrap();
+        assert!(answer.windows(8).any(|field| field == b"\0C08P01\0"), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(one(&client, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+    }
     server.stop().await;
 }
 
