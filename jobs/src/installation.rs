@@ -476,6 +476,7 @@ fn limits(settings: &LimitSettings) -> ServingLimits {
         queue_wait: settings.queue_wait,
         query_time: settings.query_time,
         query_memory_bytes: settings.query_memory.map(to_usize),
+        memory_per_principal_bytes: settings.memory_per_principal.map(to_usize),
         result_rows: settings.result_rows.map(u64::from),
         cursors_per_principal: count(settings.cursors_per_principal),
         cursor_idle: settings.cursor_idle,

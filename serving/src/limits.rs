@@ -19,6 +19,8 @@ pub struct ServingLimits {
     pub query_time: Option<Duration>,
     /// Memory of one query; `None`: half of what all queries have.
     pub query_memory_bytes: Option<usize>,
+    /// Memory of all queries of one principal; `None`: what all queries have.
+    pub memory_per_principal_bytes: Option<usize>,
     /// Rows of one answer; `None`: any number.
     pub result_rows: Option<u64>,
     /// Answers in pages that one principal may have open.
@@ -41,6 +43,7 @@ impl Default for ServingLimits {
             queue_wait: Duration::from_secs(10),
             query_time: None,
             query_memory_bytes: None,
+            memory_per_principal_bytes: None,
             result_rows: None,
             cursors_per_principal: 16,
             cursor_idle: Duration::from_secs(60),

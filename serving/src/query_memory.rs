@@ -1,32 +1,49 @@
-//! The memory of one query: its share, and the limit of all queries together. An error names the limit that was
-//! reached.
+//! The memory of one query: its share, that of its principal, and the limit of all queries together. An error names the
+//! limit that was reached.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use types::Error;
 
-/// A pool for one query within that of the node. Operators that can spill share the query's part fairly.
+/// A pool for one query within those that it shares with others. Operators that can spill share each of them fairly.
 #[derive(Debug)]
 pub(crate) struct QueryMemory {
-    of_query: FairSpillPool,
     limit_bytes: usize,
-    of_node: Arc<dyn MemoryPool>,
-    node_limit_bytes: usize,
-    refused: AtomicU8,
+    /// The query's own, then those around it.
+    levels: Vec<MemoryLevel>,
+    /// The place of the level that refused memory last.
+    refused: AtomicUsize,
 }
 
-/// Which limit refused memory last.
-const BY_QUERY: u8 = 1;
-const BY_NODE: u8 = 2;
+/// A limit, and what is reserved within it.
+#[derive(Debug)]
+pub(crate) struct MemoryLevel {
+    scope: MemoryScope,
+    limit_bytes: usize,
+    pool: Arc<dyn MemoryPool>,
+}
+
+/// What shares the memory of a limit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MemoryScope {
+    Query,
+    Principal,
+    Node,
+}
+
+/// No level refused memory.
+const NONE: usize = usize::MAX;
 
 impl QueryMemory {
-    pub(crate) fn new(limit_bytes: usize, of_node: Arc<dyn MemoryPool>, node_limit_bytes: usize) -> Self {
-        let of_query = FairSpillPool::new(limit_bytes);
-        Self { of_query, limit_bytes, of_node, node_limit_bytes, refused: AtomicU8::new(0) }
+    pub(crate) fn new(limit_bytes: usize, around: impl IntoIterator<Item = MemoryLevel>) -> Self {
+        let own = MemoryLevel::new(MemoryScope::Query, limit_bytes, Arc::new(FairSpillPool::new(limit_bytes)));
+        let levels = std::iter::once(own).chain(around).collect();
+        Self { limit_bytes, levels, refused: AtomicUsize::new(NONE) }
     }
 
     /// The same error; one for want of memory says which limit was reached.
@@ -35,13 +52,49 @@ impl QueryMemory {
             return error;
         }
         metrics::counter!("basestream_serving_queries_refused_total", "reason" => "memory").increment(1);
-        let (message, limit, bytes) = match self.refused.load(Ordering::Relaxed) {
-            BY_QUERY => ("the query needs more memory than one may have", "serving.limits.query_memory", self.limit_bytes),
-            BY_NODE => ("the queries under way need more memory than all may have", "serving.memory_limit", self.node_limit_bytes),
-            _ => return error,
+        let Some(MemoryLevel { scope, limit_bytes, .. }) = self.levels.get(self.refused.load(Ordering::Relaxed)) else { return error };
+        let (message, setting) = match scope {
+            MemoryScope::Query => ("the query needs more memory than one may have", "serving.limits.query_memory"),
+            MemoryScope::Principal => {
+                ("the principal's queries need more memory than those of one may have", "serving.limits.memory_per_principal")
+            }
+            MemoryScope::Node => ("the queries under way need more memory than all may have", "serving.memory_limit"),
         };
-        let error = Error::limit(message).with("limit", limit).with("bytes", bytes).caused_by(Error::from(error));
+        let error = Error::limit(message).with("limit", setting).with("bytes", limit_bytes).caused_by(Error::from(error));
         error.with("help", "select less, group by fewer values, or raise the setting").into()
+    }
+}
+
+impl MemoryLevel {
+    pub(crate) fn new(scope: MemoryScope, limit_bytes: usize, pool: Arc<dyn MemoryPool>) -> Self {
+        Self { scope, limit_bytes, pool }
+    }
+}
+
+/// The memory that the queries of each principal share.
+#[derive(Debug)]
+pub(crate) struct PrincipalMemory {
+    limit_bytes: usize,
+    /// Of the principals that have queries.
+    pools: Mutex<HashMap<Arc<str>, Weak<FairSpillPool>>>,
+}
+
+impl PrincipalMemory {
+    /// Each principal has this many bytes.
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, pools: Mutex::default() }
+    }
+
+    pub(crate) fn of(&self, name: &Arc<str>) -> MemoryLevel {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pools.get(name).and_then(Weak::upgrade);
+        let pool = known.unwrap_or_else(|| {
+            pools.retain(|_, pool| pool.strong_count() > 0);
+            let pool = Arc::new(FairSpillPool::new(self.limit_bytes));
+            pools.insert(name.clone(), Arc::downgrade(&pool));
+            pool
+        });
+        MemoryLevel::new(MemoryScope::Principal, self.limit_bytes, pool)
     }
 }
 
@@ -51,35 +104,33 @@ impl MemoryPool for QueryMemory {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.of_query.register(consumer);
-        self.of_node.register(consumer);
+        self.levels.iter().for_each(|level| level.pool.register(consumer));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.of_query.unregister(consumer);
-        self.of_node.unregister(consumer);
+        self.levels.iter().for_each(|level| level.pool.unregister(consumer));
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.of_query.grow(reservation, additional);
-        self.of_node.grow(reservation, additional);
+        self.levels.iter().for_each(|level| level.pool.grow(reservation, additional));
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.of_query.shrink(reservation, shrink);
-        self.of_node.shrink(reservation, shrink);
+        self.levels.iter().for_each(|level| level.pool.shrink(reservation, shrink));
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
-        self.of_query.try_grow(reservation, additional).inspect_err(|_| self.refused.store(BY_QUERY, Ordering::Relaxed))?;
-        self.of_node.try_grow(reservation, additional).inspect_err(|_| {
-            self.of_query.shrink(reservation, additional);
-            self.refused.store(BY_NODE, Ordering::Relaxed);
-        })
+        for (place, level) in self.levels.iter().enumerate() {
+            level.pool.try_grow(reservation, additional).inspect_err(|_| {
+                self.levels[..place].iter().for_each(|within| within.pool.shrink(reservation, additional));
+                self.refused.store(place, Ordering::Relaxed);
+            })?;
+        }
+        Ok(())
     }
 
     fn reserved(&self) -> usize {
-        self.of_query.reserved()
+        self.levels.first().map_or(0, |own| own.pool.reserved())
     }
 
     fn memory_limit(&self) -> MemoryLimit {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use access::Principal;
 use catalog::Catalog;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -21,7 +22,7 @@ use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::lookup_times::LookupTimes;
 use crate::plain_lookup::PlainLookups;
-use crate::query_memory::QueryMemory;
+use crate::query_memory::{MemoryLevel, MemoryScope, PrincipalMemory, QueryMemory};
 use crate::row_cache::RowCache;
 use crate::spill_folder::SpillFolder;
 
@@ -48,6 +49,8 @@ struct Shared {
     config: SessionConfig,
     spill: SpillFolder,
     memory_limit_bytes: usize,
+    /// Where that of one principal is limited.
+    principal_memory: Option<PrincipalMemory>,
     limits: ServingLimits,
     admission: Admission,
     lookups: BlockingPool,
@@ -84,6 +87,7 @@ impl QueryRuntime {
             config: config(),
             spill,
             memory_limit_bytes,
+            principal_memory: limits.memory_per_principal_bytes.map(|bytes| PrincipalMemory::new(bytes.min(memory_limit_bytes))),
             limits: limits.clone(),
             admission: Admission::new(limits),
             lookups: BlockingPool::new(&threads::QUERIES),
@@ -97,11 +101,13 @@ impl QueryRuntime {
         Ok(Self { shared: Arc::new(shared), runtime, of_query: None })
     }
 
-    /// The same for one query, which has its share of the memory.
-    pub(crate) fn for_query(&self) -> Self {
+    /// The same for one query of this principal, which has its share of the memory.
+    pub(crate) fn for_query(&self, principal: &Principal) -> Self {
         let most = self.shared.memory_limit_bytes;
         let share = self.shared.limits.query_memory_bytes.unwrap_or(most / 2).min(most);
-        let memory = Arc::new(QueryMemory::new(share, self.runtime.memory_pool.clone(), most));
+        let of_principal = self.shared.principal_memory.as_ref().map(|memory| memory.of(&principal.name));
+        let of_node = MemoryLevel::new(MemoryScope::Node, most, self.runtime.memory_pool.clone());
+        let memory = Arc::new(QueryMemory::new(share, of_principal.into_iter().chain([of_node])));
         let runtime = Arc::new(RuntimeEnv { memory_pool: memory.clone(), ..(*self.runtime).clone() });
         Self { shared: self.shared.clone(), runtime, of_query: Some(memory) }
     }

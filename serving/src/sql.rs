@@ -152,7 +152,7 @@ pub(crate) async fn query(
         follower.wait_for(after, counted).await?;
     }
     loop {
-        let (timer, runtime) = (Timer(Instant::now()), runtime.for_query());
+        let (timer, runtime) = (Timer(Instant::now()), runtime.for_query(&asked.principal));
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
         let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
@@ -183,7 +183,7 @@ pub(crate) async fn query_at(
     read_view: ReadView,
     asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let (timer, runtime) = (Timer(Instant::now()), runtime.for_query());
+    let (timer, runtime) = (Timer(Instant::now()), runtime.for_query(&asked.principal));
     let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
         Ok(ready) => begin(follower, &runtime, &asked.principal, ready, timer).await,
         Err(error) => Err(error),

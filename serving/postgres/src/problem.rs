@@ -49,7 +49,7 @@ pub(crate) const OUT_OF_RANGE: &str = "22003";
 pub(crate) const CONFIGURATION_LIMIT: &str = "53400";
 
 /// The settings that limit memory.
-const MEMORY_LIMITS: [&str; 2] = ["serving.limits.query_memory", "serving.memory_limit"];
+const MEMORY_LIMITS: [&str; 3] = ["serving.limits.query_memory", "serving.limits.memory_per_principal", "serving.memory_limit"];
 
 impl SqlProblem {
     pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
@@ -219,7 +219,9 @@ mod tests {
         let state = |error: Error| SqlProblem::from(error).state;
         assert_eq!(state(Error::unavailable("the query cannot spill to the disk").with("disk", "full")), "53100");
         assert_eq!(state(Error::busy("the node is busy")), "53000");
-        assert_eq!(state(Error::limit("it needs more memory").with("limit", "serving.limits.query_memory")), "53200");
+        for setting in MEMORY_LIMITS {
+            assert_eq!(state(Error::limit("it needs more memory").with("limit", setting)), "53200");
+        }
         assert_eq!(state(Error::limit("it has more rows").with("limit", "serving.limits.result_rows")), "54000");
         assert_eq!(state(serving::out_of_time("1s, the setting serving.limits.query_time")), "57014");
     }

@@ -31,6 +31,9 @@ pub struct LimitSettings {
     /// Memory of one query (bytes), within `serving.memory_limit`. Default: absent, half of that.
     #[serde(deserialize_with = "fields::optional_bytes")]
     pub query_memory: Option<u64>,
+    /// Memory of all queries of one principal (bytes), within `serving.memory_limit`. Default: absent, all of that.
+    #[serde(deserialize_with = "fields::optional_bytes")]
+    pub memory_per_principal: Option<u64>,
     /// Rows of one answer. Default: absent, any number.
     #[serde(deserialize_with = "fields::optional_count")]
     pub result_rows: Option<u32>,
@@ -59,6 +62,7 @@ impl Default for LimitSettings {
             queue_wait: Duration::from_secs(10),
             query_time: None,
             query_memory: None,
+            memory_per_principal: None,
             result_rows: None,
             cursors_per_principal: 16,
             cursor_idle: Duration::from_secs(60),

@@ -371,6 +371,9 @@ fn limits_of_questions_are_read_and_nothing_is_limited_to_none() {
         parse("[serving.limits]\nconcurrent_queries = 4\nquery_time = '5m'\nquery_memory = '256MiB'\nresult_rows = 1000").serving.limits;
     assert_eq!((limits.concurrent_queries, limits.query_time), (4, Some(Duration::from_secs(300))));
     assert_eq!((limits.query_memory, limits.result_rows, limits.queued_queries), (Some(256 << 20), Some(1000), 256));
+    let of_principal = |text: &str| parse(&format!("[serving.limits]\n{text}")).serving.limits.memory_per_principal;
+    assert_eq!((of_principal("memory_per_principal = '1GiB'"), of_principal("query_memory = '1GiB'")), (Some(1 << 30), None));
+    assert!(wrong("[serving.limits]\nmemory_per_principal = 0", &[]).contains("the size 0 is not more than zero"));
     assert!(wrong("[serving.limits]\nconcurrent_queries = 0", &[]).contains("expected 1 to"));
     assert!(wrong("[serving.limits]\nqueue_wait = 10", &[]).contains("has no unit"));
 }

@@ -113,6 +113,15 @@ async fn a_query_past_its_share_of_the_memory_names_the_setting_and_others_go_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_query_past_the_memory_of_its_principal_names_the_setting() {
+    let (_harness, node) = node(ServingLimits { memory_per_principal_bytes: Some(4 << 20), ..ServingLimits::default() }).await;
+    let error = ask(&node, "SELECT array_agg(CAST(value AS TEXT) || repeat('x', 100)) AS texts FROM range(0, 200000)").await;
+    let error = error.expect_err("20 MB do not fit 4 MiB");
+    assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.memory_per_principal")), "{error}");
+    assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_reads_much_runs_on_threads_of_its_own() {
     let session = datafusion::prelude::SessionContext::new();
     let thread = datafusion::logical_expr::create_udf(
