@@ -1,6 +1,6 @@
 //! Measures what heavy work in the same process costs lookups: random keys of a view over windows, asked over HTTP and
-//! over PostgreSQL of one `up` that is idle, while clients scan the whole view, while batch runs of it follow one another,
-//! and beside both.
+//! over PostgreSQL of one `up` that is idle, while clients scan the whole view, while batch runs of it follow one
+//! another, and beside both.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -85,7 +85,7 @@ impl PrincipalMemory {
         Self { limit_bytes, pools: Mutex::default() }
     }
 
-    pub(crate) fn of(&self, name: &Arc<str>) -> MemoryLevel {
+    pub(crate) fn level(&self, name: &Arc<str>) -> MemoryLevel {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pools.get(name).and_then(Weak::upgrade);
         let pool = known.unwrap_or_else(|| {

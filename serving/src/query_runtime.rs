@@ -105,7 +105,7 @@ impl QueryRuntime {
     pub(crate) fn for_query(&self, principal: &Principal) -> Self {
         let most = self.shared.memory_limit_bytes;
         let share = self.shared.limits.query_memory_bytes.unwrap_or(most / 2).min(most);
-        let of_principal = self.shared.principal_memory.as_ref().map(|memory| memory.of(&principal.name));
+        let of_principal = self.shared.principal_memory.as_ref().map(|memory| memory.level(&principal.name));
         let of_node = MemoryLevel::new(MemoryScope::Node, most, self.runtime.memory_pool.clone());
         let memory = Arc::new(QueryMemory::new(share, of_principal.into_iter().chain([of_node])));
         let runtime = Arc::new(RuntimeEnv { memory_pool: memory.clone(), ..(*self.runtime).clone() });

@@ -141,7 +141,15 @@ async fn busy<T>(worker: &MeasuredProcess, work: impl Future<Output = T>) -> (T,
 fn freshness(options: &Options, outcomes: &[Outcome]) -> Table {
     let row = |(rate, number, stretches): (u64, usize, &Vec<Latencies>)| {
         let [probes, _, p50, p99, _, slowest] = latencies::figures(stretches);
-        vec![Figure::text(format!("node {}", number + 1)), Figure::Count(rate), probes, p50, p99, latencies::aim(stretches, AIM_MS), slowest]
+        vec![
+            Figure::text(format!("node {}", number + 1)),
+            Figure::Count(rate),
+            probes,
+            p50,
+            p99,
+            latencies::aim(stretches, AIM_MS),
+            slowest,
+        ]
     };
     let of_nodes = |outcome: &Outcome| {
         let rate = outcome.rate;

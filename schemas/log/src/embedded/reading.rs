@@ -7,7 +7,7 @@ use sqlx::{Either, FromRow, QueryBuilder, Sqlite};
 
 use super::batch::BatchRow;
 use super::store::{Store, failed};
-use super::transaction::{ROWS_AT_ONCE, StatementRows, Statements};
+use super::transaction::{ROWS_AT_ONCE, RowsAndEnds, Statements};
 use crate::topic::outside;
 use crate::{Fetched, PartitionBounds, TopicPartition};
 use types::record::Record;
@@ -71,8 +71,8 @@ impl Store {
         found.into_iter().next().ok_or_else(|| Error::internal("a partition was not read"))
     }
 
-    /// Reads up to `max_records` records of each of several partitions, by one message to SQLite's thread: the first one,
-    /// and those after it that have few records together. What it returns may end before the last of them.
+    /// Reads up to `max_records` records of each of several partitions, by one message to SQLite's thread: the first
+    /// one, and those after it that have few records together. What it returns may end before the last of them.
     /// `fetched_at` is the present time.
     pub(super) async fn read_together(&self, reads: &[PartitionRead<'_>], max_records: usize, fetched_at: Micros) -> Result<Vec<Fetched>> {
         let reads = &reads[..few(reads)];
@@ -150,7 +150,7 @@ impl<'a> FoundRecords<'a> {
     }
 
     /// Takes the rows of one statement. Returns false if it leaves some.
-    async fn take(&mut self, rows: &mut StatementRows<'_>, max_records: usize) -> Result<bool> {
+    async fn take(&mut self, rows: &mut RowsAndEnds<'_>, max_records: usize) -> Result<bool> {
         while let Some(Either::Right(row)) = rows.try_next().await.map_err(failed)? {
             if self.records.len() >= max_records || self.bytes >= MAX_FETCH_BYTES {
                 self.at_end = false;

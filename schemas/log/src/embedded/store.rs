@@ -5,11 +5,10 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteRow, SqliteSynchronous};
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch;
-use super::transaction::{AppendTransaction, Statements};
 use crate::{LogSize, NewRecord};
 use types::clocks::LatestTime;
 use types::connections::{self, is_sqlite_busy};
@@ -144,14 +143,6 @@ impl Store {
         }
     }
 
-    /// Begins a transaction of appends ([`AppendTransaction::begin`]).
-    pub(super) async fn begin_append(
-        &self,
-        add_reads: impl Fn(&mut Statements),
-    ) -> Result<(AppendTransaction, impl Iterator<Item = Vec<SqliteRow>>)> {
-        AppendTransaction::begin(&self.writer, add_reads).await
-    }
-
     /// Copies pages of the write-ahead log to the file; returns whether it copied all that it was to copy.
     ///
     /// SQLite before 3.51.3 could damage the file where one copy follows another while records are appended.
@@ -169,6 +160,11 @@ impl Store {
         // Not by opening the file: closing it would release SQLite's locks.
         let file = std::fs::metadata(&self.wal).ok();
         WalState { length: file.as_ref().map(Metadata::len), modified: file.and_then(|file| file.modified().ok()) }
+    }
+
+    /// One connection.
+    pub(super) fn writer(&self) -> &SqlitePool {
+        &self.writer
     }
 
     pub(super) fn readers(&self) -> &SqlitePool {

@@ -11,10 +11,10 @@ use std::time::Instant;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use sqlx::pool::PoolConnection;
-use sqlx::sqlite::{SqlitePool, SqliteQueryResult, SqliteRow};
+use sqlx::sqlite::{SqliteQueryResult, SqliteRow};
 use sqlx::{Either, Executor, QueryBuilder, Sqlite, SqliteConnection};
 
-use super::store::{BUSY_TIMEOUT, failed};
+use super::store::{BUSY_TIMEOUT, Store, failed};
 use types::Result;
 use types::connections::is_sqlite_busy;
 
@@ -31,7 +31,7 @@ pub(super) struct Statements {
 }
 
 /// The rows of statements that are sent together, with the end of each statement.
-pub(super) type StatementRows<'c> = BoxStream<'c, sqlx::Result<Either<SqliteQueryResult, SqliteRow>>>;
+pub(super) type RowsAndEnds<'c> = BoxStream<'c, sqlx::Result<Either<SqliteQueryResult, SqliteRow>>>;
 
 impl Default for Statements {
     fn default() -> Self {
@@ -65,7 +65,7 @@ impl Statements {
     }
 
     /// Sends them.
-    pub(super) fn fetch<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> StatementRows<'c> {
+    pub(super) fn fetch<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> RowsAndEnds<'c> {
         connection.fetch_many(self.sql.build())
     }
 
@@ -94,10 +94,10 @@ impl AppendTransaction {
     /// Begins it, and returns the rows of each statement that `add_reads` adds. Waits while another one holds the write
     /// lock.
     pub(super) async fn begin(
-        writer: &SqlitePool,
+        store: &Store,
         add_reads: impl Fn(&mut Statements),
     ) -> Result<(AppendTransaction, impl Iterator<Item = Vec<SqliteRow>>)> {
-        let connection = writer.acquire().await.map_err(failed)?;
+        let connection = store.writer().acquire().await.map_err(failed)?;
         let mut transaction = AppendTransaction { connection, statements: Statements::default(), is_open: true };
         let began = Instant::now();
         loop {

@@ -13,7 +13,7 @@ use super::batch::{self, BatchRow};
 use super::output::{self, OutputStates};
 use super::placing::{self, Inserts, PartitionEnd, PartitionKey, TopicTail};
 use super::store::{self, Store};
-use super::transaction::AppendTransaction;
+use super::transaction::{AppendTransaction, Statements};
 use super::wal::WalCopier;
 use crate::record::{partition_for, random_of};
 use crate::{LogOutput, NewRecord};
@@ -110,12 +110,11 @@ async fn run(store: Arc<Store>, clock: Clock, appends: watch::Sender<Appends>, m
 async fn append_group(store: &Store, clock: &Clock, group: &[Request], copier: &mut WalCopier) -> Result<Vec<Result<RecordPositions>>> {
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
     let of_outputs: Vec<&LogOutput> = group.iter().filter_map(|request| Some(&request.output.as_ref()?.output)).collect();
-    let (mut transaction, mut rows) = store
-        .begin_append(|reads| {
-            placing::select_topics(reads, &names);
-            OutputStates::select(reads, &of_outputs);
-        })
-        .await?;
+    let add_reads = |reads: &mut Statements| {
+        placing::select_topics(reads, &names);
+        OutputStates::select(reads, &of_outputs);
+    };
+    let (mut transaction, mut rows) = AppendTransaction::begin(store, add_reads).await?;
     let topics = placing::topics(&rows.next().unwrap_or_default())?;
     let mut outputs = OutputStates::found(&of_outputs, rows.flatten())?;
     let assigned = AssignedRecords::assign(group, &topics, &mut outputs);

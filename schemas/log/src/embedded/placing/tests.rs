@@ -24,7 +24,7 @@ async fn each_batch_is_inserted_once_when_the_transaction_is_committed() {
     let sizes: Vec<usize> = (0..60).map(|nth| if nth % 7 == 3 { 3 << 20 } else { 100 + nth }).collect();
     // A reader connects while nothing is written.
     assert_eq!(lengths(&store).await, [0_i64; 0]);
-    let (mut transaction, _) = store.begin_append(|_| {}).await.unwrap();
+    let (mut transaction, _) = AppendTransaction::begin(&store, |_| {}).await.unwrap();
     let mut inserts = Inserts::default();
     for (nth, size) in sizes.iter().enumerate() {
         inserts.add((1, 0), batch_at(nth as i64, *size), &mut transaction).await.unwrap();
@@ -39,7 +39,7 @@ async fn each_batch_is_inserted_once_when_the_transaction_is_committed() {
 async fn the_batches_of_several_partitions_are_inserted_by_one_statement() {
     let folder = TempDir::new().unwrap();
     let store = Arc::new(Store::open(folder.path()).await.unwrap());
-    let (mut transaction, _) = store.begin_append(|_| {}).await.unwrap();
+    let (mut transaction, _) = AppendTransaction::begin(&store, |_| {}).await.unwrap();
     let mut inserts = Inserts::default();
     for number in 0..ROWS_AT_ONCE as i32 + 3 {
         inserts.add((1, number), batch_at(0, 1_000), &mut transaction).await.unwrap();

@@ -6,10 +6,10 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
+use crate::NewRecord;
 use crate::embedded::appends::Appends;
 use crate::embedded::writer::Writer;
 use crate::testing::source;
-use crate::NewRecord;
 
 /// The values of a partition's records that are read together with those of others, in rounds.
 async fn read_all(store: &Store, topic_id: i64, max_records: usize) -> Vec<Vec<i64>> {
