@@ -54,6 +54,25 @@ public class Clients {
             equal("boolean", row.getBoolean(5), false);
             equal("double", row.getDouble(6), 0.125);
         }
+        // Of another type than the column: the product is of the wider one.
+        try (PreparedStatement scaled = connection.prepareStatement("SELECT orders * ? FROM orders_by_customer WHERE customer_id = 'c1'")) {
+            for (int round = 0; round < 2; round++) {
+                scaled.setDouble(1, 1.25);
+                equal("a BIGINT by a double", first(scaled), new BigDecimal("12.5"));
+                scaled.setBigDecimal(1, new BigDecimal("1.75"));
+                equal("a BIGINT by a decimal", first(scaled), new BigDecimal("17.5"));
+                scaled.setLong(1, 3);
+                equal("a BIGINT by a long", first(scaled), new BigDecimal("30"));
+            }
+        }
+    }
+
+    /** The number of the one row, without zeros at its end. */
+    static BigDecimal first(PreparedStatement statement) throws SQLException {
+        try (ResultSet row = statement.executeQuery()) {
+            equal("a row", row.next(), true);
+            return new BigDecimal(row.getBigDecimal(1).stripTrailingZeros().toPlainString());
+        }
     }
 
     static void acrossARun(Connection connection) throws Exception {

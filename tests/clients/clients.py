@@ -43,6 +43,11 @@ def psycopg_3():
                 for format in ("%s", "%b", "%t"):
                     found = cursor.execute(f"SELECT count(*) FROM orders WHERE order_id = 'o1' AND {column} = {format}", [value]).fetchone()
                     equal(f"psycopg {column} {format}", found, (1,))
+            at, day = datetime.datetime(2026, 3, 1, tzinfo=UTC), datetime.timedelta(days=1)
+            for sql, values, expected in [("orders * %s", [decimal.Decimal("1.5")], 15), ("orders * %s", [1.5], 15), ("last_order < %s + interval '1 day'", [at], True),
+                                          ("last_order - %s", [day], datetime.datetime(2026, 2, 28, 15, 1, tzinfo=UTC)), ("last_order > %s - %s", [at, day], True)]:
+                found = cursor.execute(f"SELECT {sql} FROM orders_by_customer WHERE customer_id = 'c1'", values).fetchone()
+                equal(f"psycopg {sql}", found, (expected,))
         cursor = connection.cursor()
         rows = 0
         for _ in cursor.stream("SELECT * FROM orders"):

@@ -167,8 +167,7 @@ impl Metadata {
     pub(crate) async fn describe(&self, sql: &str, given: &[Option<DataType>], read_view: ReadView) -> Result<Described> {
         let plan = self.plan(sql, given, read_view).await?;
         let params = parameters::types(&plan, given)?;
-        let nulls = params.iter().map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?;
-        let bound = parameters::bind(plan, serving::Params::Typed(nulls))?;
+        let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, given)?))?;
         let state = self.0.session.state();
         let physical = state.create_physical_plan(&bound).await?;
         let uuid_params = vec![false; params.len()];

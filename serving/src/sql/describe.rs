@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::ScalarValue;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
@@ -51,7 +50,7 @@ pub(crate) async fn describe(
     let names = planned.columns.parameters(&planned.plan)?;
     let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();
     // What the analysis makes of expressions depends on the parameters' types, and on no value.
-    let nulls = types.iter().map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?;
+    let nulls = params::nulls(&types, given)?;
     let state = planned.state;
     let bound = params::bind(planned.plan, super::Params::Typed(nulls))?;
     let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;

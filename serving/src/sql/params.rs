@@ -230,6 +230,12 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
     Ok((1..=all.max(given.len())).map(type_of).collect())
 }
 
+/// NULLs to describe a query with: each of the type that the caller says, as its value will be, else of the one found.
+pub fn nulls(types: &[DataType], given: &[Option<DataType>]) -> Result<Vec<ScalarValue>> {
+    let said = types.iter().enumerate().map(|(index, found)| given.get(index).and_then(Option::as_ref).unwrap_or(found));
+    Ok(said.map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?)
+}
+
 /// The parameters that are a LIMIT or an OFFSET.
 fn in_limits(plan: &LogicalPlan) -> Result<Vec<usize>> {
     let mut found = Vec::new();

@@ -111,6 +111,26 @@ async fn parameters_are_typed_by_the_plan_and_bound_by_a_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_has_the_schema_that_its_description_says_whatever_the_type_of_a_parameter() {
+    let server = Server::filled().await;
+    let mut client = server.connect().await;
+    let mut statement = client.prepare("SELECT n * $1 AS x FROM per_device WHERE device = 'a'".to_owned(), None).await.unwrap();
+    let decimal = Decimal128Array::from(vec![25]).with_precision_and_scale(2, 1).unwrap();
+    let params: [ArrayRef; 3] =
+        [Arc::new(Int64Array::from(vec![2])), Arc::new(arrow::array::Float64Array::from(vec![2.5])), Arc::new(decimal)];
+    for (param, expected) in params.into_iter().zip(["2", "2.5", "2.5"]) {
+        statement.set_parameters(row(vec![param])).unwrap();
+        let info = statement.execute().await.unwrap();
+        let described = info.clone().try_decode_schema().unwrap();
+        let answer = fetch(&mut client, info).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+        assert_eq!(described.fields(), answer[0].schema().fields());
+        assert_eq!(rows(&answer).concat(), [expected]);
+    }
+    statement.close().await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn several_rows_of_parameters_and_missing_ones_are_refused() {
     let server = Server::filled().await;
     let mut client = server.connect().await;

@@ -132,6 +132,34 @@ async fn parameters_are_of_the_types_of_what_they_are_compared_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn arithmetic_with_a_parameter_of_another_type_is_described_as_it_is_answered() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let half: Decimal = "1.5".parse().unwrap();
+    let (by_real, by_decimal) = ("SELECT small * $1 AS x FROM events WHERE device = 'a'", "SELECT $1 + 1 AS x");
+    let statement = client.prepare_typed(by_real, &[Type::FLOAT8]).await.unwrap();
+    assert_eq!((statement.params(), statement.columns()[0].type_()), (&[Type::FLOAT8][..], &Type::FLOAT8));
+    assert_eq!(client.query_one(&statement, &[&1.5f64]).await.unwrap().get::<_, f64>(0), -10.5);
+    for (sql, expected) in [(by_real, "-10.5"), (by_decimal, "2.5")] {
+        let statement = client.prepare_typed(sql, &[Type::NUMERIC]).await.unwrap();
+        assert_eq!((statement.params(), statement.columns()[0].type_()), (&[Type::NUMERIC][..], &Type::NUMERIC), "{sql}");
+        let found: Decimal = client.query_one(&statement, &[&half]).await.unwrap().get(0);
+        assert_eq!(found, expected.parse().unwrap(), "{sql}");
+    }
+    // The event at 10:01 alone.
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_772_359_260);
+    let sql = "SELECT count(*) FROM events WHERE ts < $1 + interval '1 minute'";
+    let statement = client.prepare_typed(sql, &[Type::TIMESTAMPTZ]).await.unwrap();
+    assert_eq!(client.query_one(&statement, &[&at]).await.unwrap().get::<_, i64>(0), 1);
+    // So it is in the catalog.
+    let sql = "SELECT relnatts * $1 AS x FROM pg_class WHERE relname = 'per_device'";
+    let statement = client.prepare_typed(sql, &[Type::FLOAT8]).await.unwrap();
+    assert_eq!(statement.columns()[0].type_(), &Type::FLOAT8);
+    assert_eq!(client.query_one(&statement, &[&1.5f64]).await.unwrap().get::<_, f64>(0), 4.5);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_that_are_parameters_take_the_lookup_path() {
     let server = Server::filled().await;
     let client = server.connect().await;
