@@ -35,6 +35,7 @@ use crate::value_errors::{OnValueError, ValueErrors};
 mod array_text;
 mod casts;
 mod column_names;
+mod date_text;
 mod describe;
 mod equality;
 mod events;
@@ -59,6 +60,7 @@ mod wildcards;
 use planning::{PlanRequest, PlannedQuery, plan};
 
 pub use array_text::array_items;
+pub use date_text::date_and_zone;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use running::{Turn, out_of_time};

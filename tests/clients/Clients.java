@@ -54,6 +54,12 @@ public class Clients {
             equal("boolean", row.getBoolean(5), false);
             equal("double", row.getDouble(6), 0.125);
         }
+        try (PreparedStatement dated = connection.prepareStatement("SELECT count(*) FROM orders WHERE order_id = 'o1' AND day = ? AND ts > ?")) {
+            // It is sent as a text with the zone of this machine.
+            dated.setDate(1, java.sql.Date.valueOf("2026-02-02"));
+            dated.setDate(2, java.sql.Date.valueOf("2026-02-02"));
+            equal("a date", first(dated), new BigDecimal("1"));
+        }
         // Of another type than the column: the product is of the wider one.
         try (PreparedStatement scaled = connection.prepareStatement("SELECT orders * ? FROM orders_by_customer WHERE customer_id = 'c1'")) {
             for (int round = 0; round < 2; round++) {
@@ -139,6 +145,8 @@ public class Clients {
         metadata.getIndexInfo(null, "public", "orders", false, true).close();
         metadata.getImportedKeys(null, "public", "orders").close();
         metadata.getCatalogs().close();
+        metadata.getUDTs(null, null, "%", null).close();
+        metadata.getProcedures(null, null, "%").close();
     }
 
     static void errors(Connection connection) throws SQLException {

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, Time
 use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
 use postgres_types::{Kind, Type};
-use serving::array_items;
+use serving::{array_items, date_and_zone};
 use types::sql_types::timestamp_type;
 
 use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, SqlProblem};
@@ -102,8 +102,14 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
         Type::FLOAT8 => text.trim().parse().map(|value| ScalarValue::Float64(Some(value))).map_err(|_| Wrong::Value),
         _ => {
             let data_type = arrow_type(pg_type).ok_or(Wrong::Value)?;
-            let text = ScalarValue::Utf8(Some(if data_type == DataType::Utf8 { text } else { text.trim() }.to_owned()));
-            let value = text.cast_to(&data_type).map_err(|_| Wrong::Value)?;
+            let text = match (pg_type, date_and_zone(text)) {
+                // The zone of a date means nothing.
+                (&Type::DATE | &Type::TIMESTAMP, Some((date, _))) => date.to_owned(),
+                (&Type::TIMESTAMPTZ, Some((date, zone))) => format!("{date} 00:00:00{zone}"),
+                _ if data_type == DataType::Utf8 => text.to_owned(),
+                _ => text.trim().to_owned(),
+            };
+            let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| Wrong::Value)?;
             if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
         }
     }

@@ -1,6 +1,6 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, arrays as texts,
-//! `= ANY ('{a,b}')`, times without seconds, and time zones in letters of any case. They are rewritten before a
-//! statement is planned.
+//! `= ANY ('{a,b}')`, times without seconds, dates with a time zone, and time zones in letters of any case. They are
+//! rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 
@@ -16,6 +16,7 @@ use engine::functions::{AS_JSON, AS_UUID};
 use types::{Error, Reason, Result};
 
 use super::array_text;
+use super::date_text::date_and_zone;
 use super::params::inner_mut;
 
 /// Types whose values are any texts.
@@ -46,16 +47,22 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 
 fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
-        Expr::Cast { kind, expr: operand, data_type: data_type @ DataType::Timestamp(..), array: false, format: None } => {
+        Expr::Cast {
+            kind,
+            expr: operand,
+            data_type: data_type @ (DataType::Timestamp(..) | DataType::Date),
+            array: false,
+            format: None,
+        } => {
             let cast = |text| {
                 let operand = Box::new(literal(Some(text)));
                 Expr::Cast { kind: kind.clone(), expr: operand, data_type: data_type.clone(), array: false, format: None }
             };
-            Ok(text_of(operand).and_then(with_seconds).map(cast))
+            Ok(text_of(operand).and_then(|text| known_time(data_type, text)).map(cast))
         }
-        Expr::TypedString(typed @ TypedString { data_type: DataType::Timestamp(..), .. }) => {
+        Expr::TypedString(typed @ TypedString { data_type: data_type @ (DataType::Timestamp(..) | DataType::Date), .. }) => {
             let text = match &typed.value.value {
-                Value::SingleQuotedString(text) => with_seconds(text),
+                Value::SingleQuotedString(text) => known_time(data_type, text),
                 _ => None,
             };
             Ok(text.map(|text| Expr::TypedString(TypedString { value: Value::SingleQuotedString(text).into(), ..typed.clone() })))
@@ -106,6 +113,15 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
             TEXTS.contains(&name.as_str()).then_some(DataType::Text)
         }
         _ => None,
+    }
+}
+
+/// The spelling that DataFusion knows of a time or a date in one that it does not.
+fn known_time(data_type: &DataType, text: &str) -> Option<String> {
+    match (data_type, date_and_zone(text)) {
+        (DataType::Date, zoned) => zoned.map(|(date, _)| date.to_owned()),
+        (_, Some((date, zone))) => Some(format!("{date} 00:00:00{zone}")),
+        (_, None) => with_seconds(text),
     }
 }
 
@@ -215,6 +231,8 @@ mod tests {
             ("SELECT 1 FROM v WHERE a <> ALL ('{x}')", "SELECT 1 FROM v WHERE a NOT IN ('x')"),
             ("SELECT TIMESTAMP '2026-01-01 02:30'", "SELECT TIMESTAMP '2026-01-01 02:30:00'"),
             ("SELECT '2026-01-01T02:30+01:00'::timestamptz", "SELECT '2026-01-01T02:30:00+01:00'::TIMESTAMPTZ"),
+            ("SELECT '2026-02-02 +00'::date, CAST('2026-02-02-05' AS DATE)", "SELECT '2026-02-02'::DATE, CAST('2026-02-02' AS DATE)"),
+            ("SELECT DATE '2026-02-02Z', '2026-02-02 +00'::timestamptz", "SELECT DATE '2026-02-02', '2026-02-02 00:00:00+00'::TIMESTAMPTZ"),
             ("SELECT a AT TIME ZONE 'europe/berlin'", "SELECT a AT TIME ZONE 'Europe/Berlin'"),
         ] {
             assert_eq!(rewritten(sql).unwrap(), expected, "{sql}");
@@ -226,7 +244,12 @@ mod tests {
         ] {
             assert_eq!(rewritten(same).unwrap(), same);
         }
-        for same in ["SELECT a::INT, '{a}'", "SELECT a = ANY(b), a = ANY($1)", "SELECT CAST(a AS TEXT[])"] {
+        for same in [
+            "SELECT a::INT, '{a}'",
+            "SELECT '2026-02-02'::DATE, a::DATE, '2026-02-02 +00'",
+            "SELECT a = ANY(b), a = ANY($1)",
+            "SELECT CAST(a AS TEXT[])",
+        ] {
             assert_eq!(rewritten(same).unwrap(), same);
         }
     }

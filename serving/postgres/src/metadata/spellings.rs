@@ -13,7 +13,7 @@ use postgres_types::Type;
 const OID: &str = "oid";
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 14] = [
+const SPELLINGS: [(&str, &str); 15] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
@@ -31,6 +31,8 @@ const SPELLINGS: [(&str, &str); 14] = [
     ),
     // JDBC's getTypeInfo: whether a type is that of a table's rows. Those that have a table are.
     ("(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)", "false"),
+    // JDBC's getProcedures: columns that it leaves for later, all of one name.
+    ("NULL, NULL, NULL, d.description", "NULL AS reserved_1, NULL AS reserved_2, NULL AS reserved_3, d.description"),
     // Grafana: the schemas where a name without one is looked for.
     (
         r#"SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END FROM generate_series(
@@ -181,9 +183,9 @@ pub(super) fn with_type_names(statement: &mut Statement) {
     });
 }
 
-/// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them
-/// of each column, and DataFusion plans no subquery that may answer several rows.
-const ABSENT: [&str; 4] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcollation"];
+/// Scalar subqueries over what no table here has: defaults of columns, sequences, collations, the types of domains.
+/// SQLAlchemy and JDBC ask for them, and DataFusion plans no subquery that may answer several rows.
+const ABSENT: [&str; 5] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcollation", "= t.typbasetype"];
 
 /// Makes subqueries over what is not there NULL; their parameters stay.
 pub(super) fn without_absent(statement: &mut Statement) {
@@ -263,6 +265,12 @@ mod tests {
         let expected = "SELECT CASE WHEN a.d THEN (CASE WHEN false THEN concat(CAST($1 AS TEXT), CAST($2 AS TEXT)) END) END, \
             (SELECT oid FROM pg_class) FROM a";
         assert_eq!(statements[0].to_string(), expected);
+
+        // JDBC's getUDTs.
+        let sql = "SELECT CASE WHEN t.typtype = 'd' then (select CASE when b.oid = 16 then -7 end from pg_type b where b.oid=t.typbasetype) end FROM pg_type t";
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+        without_absent(&mut statements[0]);
+        assert_eq!(statements[0].to_string(), "SELECT CASE WHEN t.typtype = 'd' THEN (CAST(NULL AS TEXT)) END FROM pg_type t");
     }
 
     #[test]
