@@ -42,6 +42,8 @@ mod events;
 mod joined;
 mod keyed;
 mod light;
+mod like_escape;
+mod literals;
 mod names;
 pub mod params;
 mod planning;
@@ -63,6 +65,7 @@ pub use array_text::array_items;
 pub use date_text::date_and_zone;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
+pub use like_escape::{like_pattern, without_escape};
 pub use running::{Turn, out_of_time};
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 

@@ -131,12 +131,17 @@ async def asyncpg_():
 
 
 def sqlalchemy_():
-    from sqlalchemy import MetaData, Table, column, create_engine, inspect, select, table
+    from sqlalchemy import MetaData, Table, column, create_engine, func, inspect, select, table
 
     engine = create_engine(f"postgresql+psycopg://me@127.0.0.1:{PORT}/basestream")
     inspector = inspect(engine)
     equal("SQLAlchemy views", {"orders_by_customer", "units"} <= set(inspector.get_view_names()), True)
-    equal("SQLAlchemy tables", inspector.get_table_names(schema="public"), ["orders"])
+    equal("SQLAlchemy views", sorted(inspector.get_view_names()), sorted(inspector.get_view_names(schema="public")))
+    equal("SQLAlchemy tables", (inspector.get_table_names(), inspector.get_table_names(schema="public")), (["orders"], ["orders"]))
+    equal("SQLAlchemy schemas", sorted(inspector.get_schema_names()), ["information_schema", "public", "system"])
+    everything = MetaData()
+    everything.reflect(engine, views=True)
+    equal("SQLAlchemy reflect", {"orders", *inspector.get_view_names()}, set(everything.tables))
     reflected = Table("orders_by_customer", MetaData(), autoload_with=engine)
     typed = lambda found, *names: [(found.c[name].name, found.c[name].type.compile(engine.dialect)) for name in names or found.c.keys()]
     equal("SQLAlchemy autoload", typed(reflected),
@@ -153,6 +158,8 @@ def sqlalchemy_():
         equal("SQLAlchemy", [tuple(row) for row in rows], [(10, decimal.Decimal("45.10"))])
         rows = connection.execute(select(orders.c.customer_id).where(orders.c.customer_id.in_(["c1", "c2"])).order_by(orders.c.customer_id)).all()
         equal("SQLAlchemy IN", [tuple(row) for row in rows], [("c1",), ("c2",)])
+        starts = lambda text: connection.execute(select(func.count()).where(orders.c.customer_id.startswith(text, autoescape=True))).scalar()
+        equal("SQLAlchemy startswith", (starts("c1"), starts("c_")), (11, 0))
 
 
 def duckdb_():

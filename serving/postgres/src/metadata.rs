@@ -30,7 +30,7 @@ use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use engine::plan::{asking_session_builder, session_config};
-use serving::{Described, Loaded, Node, ReadView, TableDescription, only_queries, parameters};
+use serving::{Described, Loaded, Node, ReadView, TableDescription, like_pattern, only_queries, parameters};
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
@@ -161,6 +161,7 @@ impl Metadata {
         catalog()?.register_schema(INFORMATION_SCHEMA, Arc::new(InformationSchema { inner, pg_catalog, tables: tables.clone() }))?;
         functions::register(&session);
         computed::register(&session);
+        session.register_udf(like_pattern());
         Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables, shown: RwLock::default() })))
     }
 
@@ -191,6 +192,8 @@ impl Metadata {
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;
         spellings::without_absent(&mut statement);
         spellings::with_type_names(&mut statement);
+        spellings::with_visible_tables(&mut statement);
+        spellings::without_escapes(&mut statement);
         let plan = parameters::plan(&self.0.session.state(), sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options.verify_plan(&plan).map_err(|error| only_queries(Error::from(error).message()))?;

@@ -1,14 +1,13 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, arrays as texts,
-//! `= ANY ('{a,b}')`, times without seconds, dates with a time zone, and time zones in letters of any case. They are
-//! rewritten before a statement is planned.
+//! `= ANY ('{a,b}')`, times without seconds, dates with a time zone, time zones in letters of any case, and `ESCAPE`.
+//! They are rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 
 use arrow::array::timezone::Tz;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, TypedString, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TypedString, Value,
 };
 use definitions::syntax::SyntaxNode;
 use definitions::time_zones;
@@ -17,6 +16,8 @@ use types::{Error, Reason, Result};
 
 use super::array_text;
 use super::date_text::date_and_zone;
+use super::like_escape::without_escape;
+use super::literals::{call, literal, text_of};
 use super::params::inner_mut;
 
 /// Types whose values are any texts.
@@ -72,7 +73,7 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => cast(&Expr::Value(value.clone()), data_type),
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
-        _ => Ok(None),
+        other => Ok(without_escape(other)),
     }
 }
 
@@ -97,8 +98,8 @@ fn cast(operand: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
     let operand = Box::new(literal.unwrap_or_else(|| operand.clone()));
     let cast = Expr::Cast { kind: CastKind::Cast, expr: operand, data_type, array: false, format: None };
     Ok(Some(match item_type {
-        DataType::Uuid => call(AS_UUID, cast),
-        DataType::JSON | DataType::JSONB => call(AS_JSON, cast),
+        DataType::Uuid => call(AS_UUID, vec![cast]),
+        DataType::JSON | DataType::JSONB => call(AS_JSON, vec![cast]),
         _ => cast,
     }))
 }
@@ -160,36 +161,6 @@ fn array_of(items: Vec<Option<String>>) -> Expr {
     Expr::Array(Array { elem: items.into_iter().map(literal).collect(), named: true })
 }
 
-fn literal(text: Option<String>) -> Expr {
-    Expr::Value(text.map_or(Value::Null, Value::SingleQuotedString).into())
-}
-
-/// The text of a literal; `ANY` has it in parentheses.
-fn text_of(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Nested(expr) => text_of(expr),
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn call(name: &str, operand: Expr) -> Expr {
-    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(operand))];
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
 /// Whether there is a call of ours within the arguments of another.
 fn has_cast_call(args: &FunctionArguments) -> bool {
     let FunctionArguments::List(list) = args else { return false };
@@ -233,6 +204,8 @@ mod tests {
             ("SELECT '2026-01-01T02:30+01:00'::timestamptz", "SELECT '2026-01-01T02:30:00+01:00'::TIMESTAMPTZ"),
             ("SELECT '2026-02-02 +00'::date, CAST('2026-02-02-05' AS DATE)", "SELECT '2026-02-02'::DATE, CAST('2026-02-02' AS DATE)"),
             ("SELECT DATE '2026-02-02Z', '2026-02-02 +00'::timestamptz", "SELECT DATE '2026-02-02', '2026-02-02 00:00:00+00'::TIMESTAMPTZ"),
+            ("SELECT a LIKE 'x/_%' ESCAPE '/', a NOT ILIKE 'x' ESCAPE ''", "SELECT a LIKE 'x\\_%', a NOT ILIKE 'x'"),
+            ("SELECT a LIKE $1 || '%' ESCAPE '/'", "SELECT a LIKE like_pattern(CAST($1 || '%' AS TEXT), '/')"),
             ("SELECT a AT TIME ZONE 'europe/berlin'", "SELECT a AT TIME ZONE 'Europe/Berlin'"),
         ] {
             assert_eq!(rewritten(sql).unwrap(), expected, "{sql}");
@@ -248,6 +221,7 @@ mod tests {
             "SELECT a::INT, '{a}'",
             "SELECT '2026-02-02'::DATE, a::DATE, '2026-02-02 +00'",
             "SELECT a = ANY(b), a = ANY($1)",
+            "SELECT a LIKE 'x', a LIKE 'x\\_' ESCAPE '\\', a LIKE 'x' ESCAPE 'yz'",
             "SELECT CAST(a AS TEXT[])",
         ] {
             assert_eq!(rewritten(same).unwrap(), same);

@@ -14,6 +14,7 @@ use engine::plan::{IntegersDoNotWrap, UuidColumns};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
+use super::like_escape::like_pattern;
 use super::{QueryText, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -71,7 +72,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
-    typed_texts().into_iter().for_each(|function| session.register_udf(function));
+    typed_texts().into_iter().chain([like_pattern()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;

@@ -333,6 +333,27 @@ async fn a_sink_or_an_alert_in_the_place_of_a_table_is_reported_as_one_with_how_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_like_has_any_escape_character() {
+    let harness = Harness::filled().await;
+    for (pattern, expected) in [
+        ("'a%b' LIKE 'a/%b' ESCAPE '/'", true),
+        ("'axb' LIKE 'a/%b' ESCAPE '/'", false),
+        ("'a/b' LIKE 'A//_' ESCAPE '/'", false),
+        ("'a/b' ILIKE 'A//_' ESCAPE '/'", true),
+        ("'a\\%' LIKE 'a\\#%' ESCAPE '#'", true),
+        ("'a\\b' NOT LIKE 'a\\_' ESCAPE ''", false),
+        ("device LIKE device || '/%' ESCAPE '/'", false),
+        ("device || '%' LIKE device || '/%' ESCAPE '/'", true),
+    ] {
+        let sql = format!("SELECT {pattern} AS x FROM velocity WHERE device = 'a'");
+        assert_eq!(lines(&harness, &sql).await, [format!(r#"{{"x":{expected}}}"#)], "{sql}");
+    }
+    let sql = "SELECT count(*) AS n FROM velocity WHERE device LIKE $1 || '%' ESCAPE '/' AND n_1h > $2";
+    let answer = harness.node.query(sql, vec![json!("c/<"), json!(0)]).await.unwrap().collect().await.unwrap();
+    assert_eq!(answer.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect::<Vec<_>>(), [r#"{"n":1}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_column_without_an_alias_is_named_as_sql() {
     let harness = Harness::filled().await;
     for (sql, expected) in [

@@ -27,6 +27,22 @@ async fn tables_and_columns_are_described_as_their_answers_are() {
     server.stop().await;
 }
 
+/// As SQLAlchemy lists tables and schemas where none is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_other_schemas_are_not_visible() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        WHERE n.nspname <> 'pg_catalog' AND";
+    let listed = texts(&client, &format!("{sql} pg_catalog.pg_table_is_visible(c.oid) ORDER BY 1")).await.concat();
+    assert!(listed.contains(&Some("events".into())) && listed.contains(&Some("per_device".into())), "{listed:?}");
+    assert_eq!(listed, texts(&client, &format!("{sql} n.nspname = 'public' ORDER BY 1")).await.concat());
+    let schemas = "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname NOT LIKE $1 || '%' ESCAPE '/' ORDER BY nspname";
+    let schemas = client.query(schemas, &[&"pg/_"]).await.unwrap();
+    assert_eq!(schemas.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["information_schema", "public", "system"]);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_keeps_its_oid() {
     let mut server = Server::filled().await;

@@ -1,14 +1,18 @@
 //! Rewrites the catalog queries of clients that DataFusion cannot plan to ones with the same meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, SetExpr, Statement, VisitorMut,
+};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::syntax::SyntaxNode;
 use postgres_types::Type;
+use serving::without_escape;
 
 const OID: &str = "oid";
 
@@ -202,6 +206,58 @@ pub(super) fn without_absent(statement: &mut Statement) {
     });
 }
 
+/// The tables that are found without the name of their schema.
+const VISIBLE: &str = "SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (
+    SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('public', 'pg_catalog'))";
+
+/// Makes `pg_table_is_visible(t.oid)` in a WHERE the question whether `t` is one of these. DataFusion plans no such
+/// question elsewhere, where the function is true.
+pub(super) fn with_visible_tables(statement: &mut Statement) {
+    let _ = statement.visit_mut(&mut VisibleTables);
+}
+
+struct VisibleTables;
+
+impl VisitorMut for VisibleTables {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if let Some(condition) = &mut select.selection {
+            let _ = condition.visit_expressions_mut(|expr| {
+                if let Some(is_visible) = is_visible(expr) {
+                    *expr = is_visible;
+                }
+                Ok(())
+            });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_visible(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(call) = expr else { return None };
+    let name = call.name.to_string().to_lowercase();
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(oid @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))))] = list.args.as_slice()
+    else {
+        return None;
+    };
+    if name.strip_prefix("pg_catalog.").unwrap_or(&name) != "pg_table_is_visible" {
+        return None;
+    }
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&format!("{oid} IN ({VISIBLE})")).ok()?.parse_expr().ok()
+}
+
+/// Spells patterns with backslashes: DataFusion knows no other `ESCAPE`.
+pub(super) fn without_escapes(statement: &mut Statement) {
+    let _ = statement.visit_expressions_mut(|expr| {
+        if let Some(like) = without_escape(expr) {
+            *expr = like;
+        }
+        Ok(())
+    });
+}
+
 fn null_with(placeholders: &BTreeSet<String>) -> Option<Expr> {
     let kept: Vec<String> = placeholders.iter().map(|name| format!("CAST({name} AS TEXT)")).collect();
     let text = match kept.is_empty() {
@@ -271,6 +327,17 @@ mod tests {
         let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
         without_absent(&mut statements[0]);
         assert_eq!(statements[0].to_string(), "SELECT CASE WHEN t.typtype = 'd' THEN (CAST(NULL AS TEXT)) END FROM pg_type t");
+    }
+
+    #[test]
+    fn tables_of_other_schemas_are_not_visible() {
+        let sql = "SELECT pg_table_is_visible(c.oid) FROM pg_class AS c WHERE c.relkind = 'v' AND pg_catalog.pg_table_is_visible(c.oid)";
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+        with_visible_tables(&mut statements[0]);
+        let expected = "SELECT pg_table_is_visible(c.oid) FROM pg_class AS c WHERE c.relkind = 'v' AND c.oid IN (\
+            SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (\
+            SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('public', 'pg_catalog')))";
+        assert_eq!(statements[0].to_string(), expected);
     }
 
     #[test]
