@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, SetExpr, Statement, VisitorMut,
+    ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, SetExpr, Statement,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -191,19 +192,32 @@ pub(super) fn with_type_names(statement: &mut Statement) {
 /// SQLAlchemy and JDBC ask for them, and DataFusion plans no subquery that may answer several rows.
 const ABSENT: [&str; 5] = ["pg_attrdef", "pg_sequence", "pg_collation", "typcollation", "= t.typbasetype"];
 
-/// Makes subqueries over what is not there NULL; their parameters stay.
+/// What no table here has either, and is read as a list: privileges, options, labels, policies, constraints. psql's
+/// `\d+` and its like join the items with `array_to_string`, of columns that are texts here and of `ARRAY(SELECT ..)`.
+const ABSENT_LISTS: [&str; 5] = ["acl", "reloptions", "pg_enum", "pg_policy", "pg_constraint"];
+
+/// Makes subqueries and lists of what is not there NULL; their parameters stay.
 pub(super) fn without_absent(statement: &mut Statement) {
     let _ = statement.visit_expressions_mut(|expr| {
-        if let Expr::Subquery(query) = expr {
-            let text = query.to_string();
-            if ABSENT.iter().any(|name| text.contains(name))
-                && let Some(null) = null_with(&placeholders(&text))
-            {
-                *expr = null;
-            }
+        let absent: &[&str] = match &*expr {
+            Expr::Subquery(_) => &ABSENT,
+            Expr::Function(call) if is_named(call, "array_to_string") => &ABSENT_LISTS,
+            _ => return Ok(()),
+        };
+        let text = expr.to_string();
+        if absent.iter().any(|name| text.contains(name))
+            && let Some(null) = null_with(&placeholders(&text))
+        {
+            *expr = null;
         }
         Ok(())
     });
+}
+
+/// Whether a function has this name, in the catalog's schema or without one.
+fn is_named(call: &Function, name: &str) -> bool {
+    let written = call.name.to_string().to_lowercase();
+    written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
 }
 
 /// The tables that are found without the name of their schema.
@@ -236,13 +250,12 @@ impl VisitorMut for VisibleTables {
 
 fn is_visible(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
-    let name = call.name.to_string().to_lowercase();
     let FunctionArguments::List(list) = &call.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(oid @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))))] = list.args.as_slice()
     else {
         return None;
     };
-    if name.strip_prefix("pg_catalog.").unwrap_or(&name) != "pg_table_is_visible" {
+    if !is_named(call, "pg_table_is_visible") {
         return None;
     }
     Parser::new(&PostgreSqlDialect {}).try_with_sql(&format!("{oid} IN ({VISIBLE})")).ok()?.parse_expr().ok()
@@ -327,6 +340,14 @@ mod tests {
         let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
         without_absent(&mut statements[0]);
         assert_eq!(statements[0].to_string(), "SELECT CASE WHEN t.typtype = 'd' THEN (CAST(NULL AS TEXT)) END FROM pg_type t");
+
+        // psql's \d+ and \dn+.
+        let sql = "SELECT pg_catalog.array_to_string(c.reloptions || array(select 'toast.' || x from pg_catalog.unnest(tc.reloptions) x), ', '), \
+            array_to_string(n.nspacl, E'\\n') AS a, array_to_string(ARRAY['x'], ',') FROM pg_class c";
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+        without_absent(&mut statements[0]);
+        let expected = "SELECT (CAST(NULL AS TEXT)), (CAST(NULL AS TEXT)) AS a, array_to_string(ARRAY['x'], ',') FROM pg_class c";
+        assert_eq!(statements[0].to_string(), expected);
     }
 
     #[test]
