@@ -145,6 +145,8 @@ public class Clients {
         metadata.getIndexInfo(null, "public", "orders", false, true).close();
         metadata.getImportedKeys(null, "public", "orders").close();
         metadata.getCatalogs().close();
+        metadata.getTablePrivileges(null, "public", "%").close();
+        metadata.getColumnPrivileges(null, "public", "orders", "%").close();
         metadata.getUDTs(null, null, "%", null).close();
         metadata.getProcedures(null, null, "%").close();
     }

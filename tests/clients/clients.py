@@ -169,7 +169,6 @@ def duckdb_():
     [extension] = Path(duckdb.__file__).parents[1].glob("duckdb_ext/extensions/*/*/postgres_scanner.duckdb_extension")
     connection = duckdb.connect()
     connection.load_extension(str(extension))
-    connection.execute("SET pg_use_ctid_scan = false")
     connection.execute(f"ATTACH '{WHERE}' AS live (TYPE postgres, READ_ONLY)")
     found = connection.execute("SELECT count(*), sum(orders), sum(amount) FROM live.public.orders_by_customer WHERE customer_id LIKE 'c%'").fetchone()
     equal("DuckDB ATTACH", found, (100, 1000, decimal.Decimal("4995.00")))

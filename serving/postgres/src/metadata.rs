@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int32Array, RecordBatch, StringArray, new_null_array};
-use arrow::datatypes::{DataType, Int16Type, Int32Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int16Type, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
@@ -332,6 +332,7 @@ impl SchemaProvider for PgCatalog {
         let Some(table) = self.inner.table(name).await? else { return Ok(None) };
         match name {
             "pg_attribute" => Ok(Some(Arc::new(Attributes { attributes: table, inner: self.inner.clone(), tables: self.tables.clone() }))),
+            "pg_class" => Ok(Some(Arc::new(Classes::new(table)))),
             "pg_database" => Ok(Some(Arc::new(only_ours(table)?))),
             "pg_settings" => Ok(Some(settings()?)),
             _ => Ok(Some(table)),
@@ -361,6 +362,55 @@ fn settings() -> Result<Arc<dyn TableProvider>> {
     let columns = [names.clone(), values.clone()].into_iter().chain(kind).chain([values.clone(), values.clone()]).collect();
     let rows = RecordBatch::try_new(schema.clone(), columns)?;
     Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]])?))
+}
+
+/// `pg_class`, with the columns that it does not have by itself, all NULL, and with tables of no pages: DuckDB reads
+/// pages by `ctid`, which no table here has.
+#[derive(Debug)]
+struct Classes {
+    classes: Arc<dyn TableProvider>,
+    schema: SchemaRef,
+}
+
+impl Classes {
+    fn new(classes: Arc<dyn TableProvider>) -> Classes {
+        let before = classes.schema();
+        let options = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+        let absent = [Field::new("relacl", DataType::Utf8, true), Field::new("reloptions", options, true)];
+        let fields: Vec<_> = before.fields().iter().cloned().chain(absent.map(Arc::new)).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, before.metadata().clone()));
+        Classes { classes, schema }
+    }
+}
+
+#[async_trait]
+impl TableProvider for Classes {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let found = rows(session, &self.classes).await?;
+        let column = |field: &Arc<Field>| -> ArrayRef {
+            match (field.name().as_str(), found.column_by_name(field.name())) {
+                ("relpages", _) => Arc::new(Int32Array::from(vec![0; found.num_rows()])),
+                (_, Some(column)) => column.clone(),
+                (_, None) => new_null_array(field.data_type(), found.num_rows()),
+            }
+        };
+        let classes = RecordBatch::try_new(self.schema(), self.schema.fields().iter().map(column).collect())?;
+        MemTable::try_new(self.schema(), vec![vec![classes]])?.scan(session, projection, filters, limit).await
+    }
 }
 
 /// `pg_attribute`: the types that answers have. It knows neither UUIDs nor most arrays nor the digits of decimals by

@@ -43,6 +43,20 @@ async fn tables_of_other_schemas_are_not_visible() {
     server.stop().await;
 }
 
+/// JDBC asks for the privileges on tables; DuckDB would read a table of some pages by `ctid`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_has_no_pages_privileges_and_options() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT relname, relkind, relpages, relacl, reloptions FROM pg_catalog.pg_class \
+        WHERE relname IN ('events', 'per_device') ORDER BY relname";
+    let found = texts(&client, sql).await;
+    let described = |name: &str, kind: &str| vec![Some(name.to_owned()), Some(kind.to_owned()), Some("0".to_owned()), None, None];
+    assert_eq!(found, [described("events", "r"), described("per_device", "v")]);
+    assert_eq!(one(&client, "SELECT relkind FROM pg_catalog.pg_class WHERE relname = 'pg_class'").await, "r");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_keeps_its_oid() {
     let mut server = Server::filled().await;

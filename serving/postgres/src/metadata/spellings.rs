@@ -18,7 +18,7 @@ use serving::without_escape;
 const OID: &str = "oid";
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 15] = [
+const SPELLINGS: [(&str, &str); 14] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
@@ -27,8 +27,6 @@ const SPELLINGS: [(&str, &str); 15] = [
     ("::name", "::text"),
     // JDBC: whether a type is an array, by its function.
     ("typinput='pg_catalog.array_in'::regproc", "typinput='array_in'"),
-    // SQLAlchemy: a column of pg_class that is not there.
-    ("pg_catalog.pg_class.reloptions, NULL AS relhasoids", "CAST(NULL AS TEXT) AS reloptions, NULL AS relhasoids"),
     // psql's \du: which roles a role is a member of. There are no members.
     (
         "ARRAY(SELECT b.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid) WHERE m.member = r.oid)",
